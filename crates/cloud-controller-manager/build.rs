@@ -20,9 +20,14 @@ fn main() {
 fn fold_identical_code() {
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let host = env::var("HOST").unwrap_or_default();
-    let Ok(sysroot) = Command::new(rustc).args(["--print", "sysroot"]).output() else { return };
+    let Ok(sysroot) = Command::new(rustc).args(["--print", "sysroot"]).output() else {
+        return;
+    };
     let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
-    let linkers = Path::new(&sysroot).join("lib/rustlib").join(host).join("bin/gcc-ld");
+    let linkers = Path::new(&sysroot)
+        .join("lib/rustlib")
+        .join(host)
+        .join("bin/gcc-ld");
     if linkers.join("ld.lld").exists() {
         println!("cargo::rustc-link-arg-bins=-B{}", linkers.display());
         println!("cargo::rustc-link-arg-bins=-fuse-ld=lld");

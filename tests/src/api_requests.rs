@@ -33,7 +33,11 @@ impl ApiRequest {
     /// ```
     #[must_use]
     pub fn read(method: &Method, uri: &Uri) -> Self {
-        let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let segments: Vec<&str> = uri
+            .path()
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .collect();
         let below = match segments.as_slice() {
             ["api", _, below @ ..] | ["apis", _, _, below @ ..] => below,
             _ => &[],
@@ -48,8 +52,11 @@ impl ApiRequest {
             [resource, name] => ((*resource).to_owned(), *name),
             [resource, name, subresource, ..] => (format!("{resource}/{subresource}"), *name),
         };
-        let watches =
-            uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")));
+        let watches = uri.query().is_some_and(|query| {
+            query
+                .split('&')
+                .any(|pair| matches!(pair, "watch=true" | "watch=1"))
+        });
         let verb = match *method {
             Method::GET if watches => "WATCH",
             Method::GET if name.is_empty() && !below.is_empty() => "LIST",
@@ -60,7 +67,12 @@ impl ApiRequest {
             Method::DELETE => "DELETE",
             _ => "OTHER",
         };
-        Self { verb, resource, name: name.to_owned(), status: 0 }
+        Self {
+            verb,
+            resource,
+            name: name.to_owned(),
+            status: 0,
+        }
     }
 
     /// Returns `true` if the request asks for a change.
@@ -117,7 +129,9 @@ impl ApiRequests {
     /// Notes a request that was answered.
     pub fn push(&self, request: ApiRequest) {
         let mut log = self.log();
-        *log.counts.entry((request.verb.to_owned(), request.resource.clone())).or_default() += 1;
+        *log.counts
+            .entry((request.verb.to_owned(), request.resource.clone()))
+            .or_default() += 1;
         if !log.keeps_only_counts {
             log.requests.push(request);
         }
@@ -133,7 +147,11 @@ impl ApiRequests {
     #[must_use]
     pub fn changes(&self) -> Vec<ApiRequest> {
         let log = self.log();
-        log.requests.iter().filter(|request| request.is_write() && request.succeeded()).cloned().collect()
+        log.requests
+            .iter()
+            .filter(|request| request.is_write() && request.succeeded())
+            .cloned()
+            .collect()
     }
 
     /// Returns the number of requests by verb and resource.
@@ -159,16 +177,50 @@ mod tests {
         let table = [
             (Method::GET, "/version", "GET", "/version", ""),
             (Method::GET, "/api/v1/nodes?limit=500", "LIST", "nodes", ""),
-            (Method::GET, "/api/v1/nodes?sendInitialEvents=true&watch=1", "WATCH", "nodes", ""),
-            (Method::GET, "/api/v1/namespaces/kube-system", "GET", "namespaces", "kube-system"),
-            (Method::POST, "/api/v1/namespaces/default/events", "POST", "events", ""),
-            (Method::PATCH, "/api/v1/namespaces/default/events/a.1", "PATCH", "events", "a.1"),
-            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "PUT", "leases", "l"),
+            (
+                Method::GET,
+                "/api/v1/nodes?sendInitialEvents=true&watch=1",
+                "WATCH",
+                "nodes",
+                "",
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces/kube-system",
+                "GET",
+                "namespaces",
+                "kube-system",
+            ),
+            (
+                Method::POST,
+                "/api/v1/namespaces/default/events",
+                "POST",
+                "events",
+                "",
+            ),
+            (
+                Method::PATCH,
+                "/api/v1/namespaces/default/events/a.1",
+                "PATCH",
+                "events",
+                "a.1",
+            ),
+            (
+                Method::PUT,
+                "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
+                "PUT",
+                "leases",
+                "l",
+            ),
             (Method::DELETE, "/api/v1/nodes/a", "DELETE", "nodes", "a"),
         ];
         for (method, path, verb, resource, name) in table {
             let request = ApiRequest::read(&method, &path.parse().unwrap());
-            assert_eq!((request.verb, &*request.resource, &*request.name), (verb, resource, name), "{method} {path}");
+            assert_eq!(
+                (request.verb, &*request.resource, &*request.name),
+                (verb, resource, name),
+                "{method} {path}"
+            );
         }
     }
 }

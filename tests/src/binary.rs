@@ -25,7 +25,14 @@ pub fn path() -> Result<PathBuf> {
     }
     let path = beside_this_build()?;
     if !path.is_file() {
-        let release = if path.parent().is_some_and(|profile| profile.ends_with("release")) { "--release " } else { "" };
+        let release = if path
+            .parent()
+            .is_some_and(|profile| profile.ends_with("release"))
+        {
+            "--release "
+        } else {
+            ""
+        };
         bail!(
             "there is no {}; build it with `cargo build {release}-p {NAME}`, or name one with {VARIABLE}",
             path.display()
@@ -40,7 +47,9 @@ pub fn path() -> Result<PathBuf> {
 /// This executable lies nowhere that cargo would put it.
 pub fn beside_this_build() -> Result<PathBuf> {
     let this = std::env::current_exe().context("this executable's own path")?;
-    let profile =
-        this.parent().and_then(Path::parent).with_context(|| format!("{} lies in no build", this.display()))?;
+    let profile = this
+        .parent()
+        .and_then(Path::parent)
+        .with_context(|| format!("{} lies in no build", this.display()))?;
     Ok(profile.join(NAME))
 }

@@ -26,7 +26,11 @@ impl Controller {
     ///
     /// # Errors
     /// The binary cannot be started.
-    pub fn start(binary: &Path, arguments: impl IntoIterator<Item = OsString>, log: &Path) -> Result<Self> {
+    pub fn start(
+        binary: &Path,
+        arguments: impl IntoIterator<Item = OsString>,
+        log: &Path,
+    ) -> Result<Self> {
         Self::start_with(binary, arguments, &[], log)
     }
 
@@ -64,7 +68,8 @@ impl Controller {
         environment: &[(String, String)],
         log: &Path,
     ) -> Result<Self> {
-        let file = std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        let file =
+            std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
         let child = command
             .args(arguments)
             .env("NO_COLOR", "1")
@@ -76,7 +81,11 @@ impl Controller {
             .spawn()
             .with_context(|| format!("starting {}", command.as_std().get_program().display()))?;
         let pid = child.id().context("the process has no id")?;
-        Ok(Self { child, pid, log: log.to_owned() })
+        Ok(Self {
+            child,
+            pid,
+            log: log.to_owned(),
+        })
     }
 
     /// Returns the ID of the process.
@@ -179,7 +188,10 @@ impl Controller {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("an impossible process id")?;
+        let pid = i32::try_from(self.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("an impossible process id")?;
         kill_process(pid, signal).with_context(|| format!("signal to process {}", self.pid))
     }
 }

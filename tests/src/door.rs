@@ -41,7 +41,12 @@ impl Door {
     /// waited
     /// before pass.
     pub fn hold(&self, what: Waits, route: &str, after: usize) {
-        self.set(Some(Rule { what, route: route.to_owned(), left: after, opened: CancellationToken::new() }));
+        self.set(Some(Rule {
+            what,
+            route: route.to_owned(),
+            left: after,
+            opened: CancellationToken::new(),
+        }));
     }
 
     /// Opens the barrier, and lets all waiting messages pass.
@@ -101,9 +106,16 @@ impl Drop for Counted<'_> {
 }
 
 /// Holds requests or responses, as a middleware.
-pub(crate) async fn pass(State(door): State<Door>, path: MatchedPath, request: Request, next: Next) -> Response {
+pub(crate) async fn pass(
+    State(door): State<Door>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
     let stopped = door.stops(&format!("{} {}", request.method(), path.as_str()));
-    let Some((what, opened)) = stopped else { return next.run(request).await };
+    let Some((what, opened)) = stopped else {
+        return next.run(request).await;
+    };
     if what == Waits::Request {
         door.wait(opened).await;
         return next.run(request).await;

@@ -35,7 +35,13 @@ pub fn parse(text: &str) -> BTreeMap<String, Family> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').expect(line);
-            let fresh = families.insert(name.to_owned(), Family { help: help.to_owned(), ..Family::default() });
+            let fresh = families.insert(
+                name.to_owned(),
+                Family {
+                    help: help.to_owned(),
+                    ..Family::default()
+                },
+            );
             assert!(fresh.is_none(), "shown twice: {line}");
             name.clone_into(&mut current);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -46,7 +52,11 @@ pub fn parse(text: &str) -> BTreeMap<String, Family> {
             let sample = parse_sample(line);
             let family = families.get_mut(&current).expect(line);
             let ending = sample.name.strip_prefix(&*current).expect(line);
-            let allowed: &[&str] = if family.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            let allowed: &[&str] = if family.kind == "histogram" {
+                &["_bucket", "_sum", "_count"]
+            } else {
+                &[""]
+            };
             assert!(allowed.contains(&ending), "{line}");
             family.samples.push(sample);
         }
@@ -64,7 +74,11 @@ fn parse_sample(line: &str) -> Sample {
         Some((name, rest)) => (name, parse_labels(rest.strip_suffix('}').expect(line))),
         None => (head, BTreeMap::new()),
     };
-    Sample { name: name.to_owned(), labels, value }
+    Sample {
+        name: name.to_owned(),
+        labels,
+        value,
+    }
 }
 
 fn parse_labels(mut text: &str) -> BTreeMap<String, String> {
@@ -83,7 +97,9 @@ fn parse_labels(mut text: &str) -> BTreeMap<String, String> {
             }
         };
         labels.insert(name.to_owned(), value);
-        text = rest[end + 1..].strip_prefix(',').unwrap_or(&rest[end + 1..]);
+        text = rest[end + 1..]
+            .strip_prefix(',')
+            .unwrap_or(&rest[end + 1..]);
     }
     labels
 }
@@ -99,7 +115,14 @@ mod tests {
                     # HELP b B.\n# TYPE b gauge\nb +Inf\n";
         let families = parse(text);
         let first = &families["a_seconds"].samples[0];
-        assert_eq!((first.labels["x"].as_str(), first.labels["le"].as_str(), first.value), ("q\"},\n", "+Inf", 2.0));
+        assert_eq!(
+            (
+                first.labels["x"].as_str(),
+                first.labels["le"].as_str(),
+                first.value
+            ),
+            ("q\"},\n", "+Inf", 2.0)
+        );
         assert!(families["b"].samples[0].value.is_infinite());
     }
 }

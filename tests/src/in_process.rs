@@ -99,13 +99,28 @@ impl World {
             pulse: Pulse::default(),
         };
         let (events, first) = EventRecorder::to_memory("cloud-node-controller", clock.clone());
-        let node_controller = NodeController::new(context.clone(), options, events, Arc::new(NoNodeMetrics))
-            .expect("the cloud has machines");
+        let node_controller =
+            NodeController::new(context.clone(), options, events, Arc::new(NoNodeMetrics))
+                .expect("the cloud has machines");
         let (events, second) = EventRecorder::to_memory("cloud-node-lifecycle-controller", clock);
         let lifecycle_counts = Arc::<LifecycleCounts>::default();
-        let lifecycle = NodeLifecycleController::new(context.clone(), options, events, lifecycle_counts.clone())
-            .expect("the cloud has machines");
-        Self { api, cloud, nodes, node_controller, lifecycle, lifecycle_counts, context, events: [first, second] }
+        let lifecycle = NodeLifecycleController::new(
+            context.clone(),
+            options,
+            events,
+            lifecycle_counts.clone(),
+        )
+        .expect("the cloud has machines");
+        Self {
+            api,
+            cloud,
+            nodes,
+            node_controller,
+            lifecycle,
+            lifecycle_counts,
+            context,
+            events: [first, second],
+        }
     }
 
     /// Returns another lifecycle controller over the same harness, which sees the Nodes through `cache`.
@@ -114,11 +129,19 @@ impl World {
     /// If the cloud has no machines to offer.
     #[must_use]
     pub fn lifecycle_over(&self, cache: Cache<Node>) -> (NodeLifecycleController, Cache<Node>) {
-        let context = ControllerContext { nodes: cache.clone(), ..self.context.clone() };
-        let (events, _) = EventRecorder::to_memory("cloud-node-lifecycle-controller", Arc::new(SystemClock));
-        let controller =
-            NodeLifecycleController::new(context, &Options::default(), events, self.lifecycle_counts.clone())
-                .expect("the cloud has machines");
+        let context = ControllerContext {
+            nodes: cache.clone(),
+            ..self.context.clone()
+        };
+        let (events, _) =
+            EventRecorder::to_memory("cloud-node-lifecycle-controller", Arc::new(SystemClock));
+        let controller = NodeLifecycleController::new(
+            context,
+            &Options::default(),
+            events,
+            self.lifecycle_counts.clone(),
+        )
+        .expect("the cloud has machines");
         (controller, cache)
     }
 
@@ -133,7 +156,12 @@ impl World {
     /// Puts an initialised Node into the API for each machine.
     pub fn put_nodes(&self, ready: bool) {
         for machine in self.cloud.machines() {
-            self.put_node(&machine.name, &format!("simulated://{}", machine.id), ready, &[]);
+            self.put_node(
+                &machine.name,
+                &format!("simulated://{}", machine.id),
+                ready,
+                &[],
+            );
         }
     }
 
@@ -165,8 +193,12 @@ impl World {
     /// # Panics
     /// If the Node does not exist.
     pub fn set_ready(&self, name: &str, ready: bool) {
-        let mut node = self.api.get("nodes", None, name).expect("a Node of that name");
-        node["status"]["conditions"] = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
+        let mut node = self
+            .api
+            .get("nodes", None, name)
+            .expect("a Node of that name");
+        node["status"]["conditions"] =
+            json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
         self.api.seed(node).expect("a Node that the API takes");
     }
 
@@ -175,8 +207,12 @@ impl World {
     /// # Panics
     /// If the API holds something that is no Node.
     pub fn refresh(&self) {
-        let current: Vec<Node> =
-            self.api.list("nodes").into_iter().map(|node| serde_json::from_value(node).expect("a Node")).collect();
+        let current: Vec<Node> = self
+            .api
+            .list("nodes")
+            .into_iter()
+            .map(|node| serde_json::from_value(node).expect("a Node"))
+            .collect();
         for old in self.nodes.list() {
             if !current.iter().any(|node| node.name == old.name) {
                 self.nodes.remove(&old.name);
@@ -242,13 +278,21 @@ impl World {
     #[must_use]
     pub fn events_of(&self, reason: &str) -> Vec<String> {
         let prefix = format!("{reason} ");
-        self.events().into_iter().filter_map(|event| event.strip_prefix(&prefix).map(str::to_owned)).collect()
+        self.events()
+            .into_iter()
+            .filter_map(|event| event.strip_prefix(&prefix).map(str::to_owned))
+            .collect()
     }
 
     /// Reads of the cloud's machines so far.
     #[must_use]
     pub fn cloud_reads(&self) -> u64 {
-        self.cloud.requests().iter().filter(|(route, _)| route.starts_with("GET /v1/machines")).map(|(_, n)| n).sum()
+        self.cloud
+            .requests()
+            .iter()
+            .filter(|(route, _)| route.starts_with("GET /v1/machines"))
+            .map(|(_, n)| n)
+            .sum()
     }
 
     /// Returns the number of requests so far that ask the API for a change.

@@ -29,14 +29,19 @@ impl ServedCloud {
     /// No port, or no file.
     pub async fn start(directory: &Path) -> Result<Self> {
         let cloud = Cloud::new(Options::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the simulated cloud")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("a port for the simulated cloud")?;
         let endpoint = format!("http://{}", listener.local_addr()?);
         let config = directory.join("cloud.yaml");
-        let text = format!("endpoint: {endpoint}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
+        let text =
+            format!("endpoint: {endpoint}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
         std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
         let shutdown = CancellationToken::new();
         let (door, until) = (Door::default(), shutdown.clone().drop_guard());
-        let router = cloud.router().layer(from_fn_with_state(door.clone(), door::pass));
+        let router = cloud
+            .router()
+            .layer(from_fn_with_state(door.clone(), door::pass));
         // Without it a small answer may wait for an acknowledgement; it still arrives.
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move {
@@ -46,7 +51,12 @@ impl ServedCloud {
                 () = shutdown.cancelled() => {}
             }
         });
-        Ok(Self { cloud, door, config, _until: until })
+        Ok(Self {
+            cloud,
+            door,
+            config,
+            _until: until,
+        })
     }
 
     /// Returns the file for `--cloud-config`.
@@ -64,6 +74,10 @@ impl ServedCloud {
     /// Returns the requests so far that asked for a change, by method and route.
     #[must_use]
     pub fn changes(&self) -> BTreeMap<String, u64> {
-        self.cloud.requests().into_iter().filter(|(route, _)| !route.starts_with("GET ")).collect()
+        self.cloud
+            .requests()
+            .into_iter()
+            .filter(|(route, _)| !route.starts_with("GET "))
+            .collect()
     }
 }

@@ -15,9 +15,15 @@ use crate::binary;
 /// # Errors
 /// There is nothing of this name.
 pub fn path(variable: &str) -> Result<Option<PathBuf>> {
-    let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) else { return Ok(None) };
+    let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
     let path = PathBuf::from(path);
-    ensure!(path.exists(), "{variable} names {}, which is not there", path.display());
+    ensure!(
+        path.exists(),
+        "{variable} names {}, which is not there",
+        path.display()
+    );
     Ok(Some(path))
 }
 
@@ -37,8 +43,14 @@ pub fn binary(has_use: bool) -> Result<Option<PathBuf>> {
 /// The script fails; the text is its output.
 pub async fn run(script: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let mut command = tokio::process::Command::new(script);
-    command.args(words).envs(variables.iter().copied()).stdin(Stdio::null());
-    let output = command.output().await.with_context(|| format!("running {}", script.display()))?;
+    command
+        .args(words)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    let output = command
+        .output()
+        .await
+        .with_context(|| format!("running {}", script.display()))?;
     ensure!(
         output.status.success(),
         "{} {}: {}: {}",
@@ -70,5 +82,9 @@ pub fn trial(
 /// # Errors
 /// Errors of the scenario.
 pub fn play(scenario: impl Future<Output = Result<()>>) -> Result<()> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(scenario)
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(scenario)
 }

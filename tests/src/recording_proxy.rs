@@ -28,10 +28,14 @@ impl RecordingProxy {
     /// # Errors
     /// No port.
     pub async fn start(client: Client) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the recording proxy")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("a port for the recording proxy")?;
         let url = format!("http://{}", listener.local_addr()?);
         let (requests, shutdown) = (ApiRequests::default(), CancellationToken::new());
-        let router = Router::new().fallback(forward).with_state((client, requests.clone()));
+        let router = Router::new()
+            .fallback(forward)
+            .with_state((client, requests.clone()));
         let until = shutdown.clone().drop_guard();
         tokio::spawn(async move {
             // Watches never end by themselves: no graceful shutdown.
@@ -40,7 +44,11 @@ impl RecordingProxy {
                 () = shutdown.cancelled() => {}
             }
         });
-        Ok(Self { requests, url, _until: until })
+        Ok(Self {
+            requests,
+            url,
+            _until: until,
+        })
     }
 
     /// Returns the requests so far.
@@ -59,11 +67,18 @@ impl RecordingProxy {
     }
 }
 
-async fn forward(State((client, requests)): State<(Client, ApiRequests)>, request: Request) -> Response {
+async fn forward(
+    State((client, requests)): State<(Client, ApiRequests)>,
+    request: Request,
+) -> Response {
     let mut noted = ApiRequest::read(request.method(), request.uri());
     let (mut head, body) = request.into_parts();
     // These headers belong to the connection with the proxy.
-    for header in [http::header::HOST, http::header::AUTHORIZATION, http::header::CONNECTION] {
+    for header in [
+        http::header::HOST,
+        http::header::AUTHORIZATION,
+        http::header::CONNECTION,
+    ] {
         head.headers.remove(header);
     }
     let body = match axum::body::to_bytes(body, usize::MAX).await {

@@ -35,9 +35,14 @@ impl Requests {
 
 /// Returns the path with `{id}` for each segment that has a digit and is no version.
 fn template(path: &str) -> String {
-    let is_version = |it: &str| it.strip_prefix('v').is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()));
+    let is_version = |it: &str| {
+        it.strip_prefix('v')
+            .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()))
+    };
     let is_id = |it: &&str| it.contains(|it: char| it.is_ascii_digit()) && !is_version(it);
-    let segments = path.split('/').map(|it| Some(it).filter(is_id).map_or(it, |_| "{id}"));
+    let segments = path
+        .split('/')
+        .map(|it| Some(it).filter(is_id).map_or(it, |_| "{id}"));
     segments.collect::<Vec<_>>().join("/")
 }
 
@@ -53,26 +58,42 @@ impl ServedProfile {
     /// # Errors
     /// No port, or no file.
     pub async fn start(cloud: Box<dyn CloudProfile>, directory: &Path) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the cloud")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("a port for the cloud")?;
         let settings = cloud.program(&format!("http://{}", listener.local_addr()?));
-        let config = settings.cloud_config.map(|text| (directory.join("cloud-config"), text));
+        let config = settings
+            .cloud_config
+            .map(|text| (directory.join("cloud-config"), text));
         if let Some((path, text)) = &config {
             std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
         }
         let requests = Requests::default();
-        let router = cloud.router().layer(from_fn_with_state(requests.clone(), count));
+        let router = cloud
+            .router()
+            .layer(from_fn_with_state(requests.clone(), count));
         // Without it a small answer may wait for an acknowledgement; it still arrives.
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let environment = settings.environment;
-        Ok(Self { cloud: cloud.into(), environment, config: config.map(|(path, _)| path), requests })
+        Ok(Self {
+            cloud: cloud.into(),
+            environment,
+            config: config.map(|(path, _)| path),
+            requests,
+        })
     }
 
     /// Returns the flags that lead a program to the fake.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
-        let config = self.config.iter().map(|it| format!("--cloud-config={}", it.display()));
-        std::iter::once(format!("--cloud-provider={}", self.cloud.name())).chain(config).collect()
+        let config = self
+            .config
+            .iter()
+            .map(|it| format!("--cloud-config={}", it.display()));
+        std::iter::once(format!("--cloud-provider={}", self.cloud.name()))
+            .chain(config)
+            .collect()
     }
 
     /// Returns the environment that leads a program to the fake.
@@ -86,8 +107,16 @@ impl ServedProfile {
     #[must_use]
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let by_path = self.requests.lock().clone();
-        match self.cloud.fault_injector().filter(|_| by_path.contains_key("POST /")) {
-            Some(fake) => fake.counts().into_iter().map(|(route, count)| (route, count as u64)).collect(),
+        match self
+            .cloud
+            .fault_injector()
+            .filter(|_| by_path.contains_key("POST /"))
+        {
+            Some(fake) => fake
+                .counts()
+                .into_iter()
+                .map(|(route, count)| (route, count as u64))
+                .collect(),
             None => by_path,
         }
     }
@@ -98,9 +127,18 @@ impl ServedProfile {
         let is_on = |name: &str| {
             let (method, target) = name.split_once(' ').unwrap_or_default();
             let method = method.parse().unwrap_or_default();
-            Passed { side: Side::Cloud, method, target: target.to_owned() }.is_on(route)
+            Passed {
+                side: Side::Cloud,
+                method,
+                target: target.to_owned(),
+            }
+            .is_on(route)
         };
-        self.requests().iter().filter(|(name, _)| is_on(name)).map(|(_, count)| count).sum()
+        self.requests()
+            .iter()
+            .filter(|(name, _)| is_on(name))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Returns `true` if this path is about load balancers.
@@ -108,7 +146,10 @@ impl ServedProfile {
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
         let api = self.cloud.api();
         let name = |route: &'static str| route.rsplit('/').find(|it| !it.starts_with('{'));
-        [api.create, api.load_balancers].into_iter().filter_map(name).any(|name| path.contains(name))
+        [api.create, api.load_balancers]
+            .into_iter()
+            .filter_map(name)
+            .any(|name| path.contains(name))
     }
 }
 
@@ -118,7 +159,13 @@ mod tests {
 
     #[test]
     fn ids_are_replaced_and_versions_are_not() {
-        assert_eq!(template("/v1/load-balancers/lb-000007"), "/v1/load-balancers/{id}");
-        assert_eq!(template("/compute/v2.1/servers/detail"), "/compute/v2.1/servers/detail");
+        assert_eq!(
+            template("/v1/load-balancers/lb-000007"),
+            "/v1/load-balancers/{id}"
+        );
+        assert_eq!(
+            template("/compute/v2.1/servers/detail"),
+            "/compute/v2.1/servers/detail"
+        );
     }
 }

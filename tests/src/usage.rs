@@ -42,10 +42,15 @@ pub fn forget_peak(pid: u32) -> bool {
 
 fn parse(stat: &str, status: &str) -> Option<Usage> {
     // The name, in parentheses, may hold spaces; after it the fields are numbered from 3.
-    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .get(stat.rfind(')')? + 1..)?
+        .split_whitespace()
+        .collect();
     let ticks = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let value = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
     Some(Usage {
@@ -64,13 +69,21 @@ mod tests {
     fn a_name_with_spaces_and_parentheses_confuses_nobody() {
         let stat = "42 (a b) c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 3 0 100 0 0";
         let status = "Name:\ta b) c\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\nThreads:\t3\n";
-        let usage = Usage { cpu: Duration::from_secs(2), resident_kib: 1024, peak_kib: 2048, threads: 3 };
+        let usage = Usage {
+            cpu: Duration::from_secs(2),
+            resident_kib: 1024,
+            peak_kib: 2048,
+            threads: 3,
+        };
         assert_eq!(parse(stat, status), Some(usage));
     }
 
     #[test]
     fn this_process_uses_memory() {
         let usage = of(std::process::id()).unwrap();
-        assert!(usage.resident_kib > 0 && usage.peak_kib >= usage.resident_kib && usage.threads > 0, "{usage:?}");
+        assert!(
+            usage.resident_kib > 0 && usage.peak_kib >= usage.resident_kib && usage.threads > 0,
+            "{usage:?}"
+        );
     }
 }

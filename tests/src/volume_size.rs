@@ -53,10 +53,14 @@ impl fmt::Display for Unit {
 /// *Invalid*, if it is no quantity, or 2⁶³−1 bytes or more.
 pub fn round_up(quantity: &str, unit: Unit) -> Result<i64> {
     let bytes = bytes(quantity).ok_or_else(|| {
-        Error::invalid(format!("{quantity:?} is no quantity: write a number and a suffix, such as 10Gi"))
+        Error::invalid(format!(
+            "{quantity:?} is no quantity: write a number and a suffix, such as 10Gi"
+        ))
     })?;
     match i64::try_from(bytes) {
-        Ok(bytes) if bytes < i64::MAX => Ok(ceil(i128::from(bytes), i128::from(unit.bytes())) as i64),
+        Ok(bytes) if bytes < i64::MAX => {
+            Ok(ceil(i128::from(bytes), i128::from(unit.bytes())) as i64)
+        }
         _ => Err(too_great(quantity, "int64")),
     }
 }
@@ -70,7 +74,9 @@ pub fn round_up_32(quantity: &str, unit: Unit) -> Result<i32> {
 }
 
 fn too_great(quantity: &str, what: &str) -> Error {
-    Error::invalid(format!("quantity {quantity} is too great, overflows {what}"))
+    Error::invalid(format!(
+        "quantity {quantity} is too great, overflows {what}"
+    ))
 }
 
 /// Returns a quantity in bytes, rounded up; too large values become the largest number.
@@ -80,7 +86,9 @@ fn bytes(quantity: &str) -> Option<i128> {
         b'+' => (false, &quantity[1..]),
         _ => (false, quantity),
     };
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
     let (number, suffix) = rest.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -90,15 +98,36 @@ fn bytes(quantity: &str) -> Option<i128> {
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
     let ten = ten.saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
-    let magnitude = if digits.is_empty() { 0 } else { scaled(digits, two, ten) };
+    let magnitude = if digits.is_empty() {
+        0
+    } else {
+        scaled(digits, two, ten)
+    };
     Some(if negative { -magnitude } else { magnitude })
 }
 
 /// Returns the powers of two and of ten that a suffix stands for.
 fn factor(suffix: &str) -> Option<(u32, i32)> {
-    const DECIMAL: [(&str, i32); 10] =
-        [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-    const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+    const DECIMAL: [(&str, i32); 10] = [
+        ("n", -9),
+        ("u", -6),
+        ("m", -3),
+        ("", 0),
+        ("k", 3),
+        ("M", 6),
+        ("G", 9),
+        ("T", 12),
+        ("P", 15),
+        ("E", 18),
+    ];
+    const BINARY: [(&str, u32); 6] = [
+        ("Ki", 10),
+        ("Mi", 20),
+        ("Gi", 30),
+        ("Ti", 40),
+        ("Pi", 50),
+        ("Ei", 60),
+    ];
     if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
         return Some((*power, 0));
     }
@@ -119,7 +148,10 @@ fn scaled(digits: &str, two: u32, ten: i32) -> i128 {
     // 19 digits and 60 bits fit 124 bits.
     let value = value << two;
     if ten >= 0 {
-        return 10_i128.checked_pow(ten.unsigned_abs()).and_then(|ten| value.checked_mul(ten)).unwrap_or(i128::MAX);
+        return 10_i128
+            .checked_pow(ten.unsigned_abs())
+            .and_then(|ten| value.checked_mul(ten))
+            .unwrap_or(i128::MAX);
     }
     match 10_i128.checked_pow(ten.unsigned_abs()) {
         Some(ten) => ceil(value.saturating_add(rest), ten),
@@ -160,21 +192,34 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(bytes(text), Some(expected), "{text}");
         }
-        for text in ["", "x", "1.2.3", ".", "1Gib", "1 Gi", "1e", "1e1.5", "-", "Gi"] {
+        for text in [
+            "", "x", "1.2.3", ".", "1Gib", "1 Gi", "1e", "1e1.5", "-", "Gi",
+        ] {
             assert_eq!(bytes(text), None, "{text:?}");
         }
     }
 
     #[test]
     fn what_is_too_great_is_an_error_and_not_a_wrong_number() {
-        for text in ["8Ei", "9223372036854775807", "10E", "1e99", "1e-99999999999", "99999999999999999999999999999999"]
-        {
+        for text in [
+            "8Ei",
+            "9223372036854775807",
+            "10E",
+            "1e99",
+            "1e-99999999999",
+            "99999999999999999999999999999999",
+        ] {
             let error = round_up(text, Unit::B).unwrap_err();
             assert!(error.is_invalid(), "{text}: {error}");
         }
-        assert_eq!(round_up("9223372036854775806", Unit::B).unwrap(), i64::MAX - 1);
+        assert_eq!(
+            round_up("9223372036854775806", Unit::B).unwrap(),
+            i64::MAX - 1
+        );
         assert_eq!(round_up_32("2147483647Gi", Unit::GiB).unwrap(), i32::MAX);
-        let error = round_up_32("2147483648Gi", Unit::GiB).unwrap_err().to_string();
+        let error = round_up_32("2147483648Gi", Unit::GiB)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "quantity 2147483648Gi is too great, overflows int32");
     }
 }

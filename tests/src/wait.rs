@@ -20,7 +20,9 @@ pub async fn until_every<T>(
     let start = Instant::now();
     loop {
         // A request that hangs must not outlast the limit by much.
-        let left = limit.saturating_sub(start.elapsed()).max(Duration::from_secs(1));
+        let left = limit
+            .saturating_sub(start.elapsed())
+            .max(Duration::from_secs(1));
         let error = match tokio::time::timeout(left, probe()).await {
             Ok(Ok(found)) => return Ok(found),
             Ok(Err(error)) => error,
@@ -38,6 +40,10 @@ pub async fn until_every<T>(
 ///
 /// # Errors
 /// The last error of `probe`, after `limit`.
-pub async fn until<T>(what: &str, limit: Duration, probe: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+pub async fn until<T>(
+    what: &str,
+    limit: Duration,
+    probe: impl AsyncFnMut() -> Result<T>,
+) -> Result<T> {
     until_every(PAUSE, what, limit, probe).await
 }

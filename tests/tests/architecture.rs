@@ -14,17 +14,33 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 fn directories(of: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(of).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir(of)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     entries.filter(|path| path.is_dir()).collect()
 }
 
 /// Returns the name of a crate, and the lines of its `[dependencies]` up to the name.
 fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(directory.join("Cargo.toml")).ok()?;
-    let name = text.lines().find_map(|line| line.strip_prefix("name = "))?.trim_matches('"').to_owned();
-    let lines = text.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("name = "))?
+        .trim_matches('"')
+        .to_owned();
+    let lines = text
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1);
     let lines = lines.take_while(|line| !line.starts_with('['));
-    let dependency = |line: &str| line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned();
+    let dependency = |line: &str| {
+        line.split(['.', ' ', '='])
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
     Some((name, lines.map(dependency).collect()))
 }
 
@@ -33,11 +49,20 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));
     let fakes: Vec<PathBuf> = providers.iter().map(|it| it.join("fake")).collect();
-    let others = ["tests", "tests/conformance", "templates/provider", "xtask"].map(|it| root.join(it));
-    let all = [directories(&root.join("crates")), providers, fakes, others.into()].concat();
+    let others =
+        ["tests", "tests/conformance", "templates/provider", "xtask"].map(|it| root.join(it));
+    let all = [
+        directories(&root.join("crates")),
+        providers,
+        fakes,
+        others.into(),
+    ]
+    .concat();
     let all: BTreeMap<_, _> = all.iter().filter_map(|it| manifest(it)).collect();
     let ours: BTreeSet<String> = all.keys().cloned().collect();
-    all.into_iter().map(|(name, known)| (name, known.intersection(&ours).cloned().collect())).collect()
+    all.into_iter()
+        .map(|(name, known)| (name, known.intersection(&ours).cloned().collect()))
+        .collect()
 }
 
 fn is_fake(name: &str) -> bool {
@@ -74,10 +99,15 @@ fn objection(name: &str, known: &str) -> Option<&'static str> {
         }
         _ if known == "xtask" => Some("nothing that is shipped knows a task"),
         _ if is_provider(known) && !knows_all => Some("nobody names a provider but the binary"),
-        _ if is_provider(name) && !KIT.contains(&known) && Some(known) != protocol_of(name).as_deref() => {
+        _ if is_provider(name)
+            && !KIT.contains(&known)
+            && Some(known) != protocol_of(name).as_deref() =>
+        {
             Some("a provider knows the contract, the kit and its own protocol")
         }
-        _ if name.ends_with("-protocol") && !KIT.contains(&known) => Some("a protocol knows the contract and the kit"),
+        _ if name.ends_with("-protocol") && !KIT.contains(&known) => {
+            Some("a protocol knows the contract and the kit")
+        }
         "provider-kit" | "runtime" if !BELOW.contains(&known) => {
             Some("it knows the contract and the trusted roots only")
         }
@@ -88,9 +118,15 @@ fn objection(name: &str, known: &str) -> Option<&'static str> {
 #[test]
 fn arrows_point_downwards() {
     let crates = crates();
-    assert!(crates.len() >= 15 && crates["openstack-fake"].contains("fake-cloud"), "{crates:#?}");
-    let pairs = crates.iter().flat_map(|(name, known)| known.iter().map(move |known| (name, known)));
-    let wrong = pairs.filter_map(|(name, known)| Some(format!("{name} → {known}: {}", objection(name, known)?)));
+    assert!(
+        crates.len() >= 15 && crates["openstack-fake"].contains("fake-cloud"),
+        "{crates:#?}"
+    );
+    let pairs = crates
+        .iter()
+        .flat_map(|(name, known)| known.iter().map(move |known| (name, known)));
+    let wrong = pairs
+        .filter_map(|(name, known)| Some(format!("{name} → {known}: {}", objection(name, known)?)));
     assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
 }
 
@@ -118,14 +154,20 @@ fn arrows_that_point_elsewhere_are_told() {
 /// Returns the scenarios on a real OpenStack by name, each with `true` if it runs also where the code for OpenStack did
 /// not change.
 fn openstack_scenarios(source: &str) -> BTreeMap<String, bool> {
-    let line = regex_lite::Regex::new(r"(?m)^    (Cloud|CloudAfterChange|Services|Trunks) \w+::(\w+),$").unwrap();
-    line.captures_iter(source).map(|found| (found[2].to_owned(), &found[1] != "CloudAfterChange")).collect()
+    let line =
+        regex_lite::Regex::new(r"(?m)^    (Cloud|CloudAfterChange|Services|Trunks) \w+::(\w+),$")
+            .unwrap();
+    line.captures_iter(source)
+        .map(|found| (found[2].to_owned(), &found[1] != "CloudAfterChange"))
+        .collect()
 }
 
 /// Returns the rows of the page's table of these scenarios: `| \`NAME\` | always | … |`.
 fn documented_scenarios(page: &str) -> BTreeMap<String, bool> {
     let row = regex_lite::Regex::new(r"(?m)^\| `(\w+)` \| (always|after a change) \|").unwrap();
-    row.captures_iter(page).map(|found| (found[1].to_owned(), &found[2] == "always")).collect()
+    row.captures_iter(page)
+        .map(|found| (found[1].to_owned(), &found[2] == "always"))
+        .collect()
 }
 
 #[test]
@@ -133,7 +175,10 @@ fn testing_page_says_when_each_openstack_scenario_runs() {
     let source = std::fs::read_to_string(format!("{ROOT}/tests/tests/openstack/main.rs")).unwrap();
     let page = std::fs::read_to_string(format!("{ROOT}/docs/testing.md")).unwrap();
     let scenarios = openstack_scenarios(&source);
-    assert!(scenarios.len() >= 19 && scenarios.values().any(|always| !always), "{scenarios:?}");
+    assert!(
+        scenarios.len() >= 19 && scenarios.values().any(|always| !always),
+        "{scenarios:?}"
+    );
     assert_eq!(documented_scenarios(&page), scenarios);
 }
 
@@ -145,8 +190,14 @@ fn collect_paths(of: &Path, paths: &mut Vec<String>) {
         if is_directory && (name == "target" || name == ".git") {
             continue;
         }
-        let relative = path.strip_prefix(ROOT).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-        paths.push(format!("/{relative}{}", if is_directory { "/" } else { "" }));
+        let relative = path
+            .strip_prefix(ROOT)
+            .map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        paths.push(format!(
+            "/{relative}{}",
+            if is_directory { "/" } else { "" }
+        ));
         if is_directory {
             collect_paths(&path, paths);
         }
@@ -159,21 +210,29 @@ fn missing_paths(page: &str, all: &[String]) -> Vec<String> {
     let path = regex_lite::Regex::new(r"`([\w./-]+(?:\.rs|\.md|\.toml|\.sh|/))`").unwrap();
     let named = path.captures_iter(page).map(|found| found[1].to_owned());
     let named = named.filter(|path| !path.contains("NAME") && !path.starts_with('/'));
-    named.filter(|path| !all.iter().any(|known| known.ends_with(&format!("/{path}")))).collect()
+    named
+        .filter(|path| !all.iter().any(|known| known.ends_with(&format!("/{path}"))))
+        .collect()
 }
 
 #[test]
 fn every_path_that_a_page_names_exists() {
     let mut all = Vec::new();
     collect_paths(Path::new(ROOT), &mut all);
-    let is_page =
-        |path: &&String| path.ends_with(".md") && !path.contains("/design/") && !path.starts_with("/CHANGELOG");
+    let is_page = |path: &&String| {
+        path.ends_with(".md") && !path.contains("/design/") && !path.starts_with("/CHANGELOG")
+    };
     let pages: Vec<_> = all.iter().filter(is_page).collect();
     assert!(pages.len() > 10, "{pages:?}");
     let missing = pages.iter().flat_map(|page| {
         let text = std::fs::read_to_string(format!("{ROOT}{page}")).unwrap();
-        missing_paths(&text, &all).into_iter().map(move |path| format!("{page}: {path}"))
+        missing_paths(&text, &all)
+            .into_iter()
+            .map(move |path| format!("{page}: {path}"))
     });
     assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
-    assert_eq!(missing_paths("see `plan/gone.rs` and `docs/`", &all), ["plan/gone.rs"]);
+    assert_eq!(
+        missing_paths("see `plan/gone.rs` and `docs/`", &all),
+        ["plan/gone.rs"]
+    );
 }

@@ -41,8 +41,19 @@ fn element(xml: &str) -> Option<(Element<'_>, &str)> {
     loop {
         let (text, end) = rest.split_at(rest.find('<')?);
         if let Some(after) = end.strip_prefix("</") {
-            let text = if children.is_empty() { &start[..start.len() - rest.len() + text.len()] } else { "" };
-            return Some((Element { name, text, children }, after.split_once('>')?.1));
+            let text = if children.is_empty() {
+                &start[..start.len() - rest.len() + text.len()]
+            } else {
+                ""
+            };
+            return Some((
+                Element {
+                    name,
+                    text,
+                    children,
+                },
+                after.split_once('>')?.1,
+            ));
         }
         let (child, after) = element(end)?;
         children.push(child);
@@ -56,7 +67,12 @@ impl Contract {
     }
 
     /// Returns the shape of a member by the name that it has in requests or in answers.
-    fn member<'a>(description: &'a Value, shape: &'a Value, key: &str, is_request: bool) -> Option<&'a Value> {
+    fn member<'a>(
+        description: &'a Value,
+        shape: &'a Value,
+        key: &str,
+        is_request: bool,
+    ) -> Option<&'a Value> {
         let is_ec2 = description["metadata"]["protocol"] == "ec2";
         let named = |(name, member): &(&String, &Value)| {
             let location = member["locationName"].as_str().unwrap_or(name);
@@ -77,7 +93,9 @@ impl Contract {
                     && shape["max"].as_i64().is_none_or(|max| number <= max)
             }),
             "boolean" => ["true", "false"].contains(&text),
-            "string" => shape["enum"].as_array().is_none_or(|all| all.iter().any(|it| it == text)),
+            "string" => shape["enum"]
+                .as_array()
+                .is_none_or(|all| all.iter().any(|it| it == text)),
             "timestamp" => text.ends_with('Z'),
             _ => false,
         };
@@ -91,21 +109,34 @@ impl Contract {
             ("structure", Value::Object(fields)) => {
                 for (key, value) in fields {
                     match Self::member(description, shape, key, true) {
-                        Some(shape) => self.request(description, shape, value, &format!("{place}.{key}")),
+                        Some(shape) => {
+                            self.request(description, shape, value, &format!("{place}.{key}"))
+                        }
                         None => self.violate(place, &format!("there is no parameter {key}")),
                     }
                 }
-                for required in shape["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                for required in shape["required"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                {
                     let name = &shape["members"][required]["locationName"];
                     let names = [required, name.as_str().unwrap_or(required)];
-                    if !fields.keys().any(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key))) {
+                    if !fields
+                        .keys()
+                        .any(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
+                    {
                         self.violate(place, &format!("parameter {required} is missing"));
                     }
                 }
             }
             ("list", Value::Array(items)) => {
-                let shape = &description["shapes"][shape["member"]["shape"].as_str().unwrap_or_default()];
-                items.iter().for_each(|item| self.request(description, shape, item, place));
+                let shape =
+                    &description["shapes"][shape["member"]["shape"].as_str().unwrap_or_default()];
+                items
+                    .iter()
+                    .for_each(|item| self.request(description, shape, item, place));
             }
             ("list", Value::String(text)) if text.is_empty() => {}
             (_, Value::String(text)) => self.leaf(shape, text, place),
@@ -116,20 +147,32 @@ impl Contract {
     fn answer(&self, description: &Value, shape: &Value, element: &Element<'_>, place: &str) {
         match shape["type"].as_str().unwrap_or_default() {
             "structure" => {
-                for child in element.children.iter().filter(|it| !["requestId", "ResponseMetadata"].contains(&it.name))
+                for child in element
+                    .children
+                    .iter()
+                    .filter(|it| !["requestId", "ResponseMetadata"].contains(&it.name))
                 {
                     match Self::member(description, shape, child.name, false) {
-                        Some(shape) => self.answer(description, shape, child, &format!("{place}.{}", child.name)),
+                        Some(shape) => self.answer(
+                            description,
+                            shape,
+                            child,
+                            &format!("{place}.{}", child.name),
+                        ),
                         None => self.violate(place, &format!("there is no element {}", child.name)),
                     }
                 }
             }
             "list" => {
-                let inner = &description["shapes"][shape["member"]["shape"].as_str().unwrap_or_default()];
+                let inner =
+                    &description["shapes"][shape["member"]["shape"].as_str().unwrap_or_default()];
                 let name = shape["member"]["locationName"].as_str().unwrap_or("member");
                 for child in &element.children {
                     if child.name != name {
-                        self.violate(place, &format!("elements are called {name}, not {}", child.name));
+                        self.violate(
+                            place,
+                            &format!("elements are called {name}, not {}", child.name),
+                        );
                     }
                     self.answer(description, inner, child, place);
                 }
@@ -141,21 +184,39 @@ impl Contract {
     /// Checks a request, which has its parameters in JSON, and its answer.
     fn exchange(&self, path: &str, request: &[u8], answer: &str) {
         let mut parts = path.trim_start_matches('/').split('/');
-        let (service, action) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let Some(description) = self.services.get(service) else { return };
+        let (service, action) = (
+            parts.next().unwrap_or_default(),
+            parts.next().unwrap_or_default(),
+        );
+        let Some(description) = self.services.get(service) else {
+            return;
+        };
         self.seen.lock().insert(format!("{service} {action}"));
         let operation = &description["operations"][action];
-        let shape = |which: &str| operation[which]["shape"].as_str().and_then(|name| description["shapes"].get(name));
+        let shape = |which: &str| {
+            operation[which]["shape"]
+                .as_str()
+                .and_then(|name| description["shapes"].get(name))
+        };
         let parameters = serde_json::from_slice(request).unwrap_or_default();
         match shape("input") {
-            Some(shape) => self.request(description, shape, &parameters, &format!("request {service} {action}")),
+            Some(shape) => self.request(
+                description,
+                shape,
+                &parameters,
+                &format!("request {service} {action}"),
+            ),
             None => self.violate(path, "there is no such action"),
         }
         let place = format!("answer {service} {action}");
-        let Some((root, _)) = element(answer.split_once("?>").map_or(answer, |(_, xml)| xml)) else {
+        let Some((root, _)) = element(answer.split_once("?>").map_or(answer, |(_, xml)| xml))
+        else {
             return self.violate(&place, "no XML");
         };
-        let result = root.children.iter().find(|it| Some(it.name) == operation["output"]["resultWrapper"].as_str());
+        let result = root
+            .children
+            .iter()
+            .find(|it| Some(it.name) == operation["output"]["resultWrapper"].as_str());
         if let Some(shape) = shape("output").filter(|_| root.name == format!("{action}Response")) {
             self.answer(description, shape, result.unwrap_or(&root), &place);
         }
@@ -167,8 +228,13 @@ impl Contract {
             let contract = Arc::clone(&contract);
             async move {
                 let (head, body) = request.into_parts();
-                let (path, body) = (head.uri.path().to_owned(), to_bytes(body, usize::MAX).await.unwrap());
-                let answer = next.run(Request::from_parts(head, Body::from(body.clone()))).await;
+                let (path, body) = (
+                    head.uri.path().to_owned(),
+                    to_bytes(body, usize::MAX).await.unwrap(),
+                );
+                let answer = next
+                    .run(Request::from_parts(head, Body::from(body.clone())))
+                    .await;
                 let (head, answer) = answer.into_parts();
                 let answer = to_bytes(answer, usize::MAX).await.unwrap();
                 contract.exchange(&path, &body, &String::from_utf8_lossy(&answer));
@@ -182,16 +248,29 @@ impl Contract {
 const SETTINGS: [&[(&str, &str)]; 5] = [
     &[],
     &[
-        ("ssl-cert", "arn:aws:acm:us-east-1:111122223333:certificate/a"),
+        (
+            "ssl-cert",
+            "arn:aws:acm:us-east-1:111122223333:certificate/a",
+        ),
         ("ssl-ports", "443"),
         ("additional-resource-tags", "a=b"),
     ],
-    &[("healthcheck-protocol", "HTTP"), ("healthcheck-path", "/up"), ("healthcheck-interval", "20")],
-    &[("internal", "true"), ("cross-zone-load-balancing-enabled", "true")],
+    &[
+        ("healthcheck-protocol", "HTTP"),
+        ("healthcheck-path", "/up"),
+        ("healthcheck-interval", "20"),
+    ],
+    &[
+        ("internal", "true"),
+        ("cross-zone-load-balancing-enabled", "true"),
+    ],
     &[
         ("access-log-enabled", "true"),
         ("access-log-s3-bucket-name", "logs"),
-        ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01"),
+        (
+            "ssl-negotiation-policy",
+            "ELBSecurityPolicy-TLS-1-2-2017-01",
+        ),
     ],
 ];
 /// Settings of one kind of load balancers.
@@ -201,14 +280,19 @@ const CLASSIC: &[(&str, &str)] = &[
     ("connection-draining-timeout", "60"),
     ("connection-idle-timeout", "65"),
 ];
-const NETWORK: &[(&str, &str)] =
-    &[("target-group-attributes", "proxy_protocol_v2.enabled=true"), ("eip-allocations", "eipalloc-1,eipalloc-2")];
+const NETWORK: &[(&str, &str)] = &[
+    ("target-group-attributes", "proxy_protocol_v2.enabled=true"),
+    ("eip-allocations", "eipalloc-1,eipalloc-2"),
+];
 
 async fn live(harness: &Harness, own: &[(&str, &str)]) {
     let annotations = |settings: &[(&str, &str)]| -> Value {
-        let pairs = settings
-            .iter()
-            .map(|(key, value)| (format!("service.beta.kubernetes.io/aws-load-balancer-{key}"), json!(value)));
+        let pairs = settings.iter().map(|(key, value)| {
+            (
+                format!("service.beta.kubernetes.io/aws-load-balancer-{key}"),
+                json!(value),
+            )
+        });
         pairs.collect()
     };
     harness.join(1..=3).await;
@@ -216,7 +300,13 @@ async fn live(harness: &Harness, own: &[(&str, &str)]) {
     for (number, settings) in SETTINGS.into_iter().chain([own]).enumerate() {
         let name = format!("service-{number}");
         harness.user.create_service(&name, &[80, 443]).await;
-        harness.user.patch_service(&name, &json!({"metadata": {"annotations": annotations(settings)}})).await;
+        harness
+            .user
+            .patch_service(
+                &name,
+                &json!({"metadata": {"annotations": annotations(settings)}}),
+            )
+            .await;
         harness.settle().await;
         harness.user.set_ports(&name, &[80, 8080]).await;
         harness.settle().await;
@@ -224,7 +314,10 @@ async fn live(harness: &Harness, own: &[(&str, &str)]) {
     harness.user.delete_node("worker-3").await;
     harness.settle().await;
     for number in 0..=SETTINGS.len() {
-        harness.user.delete_service(&format!("service-{number}")).await;
+        harness
+            .user
+            .delete_service(&format!("service-{number}"))
+            .await;
     }
     harness.settle().await;
     program.stop().await;
@@ -236,12 +329,24 @@ fn every_request_and_answer_fits_the_descriptions() {
     let directory = std::env::var("CCM_TEST_AWS_DESCRIPTIONS").expect("CCM_TEST_AWS_DESCRIPTIONS");
     let read = |service: &str| {
         let text = std::fs::read(format!("{directory}/{service}.json")).expect("the description");
-        (service.to_owned(), serde_json::from_slice(&text).expect("JSON"))
+        (
+            service.to_owned(),
+            serde_json::from_slice(&text).expect("JSON"),
+        )
     };
-    let contract = Arc::new(Contract { services: ["ec2", "elb", "elbv2"].map(read).into(), ..Contract::default() });
-    for (cloud, own) in [(AwsCloud::classic(), CLASSIC), (AwsCloud::network(), NETWORK)] {
+    let contract = Arc::new(Contract {
+        services: ["ec2", "elb", "elbv2"].map(read).into(),
+        ..Contract::default()
+    });
+    for (cloud, own) in [
+        (AwsCloud::classic(), CLASSIC),
+        (AwsCloud::network(), NETWORK),
+    ] {
         let checked = Arc::clone(&contract);
-        let harness = Harness::of(&cloud).routes().layer(move |api| checked.layer(api)).build();
+        let harness = Harness::of(&cloud)
+            .routes()
+            .layer(move |api| checked.layer(api))
+            .build();
         VirtualTime::default().live(async || live(&harness, own).await);
     }
     let (seen, violations) = (contract.seen.lock(), contract.violations.lock());

@@ -21,7 +21,11 @@ fn live(delay: impl Fn(&mut World)) {
             // A kubelet that is not ready yet: is its instance gone?
             harness.user.set_ready("worker-2", false).await;
             tokio::time::sleep(Duration::from_secs(20)).await;
-            assert_eq!(harness.api.list("nodes").len(), 3, "an instance that EC2 does not show yet is not gone");
+            assert_eq!(
+                harness.api.list("nodes").len(),
+                3,
+                "an instance that EC2 does not show yet is not gone"
+            );
             harness.user.set_ready("worker-2", true).await;
             harness.settle().await;
             assert_eq!(harness.cloud.load_balancers().len(), 2);

@@ -21,7 +21,11 @@ fn main() -> ExitCode {
     let outcome = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| {
         let extra = std::env::var("CCM_EXTRA_CASES").unwrap_or_default();
         let sources = Sources::own_and(&extra);
-        Ok(cases::run(&arguments, &sources, &mut std::io::stdout().lock())?)
+        Ok(cases::run(
+            &arguments,
+            &sources,
+            &mut std::io::stdout().lock(),
+        )?)
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -28,7 +28,10 @@ async fn wrong_credentials_delete_nothing_and_say_so() {
         world.passes_for(LONG).await;
         assert_eq!(world.node_count(), count, "{:?}", world.events());
         let held = world.events_of("NodeDeletionHeld");
-        assert!(held.len() == count && held[0].contains("401"), "once for each Node: {held:?}");
+        assert!(
+            held.len() == count && held[0].contains("401"),
+            "once for each Node: {held:?}"
+        );
     }
 }
 
@@ -40,13 +43,18 @@ async fn without_a_witness_nothing_is_deleted() {
     world.passes_for(LONG).await;
     assert_eq!(world.node_count(), 1);
     let held = world.events_of("NodeDeletionHeld");
-    assert!(held.len() == 1 && held[0].contains("no other Node"), "{held:?}");
+    assert!(
+        held.len() == 1 && held[0].contains("no other Node"),
+        "{held:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn held_deletion_that_ends_well_is_reported_once() {
     let world = World::with_nodes(4, false);
-    let gone: Vec<_> = (2..=4).filter_map(|n| world.cloud.machine(&format!("worker-{n}"))).collect();
+    let gone: Vec<_> = (2..=4)
+        .filter_map(|n| world.cloud.machine(&format!("worker-{n}")))
+        .collect();
     for machine in &gone {
         world.cloud.terminate(&machine.name);
     }
@@ -57,7 +65,10 @@ async fn held_deletion_that_ends_well_is_reported_once() {
     world.passes_for(Duration::from_secs(30)).await;
     let averted = world.events_of("NodeDeletionAverted");
     assert_eq!(averted.len(), 3, "{averted:?}");
-    assert!(averted[0].contains("is not deleted: the cloud has its instance"), "{averted:?}");
+    assert!(
+        averted[0].contains("is not deleted: the cloud has its instance"),
+        "{averted:?}"
+    );
     assert_eq!(world.node_count(), 4);
 }
 
@@ -66,7 +77,10 @@ async fn a_stale_cache_deletes_nothing() {
     let world = World::with_nodes(MANY, true);
     // Fills the provider's cache, before the machine of the next Node exists.
     world.refresh();
-    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+    world
+        .node_controller
+        .refresh_addresses(&CancellationToken::new())
+        .await;
     world.cloud.create_machines("late-", 1);
     let late = world.cloud.machine("late-1").expect("it was just made");
     world.put_node("late-1", &format!("simulated://{}", late.id), false, &[]);
@@ -81,17 +95,28 @@ async fn node_that_was_never_managed_is_kept_with_one_event() {
     world.passes_for(LONG).await;
     assert!(world.node("never-managed").is_some());
     let held = world.events_of("NodeDeletionHeld");
-    assert!(held.len() == 1 && held[0].contains("it was never a Node of this cloud"), "{held:?}");
+    assert!(
+        held.len() == 1 && held[0].contains("it was never a Node of this cloud"),
+        "{held:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn uninitialized_node_without_a_machine_of_its_name_waits_and_is_deleted() {
     let world = World::with_nodes(5, true);
-    world.put_node("named-otherwise", "", false, &[json!({"key": TAINT_UNINITIALIZED, "effect": "NoSchedule"})]);
+    world.put_node(
+        "named-otherwise",
+        "",
+        false,
+        &[json!({"key": TAINT_UNINITIALIZED, "effect": "NoSchedule"})],
+    );
     world.passes_for(Duration::from_secs(290)).await;
     assert!(world.node("named-otherwise").is_some());
     let held = world.events_of("NodeDeletionHeld");
-    assert!(held.len() == 1 && held[0].contains("never had a provider ID"), "{held:?}");
+    assert!(
+        held.len() == 1 && held[0].contains("never had a provider ID"),
+        "{held:?}"
+    );
     world.passes_for(Duration::from_secs(20)).await;
     assert!(world.node("named-otherwise").is_none());
     assert_eq!(world.node_count(), 5);
@@ -105,7 +130,10 @@ async fn one_gone_node_is_deleted_at_once_for_a_few_single_reads() {
     world.pass().await;
     assert!(world.node("worker-7").is_none());
     assert_eq!(world.node_count(), 199);
-    assert_eq!(world.events(), ["DeletingNode Deleting node worker-7 because it does not exist in the cloud provider"]);
+    assert_eq!(
+        world.events(),
+        ["DeletingNode Deleting node worker-7 because it does not exist in the cloud provider"]
+    );
     // Itself twice, and three witnesses before and with the second time.
     assert!(world.cloud_reads() <= 8, "{:?}", world.cloud.requests());
 }
@@ -132,7 +160,10 @@ async fn all_but_one_gone_is_held_for_five_minutes_and_then_believed() {
         world.passes_for(Duration::from_secs(295)).await;
         assert_eq!(world.node_count(), count);
         let held = world.events_of("NodeDeletionHeld");
-        assert!(held.len() == count - 1 && held[0].contains("without a machine"), "once for each: {held:?}");
+        assert!(
+            held.len() == count - 1 && held[0].contains("without a machine"),
+            "once for each: {held:?}"
+        );
         world.passes_for(Duration::from_secs(15)).await;
         assert_eq!(world.node_count(), 1);
     }
@@ -143,7 +174,9 @@ async fn a_landslide_that_begins_while_the_cloud_is_asked_is_held_too() {
     // The first read still finds all but one machine; at the second, all others are missing as well.
     let world = World::with_nodes(MANY, false);
     world.cloud.terminate("worker-1");
-    world.cloud.inject(Fault::latency(1000).on("GET /v1/machines"));
+    world
+        .cloud
+        .inject(Fault::latency(1000).on("GET /v1/machines"));
     let slide = async {
         // Three pages take three seconds; the second read begins right after.
         tokio::time::sleep(Duration::from_millis(3500)).await;
@@ -180,17 +213,28 @@ async fn a_node_that_was_re_created_under_the_same_name_is_not_deleted_for_its_n
     let uid = world.node("worker-1").expect("the new one")["metadata"]["uid"].clone();
     world.lifecycle.pass(&CancellationToken::new()).await;
     world.passes_for(LONG).await;
-    assert_eq!(world.node("worker-1").expect("it is alive")["metadata"]["uid"], uid);
+    assert_eq!(
+        world.node("worker-1").expect("it is alive")["metadata"]["uid"],
+        uid
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_nodes_with_one_provider_id_are_reported_once() {
     let world = World::with_nodes(5, true);
     let machine = world.cloud.machine("worker-1").unwrap();
-    world.put_node("zz-impostor", &format!("simulated://{}", machine.id), true, &[]);
+    world.put_node(
+        "zz-impostor",
+        &format!("simulated://{}", machine.id),
+        true,
+        &[],
+    );
     world.passes_for(LONG).await;
     let told = world.events_of("SharedProviderID");
-    assert!(told.len() == 1 && told[0].contains("of the older Node worker-1"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("of the older Node worker-1"),
+        "{told:?}"
+    );
     assert_eq!(world.node_count(), 6);
 }
 
@@ -199,7 +243,10 @@ async fn a_node_of_another_cloud_is_left_alone_and_not_asked_for() {
     let world = World::with_nodes(5, true);
     world.put_node("on-premises", "onprem://7", false, &[]);
     world.passes_for(LONG).await;
-    assert_eq!((world.node_count(), world.cloud_reads(), world.events()), (6, 0, vec![]));
+    assert_eq!(
+        (world.node_count(), world.cloud_reads(), world.events()),
+        (6, 0, vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,20 +259,31 @@ async fn a_node_that_a_person_keeps_out_of_it_is_neither_deleted_nor_tainted_nor
         world.set_ready("worker-1", false);
         world.cloud.terminate("worker-1");
         world.passes_for(LONG).await;
-        assert_eq!((world.node_count(), world.cloud_reads() == 0), (if kept { 5 } else { 4 }, kept), "{value:?}");
+        assert_eq!(
+            (world.node_count(), world.cloud_reads() == 0),
+            (if kept { 5 } else { 4 }, kept),
+            "{value:?}"
+        );
     }
 }
 
 fn deleting(deletion: NodeDeletion) -> Options {
     let product = Options::default();
-    Options { lifecycle: LifecycleOptions { deletion, ..product.lifecycle }, ..product }
+    Options {
+        lifecycle: LifecycleOptions {
+            deletion,
+            ..product.lifecycle
+        },
+        ..product
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_says_once_what_it_would_delete() {
-    for (deletion, why) in
-        [(NodeDeletion::DryRun, "--node-deletion=dry-run"), (NodeDeletion::Off, "--node-deletion=off")]
-    {
+    for (deletion, why) in [
+        (NodeDeletion::DryRun, "--node-deletion=dry-run"),
+        (NodeDeletion::Off, "--node-deletion=off"),
+    ] {
         let world = World::with_options(10, &deleting(deletion));
         world.put_nodes(true);
         world.set_ready("worker-1", false);
@@ -243,12 +301,22 @@ async fn a_refused_delete_is_tried_again_and_makes_no_landslide() {
     let world = World::with_nodes(10, true);
     world.set_ready("worker-1", false);
     world.cloud.terminate("worker-1");
-    let forbidden =
-        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    let rule = world.api.faults().add(Matcher::any().verb("delete").resource("nodes"), forbidden);
+    let forbidden = Action::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
+    let rule = world
+        .api
+        .faults()
+        .add(Matcher::any().verb("delete").resource("nodes"), forbidden);
     world.passes_for(Duration::from_secs(200)).await;
     assert_eq!(
-        world.events_of("DeletingNodeFailed").first().map(String::as_str),
+        world
+            .events_of("DeletingNodeFailed")
+            .first()
+            .map(String::as_str),
         Some("Failed deleting node worker-1: no")
     );
     assert_eq!(world.events_of("NodeDeletionHeld"), Vec::<String>::new());
@@ -267,7 +335,9 @@ async fn as_long_as_not_all_nodes_are_known_none_is_deleted() {
     let unsynced = world.lifecycle_over(Cache::new());
     for name in ["worker-1", "worker-2", "worker-7"] {
         let node = world.node(name).expect("it is there");
-        unsynced.1.insert(serde_json::from_value(node).expect("a Node"));
+        unsynced
+            .1
+            .insert(serde_json::from_value(node).expect("a Node"));
     }
     unsynced.0.pass(&CancellationToken::new()).await;
     assert_eq!(world.node_count(), 10);
@@ -290,11 +360,17 @@ async fn a_steady_state_writes_nothing() {
     let names: Vec<String> = (1..=MANY).map(|n| format!("worker-{n}")).collect();
     let settle = async || {
         world.sync(&names).await;
-        world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+        world
+            .node_controller
+            .refresh_addresses(&CancellationToken::new())
+            .await;
         world.passes_for(Duration::from_secs(60)).await;
     };
     settle().await;
-    assert!(world.writes() > 0, "the addresses and one taint were missing");
+    assert!(
+        world.writes() > 0,
+        "the addresses and one taint were missing"
+    );
     world.api.requests().clear();
     settle().await;
     assert_eq!(world.writes(), 0, "{:?}", world.api.requests().writes());

@@ -13,7 +13,10 @@ mod diff_tests {
 
     #[test]
     fn every_difference_is_a_line_with_its_path() {
-        let lines = differences(&json!({"a": [1, 2], "b": {"c/d": 1}}), &json!({"a": [1, 3, 4], "b": {"e": 1}}));
+        let lines = differences(
+            &json!({"a": [1, 2], "b": {"c/d": 1}}),
+            &json!({"a": [1, 3, 4], "b": {"e": 1}}),
+        );
         assert_eq!(
             lines,
             [
@@ -32,8 +35,15 @@ mod mask_tests {
     use serde_json::{Value, json};
 
     fn masked(answers: Value, literals: &str) -> Value {
-        let Value::Array(answers) = answers else { panic!("a list of answers") };
-        mask(answers, vec![("some-bcdfg".into(), "some-".into())], literals, "eqx-")
+        let Value::Array(answers) = answers else {
+            panic!("a list of answers")
+        };
+        mask(
+            answers,
+            vec![("some-bcdfg".into(), "some-".into())],
+            literals,
+            "eqx-",
+        )
     }
 
     #[test]
@@ -46,40 +56,74 @@ mod mask_tests {
             {"body": {"metadata": {"resourceVersion": "5"}}},
         ]);
         let got = masked(answers, r#"resourceVersion: "5""#);
-        assert_eq!(got.pointer("/1/body/metadata/resourceVersion"), Some(&json!("≥v2")));
-        assert_eq!(got.pointer("/1/body/items/0/metadata/resourceVersion"), Some(&json!("v2")));
-        assert_eq!(got.pointer("/2/body/object/metadata/resourceVersion"), Some(&json!("≥v1")));
-        assert_eq!(got.pointer("/3/body/metadata/resourceVersion"), Some(&json!("5")), "the scenario's own");
+        assert_eq!(
+            got.pointer("/1/body/metadata/resourceVersion"),
+            Some(&json!("≥v2"))
+        );
+        assert_eq!(
+            got.pointer("/1/body/items/0/metadata/resourceVersion"),
+            Some(&json!("v2"))
+        );
+        assert_eq!(
+            got.pointer("/2/body/object/metadata/resourceVersion"),
+            Some(&json!("≥v1"))
+        );
+        assert_eq!(
+            got.pointer("/3/body/metadata/resourceVersion"),
+            Some(&json!("5")),
+            "the scenario's own"
+        );
         assert_eq!(got.pointer("/0/seen"), None);
     }
 
     #[test]
     fn equal_uids_stay_equal_and_different_ones_different() {
-        let (a, b) = ("11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222");
+        let (a, b) = (
+            "11111111-1111-1111-1111-111111111111",
+            "22222222-2222-2222-2222-222222222222",
+        );
         let got = masked(json!([{"body": [a, b, format!("uid {a}")]}]), "");
-        assert_eq!(got.pointer("/0/body"), Some(&json!(["<uid-1>", "<uid-2>", "uid <uid-1>"])));
+        assert_eq!(
+            got.pointer("/0/body"),
+            Some(&json!(["<uid-1>", "<uid-2>", "uid <uid-1>"]))
+        );
     }
 
     #[test]
     fn times_keep_their_precision_and_those_of_the_scenario_stay() {
         let times = json!([{"body": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z", "2020-01-01T00:00:00Z"]}]);
         let got = masked(times, "2020-01-01T00:00:00Z");
-        assert_eq!(got.pointer("/0/body"), Some(&json!(["<time>", "<time.6>", "2020-01-01T00:00:00Z"])));
+        assert_eq!(
+            got.pointer("/0/body"),
+            Some(&json!(["<time>", "<time.6>", "2020-01-01T00:00:00Z"]))
+        );
     }
 
     #[test]
     fn names_that_the_server_made_and_the_tag_are_masked() {
-        let got = masked(json!([{"body": ["some-bcdfg", "eqx-node", "pods \"some-bcdfg\" not found"]}]), "");
+        let got = masked(
+            json!([{"body": ["some-bcdfg", "eqx-node", "pods \"some-bcdfg\" not found"]}]),
+            "",
+        );
         assert_eq!(
             got.pointer("/0/body"),
-            Some(&json!(["some-<suffix>", "eq-node", "pods \"some-<suffix>\" not found"]))
+            Some(&json!([
+                "some-<suffix>",
+                "eq-node",
+                "pods \"some-<suffix>\" not found"
+            ]))
         );
     }
 
     #[test]
     fn a_malformed_suffix_is_shown() {
         let answers = vec![json!({"body": "some-AEIOU"})];
-        let got = mask(answers, vec![("some-AEIOU".into(), "some-".into())], "", "eq-");
+        let got = mask(
+            answers,
+            vec![("some-AEIOU".into(), "some-".into())],
+            "",
+            "eq-",
+        );
         assert_eq!(got.pointer("/0/body"), Some(&json!("some-AEIOU")));
     }
 
@@ -118,8 +162,12 @@ mod pointer_tests {
 
     #[test]
     fn a_key_within_a_selection_may_be_a_path() {
-        let value = json!([{"metadata": {"name": "a"}, "v": 1}, {"metadata": {"name": "b"}, "v": 2}]);
-        assert_eq!(keep(&value, &["/[metadata/name=b]/v".into()]), json!([{"v": 2}]));
+        let value =
+            json!([{"metadata": {"name": "a"}, "v": 1}, {"metadata": {"name": "b"}, "v": 2}]);
+        assert_eq!(
+            keep(&value, &["/[metadata/name=b]/v".into()]),
+            json!([{"v": 2}])
+        );
     }
 
     #[test]

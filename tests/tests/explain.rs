@@ -31,10 +31,20 @@ impl World {
         let cloud = Cloud::default();
         let mut options = Options::default();
         change(&mut options);
-        let harness = Harness::of(&SimulatedCloud(cloud.clone())).options(options).routes().build();
-        let mut world = Self { harness, cloud, time: VirtualTime::default() };
+        let harness = Harness::of(&SimulatedCloud(cloud.clone()))
+            .options(options)
+            .routes()
+            .build();
+        let mut world = Self {
+            harness,
+            cloud,
+            time: VirtualTime::default(),
+        };
         for number in 1..=count {
-            world.cloud.add_machine(NewMachine { name: format!("worker-{number}"), ..NewMachine::default() });
+            world.cloud.add_machine(NewMachine {
+                name: format!("worker-{number}"),
+                ..NewMachine::default()
+            });
             world.register(number);
         }
         world
@@ -42,7 +52,13 @@ impl World {
 
     fn register(&mut self, number: u8) {
         self.live(async |harness, _| {
-            harness.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
+            harness
+                .user
+                .register_node(
+                    &format!("worker-{number}"),
+                    &[format!("10.244.{number}.0/24")],
+                )
+                .await;
         });
     }
 
@@ -59,7 +75,8 @@ impl World {
     }
 
     fn live<T>(&mut self, life: impl AsyncFnOnce(&Harness, &Cloud) -> T) -> T {
-        self.time.live(async || life(&self.harness, &self.cloud).await)
+        self.time
+            .live(async || life(&self.harness, &self.cloud).await)
     }
 
     /// Runs the controllers for this many seconds of virtual time.
@@ -90,7 +107,10 @@ impl World {
     }
 
     fn of_service(&mut self, name: &str) -> Explanation {
-        self.explain(&Subject::Service { namespace: "default".into(), name: name.into() })
+        self.explain(&Subject::Service {
+            namespace: "default".into(),
+            name: name.into(),
+        })
     }
 
     fn of_node(&mut self, name: &str) -> Explanation {
@@ -101,13 +121,23 @@ impl World {
     fn explain(&mut self, subject: &Subject) -> Explanation {
         let state = |world: &Self| {
             let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());
-            (world.harness.api.revision(), world.cloud.machines(), format!("{balancers:?}{routes:?}"))
+            (
+                world.harness.api.revision(),
+                world.cloud.machines(),
+                format!("{balancers:?}{routes:?}"),
+            )
         };
         let (before, passed) = (state(self), self.harness.injector.passed().len());
         let explanation = self.live(async |harness, _| harness.explain(subject).await);
         let sent = &self.harness.injector.passed()[passed..];
-        let mutations: Vec<_> = sent.iter().filter(|request| request.is_mutation()).collect();
-        assert!(mutations.is_empty(), "an explanation asked for changes: {mutations:?}");
+        let mutations: Vec<_> = sent
+            .iter()
+            .filter(|request| request.is_mutation())
+            .collect();
+        assert!(
+            mutations.is_empty(),
+            "an explanation asked for changes: {mutations:?}"
+        );
         assert!(state(self) == before, "an explanation changed something");
         assert!(sent.len() < 25, "one screen costs few requests: {sent:?}");
         explanation
@@ -119,56 +149,145 @@ fn states(it: &Explanation) -> Vec<State> {
     let (text, json) = (text(it), json(it));
     for cause in &it.causes {
         assert!(text.contains(cause.state.name()), "{text}");
-        assert!(json["causes"].as_array().expect("a list").iter().any(|it| it["state"] == cause.state.name()));
+        assert!(
+            json["causes"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .any(|it| it["state"] == cause.state.name())
+        );
     }
     it.causes.iter().map(|cause| cause.state).collect()
 }
 
 #[track_caller]
 fn names(it: &Explanation, state: State, part: &str) {
-    assert!(states(it).contains(&state), "{state:?} is not named in\n{}", text(it));
+    assert!(
+        states(it).contains(&state),
+        "{state:?} is not named in\n{}",
+        text(it)
+    );
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words(&text(it)).contains(part), "{part:?} is missing in\n{}", text(it));
+    assert!(
+        words(&text(it)).contains(part),
+        "{part:?} is missing in\n{}",
+        text(it)
+    );
 }
 
 #[test]
 fn nothing_waits_where_all_is_well_and_targets_tell_their_health() {
     let mut world = World::settled(2);
     let service = world.of_service("web");
-    assert_eq!((states(&service), service.outcome()), (vec![], Outcome::Nothing), "{}", text(&service));
+    assert_eq!(
+        (states(&service), service.outcome()),
+        (vec![], Outcome::Nothing),
+        "{}",
+        text(&service)
+    );
     let balancer = &service.balancers[0];
     let shown = &world.cloud.load_balancers()[0];
-    assert_eq!((&balancer.id, &balancer.ownership), (&shown.id, &Ownership::Own));
+    assert_eq!(
+        (&balancer.id, &balancer.ownership),
+        (&shown.id, &Ownership::Own)
+    );
     assert_eq!(balancer.listeners, ["80/TCP", "443/TCP"]);
-    assert!(balancer.owner_tags.iter().any(|(key, _)| key == "ccm-rs/cluster"), "{balancer:?}");
-    let health: Vec<_> =
-        balancer.targets.iter().map(|it| (it.node.clone(), it.health.clone().expect("told").is_healthy)).collect();
-    assert_eq!(health, [(Some("worker-1".to_owned()), true), (Some("worker-2".to_owned()), true)]);
+    assert!(
+        balancer
+            .owner_tags
+            .iter()
+            .any(|(key, _)| key == "ccm-rs/cluster"),
+        "{balancer:?}"
+    );
+    let health: Vec<_> = balancer
+        .targets
+        .iter()
+        .map(|it| (it.node.clone(), it.health.clone().expect("told").is_healthy))
+        .collect();
+    assert_eq!(
+        health,
+        [
+            (Some("worker-1".to_owned()), true),
+            (Some("worker-2".to_owned()), true)
+        ]
+    );
     let node = world.of_node("worker-1");
-    assert_eq!((states(&node), node.outcome()), (vec![], Outcome::Nothing), "{}", text(&node));
-    assert!(text(&node).contains("there is one, running"), "{}", text(&node));
-    assert!(text(&node).contains("Routes:             10.244.1.0/24"), "{}", text(&node));
+    assert_eq!(
+        (states(&node), node.outcome()),
+        (vec![], Outcome::Nothing),
+        "{}",
+        text(&node)
+    );
+    assert!(
+        text(&node).contains("there is one, running"),
+        "{}",
+        text(&node)
+    );
+    assert!(
+        text(&node).contains("Routes:             10.244.1.0/24"),
+        "{}",
+        text(&node)
+    );
 
     world.cloud.stop("worker-2");
     let service = world.of_service("web");
-    names(&service, State::TargetsUnhealthy, "1 of 2 targets: [worker-2]");
-    assert!(text(&service).contains("unhealthy: connection timed out"), "{}", text(&service));
-    assert_eq!(service.outcome(), Outcome::Nothing, "the manager has nothing to do about it");
+    names(
+        &service,
+        State::TargetsUnhealthy,
+        "1 of 2 targets: [worker-2]",
+    );
+    assert!(
+        text(&service).contains("unhealthy: connection timed out"),
+        "{}",
+        text(&service)
+    );
+    assert_eq!(
+        service.outcome(),
+        Outcome::Nothing,
+        "the manager has nothing to do about it"
+    );
 }
 
 #[test]
 fn a_service_that_waits_is_explained_in_the_words_of_the_cloud() {
     let mut world = World::with_nodes(1);
-    let options = provider_simulated::cloud::Options { load_balancer_quota: Some(0), ..world.cloud.options() };
+    let options = provider_simulated::cloud::Options {
+        load_balancer_quota: Some(0),
+        ..world.cloud.options()
+    };
     world.cloud.set_options(options);
     world.service("web");
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::QuotaExceeded, "Delete unused resources or have the quota raised in the cloud");
-    let shown = it.causes.iter().find(|cause| cause.state == State::QuotaExceeded).expect("named");
-    assert!(shown.since.is_some() && shown.detail.contains("has 0 load balancers, its limit"), "{shown:?}");
-    assert!(it.last_errors.iter().any(|error| error.text.contains("its limit")), "{:?}", it.last_errors);
-    assert!(it.plan.steps.iter().any(|step| step.step.what.starts_with("load balancer")), "{:?}", it.plan);
+    names(
+        &it,
+        State::QuotaExceeded,
+        "Delete unused resources or have the quota raised in the cloud",
+    );
+    let shown = it
+        .causes
+        .iter()
+        .find(|cause| cause.state == State::QuotaExceeded)
+        .expect("named");
+    assert!(
+        shown.since.is_some() && shown.detail.contains("has 0 load balancers, its limit"),
+        "{shown:?}"
+    );
+    assert!(
+        it.last_errors
+            .iter()
+            .any(|error| error.text.contains("its limit")),
+        "{:?}",
+        it.last_errors
+    );
+    assert!(
+        it.plan
+            .steps
+            .iter()
+            .any(|step| step.step.what.starts_with("load balancer")),
+        "{:?}",
+        it.plan
+    );
     assert_eq!(it.outcome(), Outcome::Changes);
 }
 
@@ -181,26 +300,54 @@ fn a_service_that_asks_for_the_impossible_is_told_which_annotation() {
     world.run(30);
     let it = world.of_service("web");
     names(&it, State::Invalid, "simulated.ccm-rs/tier");
-    assert_eq!(it.outcome(), Outcome::Incomplete, "the plan cannot be made either");
+    assert_eq!(
+        it.outcome(),
+        Outcome::Incomplete,
+        "the plan cannot be made either"
+    );
 }
 
 #[test]
 fn a_cloud_that_fails_is_named_and_the_rest_is_explained() {
     let mut world = World::settled(1);
-    world.cloud.inject(Fault::status(503).on("PUT /v1/load-balancers/{id}"));
-    world.run_while(60, async |harness, _| _ = harness.user.set_ports("web", &[80, 443, 8080]).await);
+    world
+        .cloud
+        .inject(Fault::status(503).on("PUT /v1/load-balancers/{id}"));
+    world.run_while(60, async |harness, _| {
+        _ = harness.user.set_ports("web", &[80, 443, 8080]).await
+    });
     let it = world.of_service("web");
-    names(&it, State::EnsureFailed, "the time of the next retry, which only the leading manager knows");
-    assert!(it.plan.steps.iter().any(|step| step.step.what.contains("8080")), "{:?}", it.plan);
+    names(
+        &it,
+        State::EnsureFailed,
+        "the time of the next retry, which only the leading manager knows",
+    );
+    assert!(
+        it.plan
+            .steps
+            .iter()
+            .any(|step| step.step.what.contains("8080")),
+        "{:?}",
+        it.plan
+    );
 
-    for route in ["GET /v1/machines", "GET /v1/machines/{id}", "GET /v1/load-balancers", "GET /v1/routes"] {
+    for route in [
+        "GET /v1/machines",
+        "GET /v1/machines/{id}",
+        "GET /v1/load-balancers",
+        "GET /v1/routes",
+    ] {
         world.cloud.inject(Fault::status(500).on(route));
     }
     let it = world.of_service("web");
     names(&it, State::CloudUnreachable, "Addresses:");
     assert_eq!(it.outcome(), Outcome::Incomplete);
     let it = world.of_node("worker-1");
-    names(&it, State::CloudUnreachable, "cannot list the cloud's routes");
+    names(
+        &it,
+        State::CloudUnreachable,
+        "cannot list the cloud's routes",
+    );
     names(&it, State::RoutesUnknown, "Provider ID:");
 }
 
@@ -212,8 +359,16 @@ fn a_service_without_nodes_says_which_are_excluded() {
     world.service("web");
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::NoNodes, "the only Node, worker-1, is excluded: a label excludes it");
-    names(&world.of_node("worker-1"), State::ExcludedFromLoadBalancers, "keeps the Node out of load balancers");
+    names(
+        &it,
+        State::NoNodes,
+        "the only Node, worker-1, is excluded: a label excludes it",
+    );
+    names(
+        &world.of_node("worker-1"),
+        State::ExcludedFromLoadBalancers,
+        "keeps the Node out of load balancers",
+    );
 }
 
 #[test]
@@ -232,7 +387,11 @@ fn a_service_of_another_class_and_one_of_another_type_are_told_apart() {
     world.run(30);
     let it = world.of_service("other");
     names(&it, State::OtherClass, "example.com/other");
-    assert!(it.claims[0].contains("example.com/other"), "{:?}", it.claims);
+    assert!(
+        it.claims[0].contains("example.com/other"),
+        "{:?}",
+        it.claims
+    );
     let it = world.of_service("plain");
     names(&it, State::NotALoadBalancer, "spec.type is ClusterIP");
     assert_eq!(it.outcome(), Outcome::Nothing);
@@ -242,18 +401,32 @@ fn a_service_of_another_class_and_one_of_another_type_are_told_apart() {
 fn a_load_balancer_of_another_cluster_stands_in_the_way() {
     let mut world = World::with_nodes(1);
     world.service("web");
-    let service = world.harness.api.get("services", Some("default"), "web").expect("a Service");
-    let uid = service["metadata"]["uid"].as_str().expect("a UID").replace('-', "");
+    let service = world
+        .harness
+        .api
+        .get("services", Some("default"), "web")
+        .expect("a Service");
+    let uid = service["metadata"]["uid"]
+        .as_str()
+        .expect("a UID")
+        .replace('-', "");
     let labels = [("ccm-rs/cluster", "another"), ("ccm-rs/service", "theirs")];
     let spec = LoadBalancerSpec {
         name: format!("a{uid}").chars().take(32).collect(),
-        labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        labels: labels
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
         ..LoadBalancerSpec::default()
     };
     world.cloud.add_load_balancer(spec);
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::ForeignOwner, "carries the owner tags of another cluster, \"another\"");
+    names(
+        &it,
+        State::ForeignOwner,
+        "carries the owner tags of another cluster, \"another\"",
+    );
     names(&it, State::Invalid, "another owner's");
     assert_eq!(it.claims.len(), 1, "{:?}", it.claims);
 }
@@ -263,11 +436,28 @@ fn a_deletion_that_waits_says_who_has_to_act() {
     let mut world = World::settled(1);
     let id = world.cloud.load_balancers()[0].id.clone();
     world.cloud.protect_load_balancer(&id, true);
-    world.run_while(60, async |harness, _| _ = harness.user.delete_service("web").await);
+    world.run_while(60, async |harness, _| {
+        _ = harness.user.delete_service("web").await
+    });
     let it = world.of_service("web");
-    names(&it, State::DeletionBlocked, "ccm-rs/abandon-load-balancer=true");
-    names(&it, State::FinalizerHeld, "service.kubernetes.io/load-balancer-cleanup");
-    assert!(it.plan.steps.iter().any(|step| step.step.what.contains("finalizer")), "{:?}", it.plan);
+    names(
+        &it,
+        State::DeletionBlocked,
+        "ccm-rs/abandon-load-balancer=true",
+    );
+    names(
+        &it,
+        State::FinalizerHeld,
+        "service.kubernetes.io/load-balancer-cleanup",
+    );
+    assert!(
+        it.plan
+            .steps
+            .iter()
+            .any(|step| step.step.what.contains("finalizer")),
+        "{:?}",
+        it.plan
+    );
 }
 
 #[test]
@@ -275,7 +465,11 @@ fn a_service_that_the_api_forgot_is_explained_from_its_events() {
     let mut world = World::settled(1);
     world.run_while(20, async |harness, _| harness.api.lose_storage("services"));
     let it = world.of_service("web");
-    names(&it, State::ServiceVanished, "There is no Service default/web in the API.");
+    names(
+        &it,
+        State::ServiceVanished,
+        "There is no Service default/web in the API.",
+    );
     assert_eq!(it.outcome(), Outcome::Incomplete);
 }
 
@@ -283,22 +477,50 @@ fn a_service_that_the_api_forgot_is_explained_from_its_events() {
 fn a_node_that_waits_for_its_initialisation_says_why() {
     let mut world = World::with_nodes(1);
     let it = world.of_node("worker-1");
-    names(&it, State::Uninitialized, "taint node.cloudprovider.kubernetes.io/uninitialized");
-    names(&it, State::RouteWaits, "kubernetes create provider id: simulated://");
+    names(
+        &it,
+        State::Uninitialized,
+        "taint node.cloudprovider.kubernetes.io/uninitialized",
+    );
+    names(
+        &it,
+        State::RouteWaits,
+        "kubernetes create provider id: simulated://",
+    );
 
     world.register(7);
     world.run(60);
     let it = world.of_node("worker-7");
-    names(&it, State::NoSuchMachine, "the cloud has no instance named \"worker-7\"");
-    names(&it, State::InitializationFailed, "set the kubelet's --provider-id");
+    names(
+        &it,
+        State::NoSuchMachine,
+        "the cloud has no instance named \"worker-7\"",
+    );
+    names(
+        &it,
+        State::InitializationFailed,
+        "set the kubelet's --provider-id",
+    );
 
     for _ in 0..2 {
-        world.cloud.add_machine(NewMachine { name: "twin".into(), ..NewMachine::default() });
+        world.cloud.add_machine(NewMachine {
+            name: "twin".into(),
+            ..NewMachine::default()
+        });
     }
-    world.live(async |harness, _| harness.user.register_node("twin", &["10.244.9.0/24".into()]).await);
+    world.live(async |harness, _| {
+        harness
+            .user
+            .register_node("twin", &["10.244.9.0/24".into()])
+            .await
+    });
     world.run(60);
     let it = world.of_node("twin");
-    names(&it, State::AmbiguousIdentity, "several machines are named \"twin\"");
+    names(
+        &it,
+        State::AmbiguousIdentity,
+        "several machines are named \"twin\"",
+    );
     assert_eq!(it.outcome(), Outcome::Incomplete);
 }
 
@@ -306,9 +528,16 @@ fn a_node_that_waits_for_its_initialisation_says_why() {
 fn a_machine_that_was_replaced_under_its_name_is_a_mismatch() {
     let mut world = World::settled(3);
     world.cloud.terminate("worker-1");
-    let new = world.cloud.add_machine(NewMachine { name: "worker-1".into(), ..NewMachine::default() });
+    let new = world.cloud.add_machine(NewMachine {
+        name: "worker-1".into(),
+        ..NewMachine::default()
+    });
     let it = world.of_node("worker-1");
-    names(&it, State::ProviderIdMismatch, &format!("has provider ID simulated://{}", new.id));
+    names(
+        &it,
+        State::ProviderIdMismatch,
+        &format!("has provider ID simulated://{}", new.id),
+    );
 }
 
 #[test]
@@ -320,21 +549,45 @@ fn a_node_that_is_kept_says_what_holds_its_deletion() {
     }
     world.run(30);
     let it = world.of_node("worker-1");
-    names(&it, State::DeletionHeld, "3 of 4 Nodes are without a machine");
-    let held = it.causes.iter().find(|cause| cause.state == State::DeletionHeld).expect("named");
+    names(
+        &it,
+        State::DeletionHeld,
+        "3 of 4 Nodes are without a machine",
+    );
+    let held = it
+        .causes
+        .iter()
+        .find(|cause| cause.state == State::DeletionHeld)
+        .expect("named");
     assert!(held.since.is_some(), "the event tells since when");
-    assert!(it.unknown.iter().any(|text| text.contains("the end of the hold")), "{:?}", it.unknown);
+    assert!(
+        it.unknown
+            .iter()
+            .any(|text| text.contains("the end of the hold")),
+        "{:?}",
+        it.unknown
+    );
 
-    let mut world = World::with_options(3, |options| options.lifecycle.deletion = NodeDeletion::DryRun);
+    let mut world = World::with_options(3, |options| {
+        options.lifecycle.deletion = NodeDeletion::DryRun
+    });
     world.run(30);
     world.cloud.terminate("worker-1");
     world.set_ready("worker-1", false);
-    names(&world.of_node("worker-1"), State::DeletionHeld, "--node-deletion=dry-run");
+    names(
+        &world.of_node("worker-1"),
+        State::DeletionHeld,
+        "--node-deletion=dry-run",
+    );
 
     let mut world = World::settled(3);
     world.cloud.terminate("worker-1");
     let it = world.of_node("worker-1");
-    names(&it, State::MachineMissing, "the kubelet reports the Node as ready");
+    names(
+        &it,
+        State::MachineMissing,
+        "the kubelet reports the Node as ready",
+    );
     world.set_ready("worker-1", false);
     let it = world.of_node("worker-1");
     names(&it, State::DeletionAhead, "kubernetes delete the Node");
@@ -349,9 +602,17 @@ fn a_node_that_is_shut_down_or_not_ready_says_so_with_the_time() {
     }
     world.run(30);
     let it = world.of_node("worker-1");
-    names(&it, State::ShutDown, "node.cloudprovider.kubernetes.io/shutdown:NoSchedule");
+    names(
+        &it,
+        State::ShutDown,
+        "node.cloudprovider.kubernetes.io/shutdown:NoSchedule",
+    );
     assert!(it.causes[0].since.is_some(), "{:?}", it.causes);
-    names(&world.of_node("worker-2"), State::NotReady, "there is one, running");
+    names(
+        &world.of_node("worker-2"),
+        State::NotReady,
+        "there is one, running",
+    );
 }
 
 #[test]
@@ -371,17 +632,32 @@ fn nodes_that_all_have_the_provider_id_of_another_cloud_are_no_targets() {
     let it = world.of_node("worker-1");
     names(&it, State::AllNodesForeign, "--disable-cloud-controller");
     assert_eq!(it.outcome(), Outcome::Changes, "a person must act");
-    names(&world.of_service("web"), State::NoNodes, "2 of 2 Nodes have the provider ID of another cloud");
+    names(
+        &world.of_service("web"),
+        State::NoNodes,
+        "2 of 2 Nodes have the provider ID of another cloud",
+    );
 }
 
 #[test]
 fn nodes_without_provider_id_and_taint_are_told_the_flags() {
     let mut world = World::settled(2);
     world.identify("worker-1", "");
-    names(&world.of_node("worker-1"), State::NoProviderId, "--adopt-nodes");
-    assert!(!states(&world.of_service("web")).contains(&State::NoNodes), "one target is left");
+    names(
+        &world.of_node("worker-1"),
+        State::NoProviderId,
+        "--adopt-nodes",
+    );
+    assert!(
+        !states(&world.of_service("web")).contains(&State::NoNodes),
+        "one target is left"
+    );
     world.identify("worker-2", "");
-    names(&world.of_service("web"), State::NoNodes, "--cloud-provider=external");
+    names(
+        &world.of_service("web"),
+        State::NoNodes,
+        "--cloud-provider=external",
+    );
 }
 
 #[test]
@@ -390,7 +666,11 @@ fn load_balancer_that_somebody_deleted_is_missed() {
     let balancer = world.cloud.load_balancers()[0].id.clone();
     assert!(world.cloud.remove_load_balancer(&balancer));
     let it = world.of_service("web");
-    names(&it, State::LoadBalancerMissing, "does not exist in the cloud");
+    names(
+        &it,
+        State::LoadBalancerMissing,
+        "does not exist in the cloud",
+    );
     assert_eq!(it.outcome(), Outcome::Changes);
 }
 
@@ -402,14 +682,25 @@ fn a_route_that_cannot_be_created_is_named_on_its_node() {
     let it = world.of_node("worker-1");
     names(&it, State::RouteMissing, "NoRouteCreated");
     names(&it, State::RouteFailed, "Could not create route");
-    assert!(it.plan.steps.iter().any(|step| step.step.what.contains("route")), "{:?}", it.plan);
+    assert!(
+        it.plan
+            .steps
+            .iter()
+            .any(|step| step.step.what.contains("route")),
+        "{:?}",
+        it.plan
+    );
 }
 
 #[test]
 fn a_route_that_leads_to_another_machine_is_a_claim() {
     let mut world = World::with_nodes(2);
     let machine = world.cloud.machine("worker-2").expect("a machine").id;
-    world.cloud.add_route(NewRoute { destination: "10.244.1.0/24".into(), machine, ..NewRoute::default() });
+    world.cloud.add_route(NewRoute {
+        destination: "10.244.1.0/24".into(),
+        machine,
+        ..NewRoute::default()
+    });
     world.run(30);
     let it = world.of_node("worker-1");
     assert!(text(&it).contains("10.244.1.0/24"), "{}", text(&it));
@@ -418,10 +709,22 @@ fn a_route_that_leads_to_another_machine_is_a_claim() {
 #[test]
 fn without_events_the_rest_is_explained_and_the_gap_is_named() {
     let mut world = World::settled(1);
-    let forbidden =
-        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    world.harness.api.faults().add(Matcher::any().verb("list").resource("events"), forbidden);
+    let forbidden = Action::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
+    world
+        .harness
+        .api
+        .faults()
+        .add(Matcher::any().verb("list").resource("events"), forbidden);
     let it = world.of_service("web");
-    assert!(it.errors[0].contains("the identity needs the verb \"list\""), "{:?}", it.errors);
+    assert!(
+        it.errors[0].contains("the identity needs the verb \"list\""),
+        "{:?}",
+        it.errors
+    );
     assert_eq!((it.balancers.len(), it.outcome()), (1, Outcome::Incomplete));
 }

@@ -15,7 +15,10 @@ async fn nodes_written_at_once(options: &Options) -> u64 {
     for machine in world.cloud.machines() {
         assert!(world.cloud.stop(&machine.name));
     }
-    world.api.faults().add(Matcher::any().verb("patch").resource("nodes"), Action::Hang);
+    world
+        .api
+        .faults()
+        .add(Matcher::any().verb("patch").resource("nodes"), Action::Hang);
     world.api.requests().clear();
     tokio::select! {
         () = world.pass() => panic!("the pass cannot end"),
@@ -27,11 +30,24 @@ async fn nodes_written_at_once(options: &Options) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn as_many_nodes_are_written_at_once_as_the_options_say() {
     for concurrent_syncs in [1, 3] {
-        let lifecycle = LifecycleOptions { concurrent_syncs, ..LifecycleOptions::default() };
-        let options = Options { lifecycle, ..Options::default() };
-        assert_eq!(nodes_written_at_once(&options).await, u64::try_from(concurrent_syncs).unwrap());
+        let lifecycle = LifecycleOptions {
+            concurrent_syncs,
+            ..LifecycleOptions::default()
+        };
+        let options = Options {
+            lifecycle,
+            ..Options::default()
+        };
+        assert_eq!(
+            nodes_written_at_once(&options).await,
+            u64::try_from(concurrent_syncs).unwrap()
+        );
     }
-    assert_eq!(nodes_written_at_once(&Options::default()).await, 16, "the default");
+    assert_eq!(
+        nodes_written_at_once(&Options::default()).await,
+        16,
+        "the default"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,18 +55,31 @@ async fn each_look_up_is_counted_by_operation_and_result() {
     let world = World::with_nodes(2, false);
     world.pass().await;
     let counted = std::mem::take(&mut *world.lifecycle_counts.calls.lock());
-    let of_one = [("instance_exists", "success"), ("instance_shutdown", "success")];
+    let of_one = [
+        ("instance_exists", "success"),
+        ("instance_shutdown", "success"),
+    ];
     assert_eq!(counted, [of_one, of_one].concat());
 
     world.cloud.terminate("worker-1");
     world.pass().await;
     let counted = std::mem::take(&mut *world.lifecycle_counts.calls.lock());
-    let gone = counted.iter().filter(|call| **call == ("instance_exists", "instance_not_found")).count();
-    assert_eq!(gone, 2, "once in the pass and once before the deletion: {counted:?}");
+    let gone = counted
+        .iter()
+        .filter(|call| **call == ("instance_exists", "instance_not_found"))
+        .count();
+    assert_eq!(
+        gone, 2,
+        "once in the pass and once before the deletion: {counted:?}"
+    );
 
     assert!(world.cloud.revoke_token(DEFAULT_TOKEN));
     world.pass().await;
     let counted = std::mem::take(&mut *world.lifecycle_counts.calls.lock());
-    assert_eq!(counted, [("instance_exists", "error")], "the other Node is deleted");
+    assert_eq!(
+        counted,
+        [("instance_exists", "error")],
+        "the other Node is deleted"
+    );
     assert_eq!(*world.lifecycle_counts.passes.lock(), 3);
 }

@@ -24,7 +24,10 @@ const PROVIDER: &str = "simulated";
 
 /// Returns the families of both metrics paths.
 fn shown(metrics: &Metrics, health: &Health) -> [BTreeMap<String, Family>; 2] {
-    [parse(&metrics.render()), parse(&metrics.render_slis(health))]
+    [
+        parse(&metrics.render()),
+        parse(&metrics.render_slis(health)),
+    ]
 }
 
 /// Returns the families of a process that has used every hook once.
@@ -66,8 +69,15 @@ async fn what_is_in_no_table_has_our_prefix() {
     }
     for row in rows().iter().filter(|row| row.lacking.is_some()) {
         let prefix = row.name.trim_end_matches('*');
-        let found = driven().iter().flat_map(BTreeMap::keys).any(|name| name == prefix || row.is_family(name));
-        assert!(!found, "{} is there, though the table says why it is not", row.name);
+        let found = driven()
+            .iter()
+            .flat_map(BTreeMap::keys)
+            .any(|name| name == prefix || row.is_family(name));
+        assert!(
+            !found,
+            "{} is there, though the table says why it is not",
+            row.name
+        );
     }
 }
 
@@ -75,14 +85,26 @@ async fn what_is_in_no_table_has_our_prefix() {
 async fn a_standby_shows_what_is_there_from_the_start_and_a_leader_more() {
     let (metrics, health) = (drive::started(), Health::new());
     let expect = |families: &[BTreeMap<String, Family>; 2], there: &[Presence]| {
-        for row in rows().iter().filter(|row| row.lacking.is_none() && row.presence != Presence::Any) {
+        for row in rows()
+            .iter()
+            .filter(|row| row.lacking.is_none() && row.presence != Presence::Any)
+        {
             let found = families[usize::from(row.section == 9)].contains_key(&row.name(PROVIDER));
-            assert_eq!(found, there.contains(&row.presence), "{} is there from: {:?}", row.name, row.presence);
+            assert_eq!(
+                found,
+                there.contains(&row.presence),
+                "{} is there from: {:?}",
+                row.name,
+                row.presence
+            );
         }
     };
     expect(&shown(&metrics, &health), &[Presence::Start]);
     drive::controllers(&metrics);
-    expect(&shown(&metrics, &health), &[Presence::Start, Presence::Leader]);
+    expect(
+        &shown(&metrics, &health),
+        &[Presence::Start, Presence::Leader],
+    );
 }
 
 #[tokio::test]
@@ -90,7 +112,10 @@ async fn every_declaration_is_shown_once_it_is_used() {
     let shown = driven();
     for series in metrics::series::all() {
         let name = series.name.replace(metrics::series::PROVIDER, PROVIDER);
-        assert!(shown.iter().any(|families| families.contains_key(&name)), "{name} is declared and never shown");
+        assert!(
+            shown.iter().any(|families| families.contains_key(&name)),
+            "{name} is declared and never shown"
+        );
     }
 }
 
@@ -98,7 +123,10 @@ async fn every_declaration_is_shown_once_it_is_used() {
 fn rows_name_each_series_once() {
     let rows: Vec<Row> = rows();
     assert!(rows.len() > 90, "{}", rows.len());
-    let names: BTreeSet<_> = rows.iter().map(|row| (row.section == 9, &row.name)).collect();
+    let names: BTreeSet<_> = rows
+        .iter()
+        .map(|row| (row.section == 9, &row.name))
+        .collect();
     assert_eq!(names.len(), rows.len());
 }
 
@@ -121,7 +149,9 @@ const NO_OCCASION: &[&str] = &[
 
 #[tokio::test(start_paused = true)]
 async fn a_running_manager_shows_what_the_specification_says() {
-    tokio::task::LocalSet::new().run_until(quarter_of_an_hour()).await;
+    tokio::task::LocalSet::new()
+        .run_until(quarter_of_an_hour())
+        .await;
 }
 
 async fn quarter_of_an_hour() {
@@ -136,10 +166,16 @@ async fn quarter_of_an_hour() {
     assert!(program.cloud.terminate("worker-3"));
     program.wait(660).await;
     _ = program.get("/healthz").await;
-    let (metrics, slis) = (parse(&program.get("/metrics").await), parse(&program.get("/metrics/slis").await));
+    let (metrics, slis) = (
+        parse(&program.get("/metrics").await),
+        parse(&program.get("/metrics/slis").await),
+    );
     let mut faults = Vec::new();
     for row in rows().iter().filter(|row| row.lacking.is_none()) {
-        let (name, families) = (row.name(PROVIDER), if row.section == 9 { &slis } else { &metrics });
+        let (name, families) = (
+            row.name(PROVIDER),
+            if row.section == 9 { &slis } else { &metrics },
+        );
         let excused = NO_OCCASION.iter().any(|prefix| name.starts_with(prefix));
         if !excused || families.contains_key(&name) {
             faults.extend(row.faults(families.get(&name)));
@@ -148,21 +184,47 @@ async fn quarter_of_an_hour() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 
     let of = |name: &str, label: &str| -> BTreeMap<String, f64> {
-        metrics[name].samples.iter().map(|sample| (sample.labels[label].clone(), sample.value)).collect()
+        metrics[name]
+            .samples
+            .iter()
+            .map(|sample| (sample.labels[label].clone(), sample.value))
+            .collect()
     };
-    let all = ["cloud-node", "cloud-node-lifecycle", "route", "service"].map(|name| (name.to_owned(), 1.0));
-    assert_eq!(of("running_managed_controllers", "name"), BTreeMap::from(all));
-    assert_eq!(of("leader_election_master_status", "name")["cloud-controller-manager"], 1.0);
+    let all = ["cloud-node", "cloud-node-lifecycle", "route", "service"]
+        .map(|name| (name.to_owned(), 1.0));
+    assert_eq!(
+        of("running_managed_controllers", "name"),
+        BTreeMap::from(all)
+    );
+    assert_eq!(
+        of("leader_election_master_status", "name")["cloud-controller-manager"],
+        1.0
+    );
     // MET-15; Routes has a queue in watch mode only.
     let queues: Vec<String> = of("workqueue_depth", "name").into_keys().collect();
     assert_eq!(queues, ["Nodes", "node", "service"]);
-    assert_eq!(metrics["node_controller_initial_node_sync_delay_seconds"].samples.last().map(|it| it.value), Some(3.0));
-    assert_eq!(of("ccm_node_shutdown_taints_total", "operation")["set"], 1.0);
+    assert_eq!(
+        metrics["node_controller_initial_node_sync_delay_seconds"]
+            .samples
+            .last()
+            .map(|it| it.value),
+        Some(3.0)
+    );
+    assert_eq!(
+        of("ccm_node_shutdown_taints_total", "operation")["set"],
+        1.0
+    );
     assert_eq!(of("ccm_node_deletions_total", "reason")["gone"], 1.0);
     assert_eq!(of("ccm_loadbalancer_state", "state")["ready"], 1.0);
-    assert_eq!(of("ccm_orphaned_resources", "kind"), BTreeMap::from([("load_balancer".to_owned(), 0.0)]));
+    assert_eq!(
+        of("ccm_orphaned_resources", "kind"),
+        BTreeMap::from([("load_balancer".to_owned(), 0.0)])
+    );
     assert_eq!(metrics["ccm_node_uninitialized"].samples[0].value, 0.0);
     let routes = of("ccm_routes", "state");
-    assert_eq!((routes["desired"], routes["present"], routes["failed"]), (2.0, 2.0, 0.0));
+    assert_eq!(
+        (routes["desired"], routes["present"], routes["failed"]),
+        (2.0, 2.0, 0.0)
+    );
     program.stop().await;
 }

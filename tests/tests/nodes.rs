@@ -29,9 +29,20 @@ fn registered(count: usize) -> World {
 async fn a_burst_of_nodes_costs_pages_and_two_writes_each() {
     let world = registered(120);
     assert_eq!(world.sync(&names(120)).await, []);
-    assert_eq!(world.cloud_reads(), 3, "120 machines are 3 pages: {:?}", world.cloud.requests());
+    assert_eq!(
+        world.cloud_reads(),
+        3,
+        "120 machines are 3 pages: {:?}",
+        world.cloud.requests()
+    );
     let requests = world.api.requests();
-    assert_eq!((requests.count("patch", "nodes"), requests.count("patch", "nodes/status")), (120, 120));
+    assert_eq!(
+        (
+            requests.count("patch", "nodes"),
+            requests.count("patch", "nodes/status")
+        ),
+        (120, 120)
+    );
     assert_eq!(world.writes(), 240);
     assert_eq!(world.events_of("Synced").len(), 120);
 
@@ -39,9 +50,20 @@ async fn a_burst_of_nodes_costs_pages_and_two_writes_each() {
     assert_eq!(node["spec"]["providerID"], "simulated://m-000004");
     assert_eq!(node["spec"].get("taints"), None, "{node}");
     let zone = world.cloud.machine("worker-4").expect("it runs").zone;
-    assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], zone);
-    assert_eq!(node["metadata"]["labels"]["failure-domain.beta.kubernetes.io/region"], "sim-1");
-    let kinds: Vec<_> = node["status"]["addresses"].as_array().expect("a list").iter().map(|a| &a["type"]).collect();
+    assert_eq!(
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"],
+        zone
+    );
+    assert_eq!(
+        node["metadata"]["labels"]["failure-domain.beta.kubernetes.io/region"],
+        "sim-1"
+    );
+    let kinds: Vec<_> = node["status"]["addresses"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|a| &a["type"])
+        .collect();
     assert_eq!(kinds, ["InternalIP", "ExternalIP", "Hostname"]);
 }
 
@@ -49,16 +71,33 @@ async fn a_burst_of_nodes_costs_pages_and_two_writes_each() {
 async fn a_node_that_was_registered_without_the_taint_is_adopted_if_that_is_asked_for() {
     for adopt in [false, true] {
         let product = Options::default();
-        let world = World::with_options(2, &Options { node: NodeOptions { adopt, ..product.node }, ..product });
+        let world = World::with_options(
+            2,
+            &Options {
+                node: NodeOptions {
+                    adopt,
+                    ..product.node
+                },
+                ..product
+            },
+        );
         world.put_node("worker-1", "", true, &[]);
         world.put_node("worker-2", "onprem://7", true, &[]);
         assert_eq!(world.sync(&names(2)).await, []);
         let node = world.node("worker-1").expect("it was registered");
         let id = node["spec"]["providerID"].as_str();
         assert_eq!(id, adopt.then_some("simulated://m-000001"), "{node}");
-        assert_eq!(node["metadata"]["labels"].get("topology.kubernetes.io/zone").is_some(), adopt);
+        assert_eq!(
+            node["metadata"]["labels"]
+                .get("topology.kubernetes.io/zone")
+                .is_some(),
+            adopt
+        );
         let writes = world.writes();
-        assert_eq!((writes > 0, world.events_of("Synced").len()), (adopt, usize::from(adopt)));
+        assert_eq!(
+            (writes > 0, world.events_of("Synced").len()),
+            (adopt, usize::from(adopt))
+        );
         assert_eq!(world.sync(&names(2)).await, []);
         assert_eq!(world.writes(), writes, "nothing is left to do");
     }
@@ -66,8 +105,18 @@ async fn a_node_that_was_registered_without_the_taint_is_adopted_if_that_is_aske
 
 #[tokio::test(start_paused = true)]
 async fn node_without_provider_id_and_taint_is_told_the_flags_once() {
-    let adopting = Options { node: NodeOptions { adopt: true, ..NodeOptions::default() }, ..Options::default() };
-    for (options, events) in [(Options::default(), 1), (adopting, 0), (Options::reference(), 0)] {
+    let adopting = Options {
+        node: NodeOptions {
+            adopt: true,
+            ..NodeOptions::default()
+        },
+        ..Options::default()
+    };
+    for (options, events) in [
+        (Options::default(), 1),
+        (adopting, 0),
+        (Options::reference(), 0),
+    ] {
         let world = World::with_options(2, &options);
         world.put_node("worker-1", "", true, &[]);
         world.put_node("worker-2", "simulated://m-000002", true, &[]);
@@ -77,7 +126,11 @@ async fn node_without_provider_id_and_taint_is_told_the_flags_once() {
         let told = world.events_of("NoProviderID");
         assert_eq!(told.len(), events, "{told:?}");
         let flags = ["worker-1", "--cloud-provider=external", "--adopt-nodes"];
-        assert!(told.iter().all(|text| flags.iter().all(|flag| text.contains(flag))), "{told:?}");
+        assert!(
+            told.iter()
+                .all(|text| flags.iter().all(|flag| text.contains(flag))),
+            "{told:?}"
+        );
     }
 }
 
@@ -86,8 +139,14 @@ async fn node_of_another_provider_is_not_looked_up() {
     let world = World::with_machines(1);
     world.put_node("worker-1", "onprem://7", true, &[start_up_taint()]);
     assert_eq!(world.sync(&names(1)).await, []);
-    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
-    assert_eq!((world.cloud_reads(), world.writes(), world.events()), (0, 0, vec![]));
+    world
+        .node_controller
+        .refresh_addresses(&CancellationToken::new())
+        .await;
+    assert_eq!(
+        (world.cloud_reads(), world.writes(), world.events()),
+        (0, 0, vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,20 +154,38 @@ async fn a_machine_that_becomes_another_type_changes_the_nodes_labels_if_that_is
     const TYPE: &str = "node.kubernetes.io/instance-type";
     for refresh_labels in [false, true] {
         let product = Options::default();
-        let world =
-            World::with_options(1, &Options { node: NodeOptions { refresh_labels, ..product.node }, ..product });
+        let world = World::with_options(
+            1,
+            &Options {
+                node: NodeOptions {
+                    refresh_labels,
+                    ..product.node
+                },
+                ..product
+            },
+        );
         world.put_node("worker-1", "", false, &[start_up_taint()]);
         world.sync(&names(1)).await;
         world.refresh();
         tokio::time::advance(Duration::from_secs(600)).await;
-        world.node_controller.refresh_addresses(&CancellationToken::new()).await;
-        let (writes, of) =
-            (world.writes(), |key: &str| world.node("worker-1").unwrap()["metadata"]["labels"][key].clone());
-        let change = MachineChange { machine_type: Some("huge".into()), ..MachineChange::default() };
+        world
+            .node_controller
+            .refresh_addresses(&CancellationToken::new())
+            .await;
+        let (writes, of) = (world.writes(), |key: &str| {
+            world.node("worker-1").unwrap()["metadata"]["labels"][key].clone()
+        });
+        let change = MachineChange {
+            machine_type: Some("huge".into()),
+            ..MachineChange::default()
+        };
         world.cloud.change_machine("worker-1", change);
         for _ in 0..2 {
             tokio::time::advance(Duration::from_secs(600)).await;
-            world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+            world
+                .node_controller
+                .refresh_addresses(&CancellationToken::new())
+                .await;
             world.refresh();
         }
         assert_eq!(of(TYPE) == "huge", refresh_labels);
@@ -124,7 +201,9 @@ async fn a_node_without_a_machine_is_told_the_closest_name_once() {
     for _ in 0..5 {
         let errors = world.sync(&["wroker-2".into()]).await;
         assert!(
-            errors[0].1.starts_with("failed to get instance metadata for node wroker-2: instance not found"),
+            errors[0].1.starts_with(
+                "failed to get instance metadata for node wroker-2: instance not found"
+            ),
             "{errors:?}"
         );
     }
@@ -153,24 +232,38 @@ async fn a_conflict_is_resolved_with_a_live_read_and_one_event() {
     let finished = parking_lot::Mutex::new(Vec::new());
     world
         .node_controller
-        .sync(&["worker-1".into()], |name, result| finished.lock().push((name.to_owned(), result.is_ok())))
+        .sync(&["worker-1".into()], |name, result| {
+            finished.lock().push((name.to_owned(), result.is_ok()))
+        })
         .await;
     assert_eq!(finished.into_inner(), [("worker-1".to_owned(), true)]);
     let node = world.node("worker-1").expect("it is there");
     assert_eq!(
-        (&node["metadata"]["labels"]["other"], &node["spec"]["providerID"]),
+        (
+            &node["metadata"]["labels"]["other"],
+            &node["spec"]["providerID"]
+        ),
         (&json!("writer"), &json!("simulated://m-000001"))
     );
     assert_eq!(world.events_of("Synced").len(), 1);
     let requests = world.api.requests();
-    assert_eq!((requests.count("patch", "nodes"), requests.count("get", "nodes")), (2, 1));
+    assert_eq!(
+        (
+            requests.count("patch", "nodes"),
+            requests.count("get", "nodes")
+        ),
+        (2, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_bad_node_does_not_hold_back_its_batch() {
     let world = registered(10);
     world.api.faults().add(
-        Matcher::any().verb("patch").resource("nodes").name("worker-3"),
+        Matcher::any()
+            .verb("patch")
+            .resource("nodes")
+            .name("worker-3"),
         Action::Status {
             code: 403,
             reason: "Forbidden".into(),
@@ -192,20 +285,35 @@ async fn a_re_created_node_gets_its_own_machine() {
     world.cloud.create_machines("worker-", 1);
     world.put_node("worker-1", "", false, &[start_up_taint()]);
     assert_eq!(world.sync(&["worker-1".into()]).await, []);
-    assert_eq!(world.node("worker-1").expect("it is there")["spec"]["providerID"], "simulated://m-000061");
+    assert_eq!(
+        world.node("worker-1").expect("it is there")["spec"]["providerID"],
+        "simulated://m-000061"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn addresses_follow_the_cloud_and_cost_one_list_a_pass() {
     let world = registered(120);
     world.sync(&names(120)).await;
-    let addresses = vec![cloud_provider::NodeAddress::new(cloud_provider::AddressType::InternalIP, "10.99.0.1")];
-    world.cloud.change_machine("worker-5", MachineChange { addresses: Some(addresses), ..MachineChange::default() });
+    let addresses = vec![cloud_provider::NodeAddress::new(
+        cloud_provider::AddressType::InternalIP,
+        "10.99.0.1",
+    )];
+    world.cloud.change_machine(
+        "worker-5",
+        MachineChange {
+            addresses: Some(addresses),
+            ..MachineChange::default()
+        },
+    );
     tokio::time::sleep(Duration::from_secs(300)).await;
     world.cloud.reset_requests();
     world.api.requests().clear();
     world.refresh();
-    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+    world
+        .node_controller
+        .refresh_addresses(&CancellationToken::new())
+        .await;
     assert_eq!((world.cloud_reads(), world.writes()), (3, 1));
     let node = world.node("worker-5").expect("it is there");
     assert_eq!(
@@ -221,9 +329,15 @@ async fn an_address_pass_within_a_burst_writes_no_node_a_third_time() {
     // The cache has seen the first write of each Node, and not the second.
     world.refresh();
     for node in world.nodes.list() {
-        world.nodes.insert(cloud_provider::Node { addresses: Box::default(), ..(*node).clone() });
+        world.nodes.insert(cloud_provider::Node {
+            addresses: Box::default(),
+            ..(*node).clone()
+        });
     }
-    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+    world
+        .node_controller
+        .refresh_addresses(&CancellationToken::new())
+        .await;
     assert_eq!(world.writes(), 6);
 }
 
@@ -233,11 +347,18 @@ async fn a_stopped_machine_taints_its_node_and_a_ready_node_loses_the_taint() {
     world.cloud.stop("worker-2");
     world.set_ready("worker-2", false);
     world.pass().await;
-    let taint = json!([{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]);
-    assert_eq!(world.node("worker-2").expect("it is kept")["spec"]["taints"], taint);
+    let taint =
+        json!([{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]);
+    assert_eq!(
+        world.node("worker-2").expect("it is kept")["spec"]["taints"],
+        taint
+    );
     world.pass().await;
     let events = world.events_of("ShutdownTaintSet");
-    assert_eq!(events, ["The cloud reports the instance of node worker-2 as shut down"]);
+    assert_eq!(
+        events,
+        ["The cloud reports the instance of node worker-2 as shut down"]
+    );
 
     world.cloud.start("worker-2");
     world.pass().await;
@@ -248,8 +369,14 @@ async fn a_stopped_machine_taints_its_node_and_a_ready_node_loses_the_taint() {
     );
     world.set_ready("worker-2", true);
     world.pass().await;
-    assert_eq!(world.node("worker-2").expect("it is kept")["spec"].get("taints"), None);
-    assert_eq!(world.events_of("ShutdownTaintRemoved"), ["Node worker-2 is ready again"]);
+    assert_eq!(
+        world.node("worker-2").expect("it is kept")["spec"].get("taints"),
+        None
+    );
+    assert_eq!(
+        world.events_of("ShutdownTaintRemoved"),
+        ["Node worker-2 is ready again"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +398,10 @@ async fn a_refused_credential_is_said_on_the_node_that_waits() {
     world.sync(&names(1)).await;
     let told = world.events_of("InitializationFailed");
     assert!(told.len() == 1 && told[0].contains("401"), "{told:?}");
-    assert!(!told[0].contains(DEFAULT_TOKEN), "no secret in an event (INV-5)");
+    assert!(
+        !told[0].contains(DEFAULT_TOKEN),
+        "no secret in an event (INV-5)"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,14 +409,22 @@ async fn a_passing_fault_of_the_cloud_is_not_said() {
     let world = registered(1);
     world.cloud.inject(Fault::status(503).times(20));
     world.sync(&names(1)).await;
-    assert_eq!(world.events_of("InitializationFailed"), Vec::<String>::new());
+    assert_eq!(
+        world.events_of("InitializationFailed"),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_initialised_without_a_label_that_the_api_would_refuse() {
     let world = World::with_machines(1);
-    let labels = [("rack", "row 7"), ("pool", "blue")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let machine = NewMachine { name: "worker-2".to_owned(), labels: labels.into(), ..NewMachine::default() };
+    let labels = [("rack", "row 7"), ("pool", "blue")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let machine = NewMachine {
+        name: "worker-2".to_owned(),
+        labels: labels.into(),
+        ..NewMachine::default()
+    };
     world.cloud.add_machine(machine);
     world.put_node("worker-2", "", true, &[start_up_taint()]);
     assert_eq!(world.sync(&["worker-2".to_owned()]).await, []);
@@ -297,5 +435,8 @@ async fn a_node_is_initialised_without_a_label_that_the_api_would_refuse() {
         "{node}"
     );
     let told = world.events_of("LabelsLeftOut");
-    assert!(told.len() == 1 && told[0].contains("Node worker-2") && told[0].contains(r#"rack="row 7""#), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("Node worker-2") && told[0].contains(r#"rack="row 7""#),
+        "{told:?}"
+    );
 }

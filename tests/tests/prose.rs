@@ -47,13 +47,21 @@ fn blocks(text: &str) -> Vec<(usize, Option<Fault>)> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
-        let Some((sign, first)) = doc(line) else { continue };
+        let Some((sign, first)) = doc(line) else {
+            continue;
+        };
         let mut whole = first.to_owned();
-        while let Some((_, more)) = lines.peek().and_then(|(_, line)| doc(line)).filter(|(other, _)| *other == sign) {
+        while let Some((_, more)) = lines
+            .peek()
+            .and_then(|(_, line)| doc(line))
+            .filter(|(other, _)| *other == sign)
+        {
             _ = write!(whole, " {more}");
             lines.next();
         }
-        let is_prose = !["```", "|", "#", "-", "*", "<"].iter().any(|it| first.starts_with(it));
+        let is_prose = !["```", "|", "#", "-", "*", "<"]
+            .iter()
+            .any(|it| first.starts_with(it));
         if is_prose && let Some(word) = words(first).next() {
             found.push((number + 1, fault(word, words(&whole).count())));
         }
@@ -65,11 +73,14 @@ fn blocks(text: &str) -> Vec<(usize, Option<Fault>)> {
 fn doc(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start();
     let (sign, text) = line.split_at_checked(3)?;
-    ["///", "//!"].contains(&sign).then(|| (sign, text.strip_prefix(' ').unwrap_or(text)))
+    ["///", "//!"]
+        .contains(&sign)
+        .then(|| (sign, text.strip_prefix(' ').unwrap_or(text)))
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|it: char| !it.is_ascii_alphanumeric() && !"_'`-".contains(it)).filter(|it| !it.is_empty())
+    text.split(|it: char| !it.is_ascii_alphanumeric() && !"_'`-".contains(it))
+        .filter(|it| !it.is_empty())
 }
 
 fn fault(first: &str, count: usize) -> Option<Fault> {
@@ -82,7 +93,12 @@ fn fault(first: &str, count: usize) -> Option<Fault> {
 
 /// Adds the figures of the `.rs` files in a folder to those of its crate.
 fn measure(folder: &Path, name: &str, figures: &mut BTreeMap<String, Figures>) {
-    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+    for path in std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+    {
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
             measure(&path, name, figures);
         } else if path.extension().is_some_and(|it| it == "rs") {
@@ -102,7 +118,11 @@ fn figures() -> BTreeMap<String, Figures> {
     for top in ["crates", "providers"] {
         for entry in std::fs::read_dir(format!("{ROOT}/{top}")).unwrap() {
             let entry = entry.unwrap();
-            measure(&entry.path(), &format!("{top}/{}", entry.file_name().display()), &mut figures);
+            measure(
+                &entry.path(),
+                &format!("{top}/{}", entry.file_name().display()),
+                &mut figures,
+            );
         }
     }
     for top in ["templates", "tests", "xtask"] {
@@ -113,29 +133,49 @@ fn figures() -> BTreeMap<String, Figures> {
 
 /// Reads lines of a crate with the counts of beginnings and of short blocks that it may have.
 fn limits(text: &str) -> BTreeMap<String, [usize; 2]> {
-    let rows = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let cells: Vec<&str> = line.split_whitespace().collect();
-        let [name, starts, short] = cells[..] else { panic!("{LIMITS}: {line:?}") };
-        (name.to_owned(), [starts.parse().unwrap(), short.parse().unwrap()])
-    });
+    let rows = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            let [name, starts, short] = cells[..] else {
+                panic!("{LIMITS}: {line:?}")
+            };
+            (
+                name.to_owned(),
+                [starts.parse().unwrap(), short.parse().unwrap()],
+            )
+        });
     rows.collect()
 }
 
 /// Returns the limits of a crate: those of the file, else the goal.
 fn limit(name: &str, figures: Figures, limits: &BTreeMap<String, [usize; 2]>) -> [usize; 2] {
-    limits.get(name).copied().unwrap_or([figures.blocks / 100, figures.blocks / 20])
+    limits
+        .get(name)
+        .copied()
+        .unwrap_or([figures.blocks / 100, figures.blocks / 20])
 }
 
 /// Returns a sentence for each crate that has more faults than it may have.
-fn worse(figures: &BTreeMap<String, Figures>, limits: &BTreeMap<String, [usize; 2]>) -> Vec<String> {
+fn worse(
+    figures: &BTreeMap<String, Figures>,
+    limits: &BTreeMap<String, [usize; 2]>,
+) -> Vec<String> {
     let mut found = Vec::new();
     for (name, it) in figures {
         let [starts, short] = limit(name, *it, limits);
         if it.starts > starts {
-            found.push(format!("{name}: {} doc blocks begin with a pronoun or a wh-word, {starts} may", it.starts));
+            found.push(format!(
+                "{name}: {} doc blocks begin with a pronoun or a wh-word, {starts} may",
+                it.starts
+            ));
         }
         if it.short > short {
-            found.push(format!("{name}: {} doc blocks have three words or fewer, {short} may", it.short));
+            found.push(format!(
+                "{name}: {} doc blocks have three words or fewer, {short} may",
+                it.short
+            ));
         }
     }
     found
@@ -143,18 +183,30 @@ fn worse(figures: &BTreeMap<String, Figures>, limits: &BTreeMap<String, [usize; 
 
 /// Returns the figures as a table.
 fn table(figures: &BTreeMap<String, Figures>) -> String {
-    let mut out = format!("{:36}{:>10}{:>18}{:>18}\n", "crate", "blocks", "bad beginning", "≤ 3 words");
-    let total = figures.values().fold(Figures::default(), |sum, it| Figures {
-        blocks: sum.blocks + it.blocks,
-        starts: sum.starts + it.starts,
-        short: sum.short + it.short,
-    });
-    let rows = figures.iter().map(|(name, it)| (name.as_str(), *it)).chain([("total", total)]);
+    let mut out = format!(
+        "{:36}{:>10}{:>18}{:>18}\n",
+        "crate", "blocks", "bad beginning", "≤ 3 words"
+    );
+    let total = figures
+        .values()
+        .fold(Figures::default(), |sum, it| Figures {
+            blocks: sum.blocks + it.blocks,
+            starts: sum.starts + it.starts,
+            short: sum.short + it.short,
+        });
+    let rows = figures
+        .iter()
+        .map(|(name, it)| (name.as_str(), *it))
+        .chain([("total", total)]);
     for (name, it) in rows {
         #[allow(clippy::cast_precision_loss)] // thousands
         let percent = |count: usize| 100.0 * count as f64 / it.blocks.max(1) as f64;
         let (starts, short) = (percent(it.starts), percent(it.short));
-        _ = writeln!(out, "{name:36}{:>10}{:>10} {starts:>6.1}%{:>10} {short:>6.1}%", it.blocks, it.starts, it.short);
+        _ = writeln!(
+            out,
+            "{name:36}{:>10}{:>10} {starts:>6.1}%{:>10} {short:>6.1}%",
+            it.blocks, it.starts, it.short
+        );
     }
     out
 }
@@ -168,8 +220,13 @@ fn long_lines(page: &str) -> Vec<(usize, usize)> {
         if text.starts_with("```") {
             is_code = !is_code;
         } else if text.starts_with("<!-- ") {
-            is_generated = text.contains(" begins: generated") || (is_generated && !text.contains(" ends "));
-        } else if !is_code && !is_generated && !line.starts_with("    ") && !text.starts_with(['|', '#']) {
+            is_generated =
+                text.contains(" begins: generated") || (is_generated && !text.contains(" ends "));
+        } else if !is_code
+            && !is_generated
+            && !line.starts_with("    ")
+            && !text.starts_with(['|', '#'])
+        {
             let length = length_without_addresses(line);
             if length > WIDTH {
                 found.push((number + 1, length));
@@ -191,13 +248,28 @@ fn length_without_addresses(line: &str) -> usize {
 
 /// Reads the long lines of all pages below a folder.
 fn measure_pages(folder: &Path, found: &mut Vec<String>) {
-    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let name = path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned();
+    for path in std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+    {
+        let name = path
+            .strip_prefix(ROOT)
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         if path.is_dir() && ![".git", "target"].iter().any(|it| path.ends_with(it)) {
             measure_pages(&path, found);
-        } else if path.extension().is_some_and(|it| it == "md") && !GENERATED.iter().any(|it| name.starts_with(it)) {
+        } else if path.extension().is_some_and(|it| it == "md")
+            && !GENERATED.iter().any(|it| name.starts_with(it))
+        {
             let lines = long_lines(&std::fs::read_to_string(&path).unwrap());
-            found.extend(lines.into_iter().map(|(line, length)| format!("{name}:{line}: {length} characters")));
+            found.extend(
+                lines
+                    .into_iter()
+                    .map(|(line, length)| format!("{name}:{line}: {length} characters")),
+            );
         }
     }
 }
@@ -214,12 +286,26 @@ fn lines_of_prose_in_markdown_fit_on_a_screen() {
 fn long_line_of_prose_is_found() {
     let long = "word ".repeat(25);
     let excepted = format!("# {long}\n| {long} |\n    {long}\n```text\n{long}\n```\n");
-    let generated = format!("<!-- keys begins: generated from src/keys.rs -->\n{long}\n<!-- keys ends -->\n");
-    let linked = format!("See [the page](https://example.com/{}) and [another](../b.md).\n", "x".repeat(WIDTH));
+    let generated =
+        format!("<!-- keys begins: generated from src/keys.rs -->\n{long}\n<!-- keys ends -->\n");
+    let linked = format!(
+        "See [the page](https://example.com/{}) and [another](../b.md).\n",
+        "x".repeat(WIDTH)
+    );
     assert!(long_lines(&format!("{excepted}{generated}{linked}")).is_empty());
-    assert_eq!(long_lines(&format!("{excepted}{generated}{linked}- {long}\n")), [(11, 127)]);
-    assert!(long_lines(&"ü".repeat(WIDTH)).is_empty(), "characters are counted, not bytes");
-    assert_eq!(long_lines(&format!("[a](b) {long}")), [(1, 131)], "text beside a link counts");
+    assert_eq!(
+        long_lines(&format!("{excepted}{generated}{linked}- {long}\n")),
+        [(11, 127)]
+    );
+    assert!(
+        long_lines(&"ü".repeat(WIDTH)).is_empty(),
+        "characters are counted, not bytes"
+    );
+    assert_eq!(
+        long_lines(&format!("[a](b) {long}")),
+        [(1, 131)],
+        "text beside a link counts"
+    );
 }
 
 #[test]
@@ -229,16 +315,29 @@ fn doc_comments_of_a_crate_never_get_worse() {
     let path = format!("{ROOT}/{LIMITS}");
     let limits = limits(&std::fs::read_to_string(&path).unwrap());
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
-        let mut text = String::from("# crate, doc blocks with a bad beginning, doc blocks of three words or fewer\n");
-        for (name, it) in figures.iter().filter(|(name, _)| limits.contains_key(*name)) {
+        let mut text = String::from(
+            "# crate, doc blocks with a bad beginning, doc blocks of three words or fewer\n",
+        );
+        for (name, it) in figures
+            .iter()
+            .filter(|(name, _)| limits.contains_key(*name))
+        {
             let [starts, short] = limit(name, *it, &limits);
-            _ = writeln!(text, "{name} {} {}", it.starts.min(starts), it.short.min(short));
+            _ = writeln!(
+                text,
+                "{name} {} {}",
+                it.starts.min(starts),
+                it.short.min(short)
+            );
         }
         std::fs::write(&path, text).unwrap();
         return;
     }
     let worse = worse(&figures, &limits);
-    assert_eq!(worse, [""; 0], "begin with a noun phrase or a third-person verb, and name the subject");
+    assert_eq!(
+        worse, [""; 0],
+        "begin with a noun phrase or a third-person verb, and name the subject"
+    );
 }
 
 #[test]
@@ -246,17 +345,36 @@ fn faults_of_a_doc_block_are_found() {
     let text = "//! Whether it is.\n\n/// A noun phrase that names\n/// its subject.\nfn a() {}\n/// Two words.\n/// ```\n/// it\n/// ```\n    /// Short one.\n";
     let faults = [(1, Some(Fault::Start)), (3, None), (6, None)];
     assert_eq!(blocks(text)[..2], faults[..2]);
-    assert_eq!(blocks("/// Two words.\nfn a() {}"), [(1, Some(Fault::Short))]);
+    assert_eq!(
+        blocks("/// Two words.\nfn a() {}"),
+        [(1, Some(Fault::Short))]
+    );
     assert!(blocks("/// | a | table |").is_empty());
 }
 
 #[test]
 fn crate_with_more_faults_than_before_is_reported() {
     let limits = limits("# comment\ncrates/a 2 1\n");
-    let of = |blocks, starts, short| Figures { blocks, starts, short };
-    let figures = BTreeMap::from([("crates/a".to_owned(), of(100, 3, 2)), ("crates/new".to_owned(), of(100, 2, 5))]);
+    let of = |blocks, starts, short| Figures {
+        blocks,
+        starts,
+        short,
+    };
+    let figures = BTreeMap::from([
+        ("crates/a".to_owned(), of(100, 3, 2)),
+        ("crates/new".to_owned(), of(100, 2, 5)),
+    ]);
     let worse = worse(&figures, &limits);
     assert_eq!(worse.len(), 3, "{worse:?}");
-    assert!(worse[2].starts_with("crates/new: 2 doc blocks begin"), "{worse:?}");
-    assert!(self::worse(&BTreeMap::from([("crates/a".to_owned(), of(9, 2, 1))]), &limits).is_empty());
+    assert!(
+        worse[2].starts_with("crates/new: 2 doc blocks begin"),
+        "{worse:?}"
+    );
+    assert!(
+        self::worse(
+            &BTreeMap::from([("crates/a".to_owned(), of(9, 2, 1))]),
+            &limits
+        )
+        .is_empty()
+    );
 }

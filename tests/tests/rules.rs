@@ -20,8 +20,10 @@ use definitions::{Definition, Id, cases, definitions};
 use source::{ROOT, files};
 
 /// Prefixes of rules, of the project's decisions and of its invariants.
-const PREFIXES: &[&str] =
-    &["APP", "D", "DEP", "FLAG", "HELP", "INV", "LIFE", "MET", "NODE", "P", "PROV", "ROUTE", "RT", "SVC"];
+const PREFIXES: &[&str] = &[
+    "APP", "D", "DEP", "FLAG", "HELP", "INV", "LIFE", "MET", "NODE", "P", "PROV", "ROUTE", "RT",
+    "SVC",
+];
 
 fn all() -> (BTreeMap<Id, Definition>, Citations) {
     let definitions = definitions();
@@ -40,8 +42,13 @@ fn undefined(text: &str, definitions: &BTreeMap<Id, Definition>) -> Vec<String> 
 
 /// Returns the normative rules that neither code nor a case cites.
 fn uncited(definitions: &BTreeMap<Id, Definition>, citations: &Citations) -> Vec<String> {
-    let rules = definitions.iter().filter(|(_, it)| it.is_rule() && it.is_normative);
-    rules.filter(|(id, _)| !citations.sites.contains_key(id)).map(|(id, _)| id.to_string()).collect()
+    let rules = definitions
+        .iter()
+        .filter(|(_, it)| it.is_rule() && it.is_normative);
+    rules
+        .filter(|(id, _)| !citations.sites.contains_key(id))
+        .map(|(id, _)| id.to_string())
+        .collect()
 }
 
 #[test]
@@ -49,11 +56,21 @@ fn every_id_that_is_cited_is_defined() {
     let definitions = definitions();
     assert!(definitions.len() > 500, "{} definitions", definitions.len());
     let found = files().into_iter().flat_map(|file| {
-        let lines = file.text.lines().enumerate().map(|(number, line)| (number, undefined(line, &definitions)));
+        let lines = file
+            .text
+            .lines()
+            .enumerate()
+            .map(|(number, line)| (number, undefined(line, &definitions)));
         let lines: Vec<_> = lines.filter(|(_, ids)| !ids.is_empty()).collect();
-        lines.into_iter().map(move |(number, ids)| format!("{}:{}: {}", file.path, number + 1, ids.join(", ")))
+        lines
+            .into_iter()
+            .map(move |(number, ids)| format!("{}:{}: {}", file.path, number + 1, ids.join(", ")))
     });
-    assert_eq!(found.collect::<Vec<_>>(), [""; 0], "docs/rules and docs/decisions.md define ids");
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [""; 0],
+        "docs/rules and docs/decisions.md define ids"
+    );
     assert_eq!(
         undefined("A Node (SVC-9999, SVC-10)", &definitions),
         ["SVC-9999"],
@@ -67,19 +84,38 @@ fn every_normative_rule_is_cited() {
     let message = "cite the rule where it is decided or tested, begin its text with \"Background:\", or delete it";
     assert_eq!(uncited(&definitions, &citations), [""; 0], "{message}");
     let rule = definitions.values().next().unwrap().clone();
-    definitions.insert(Id { prefix: "SVC".into(), number: 9999 }, Definition { page: "services.md".into(), ..rule });
-    assert_eq!(uncited(&definitions, &citations), ["SVC-9999"], "the check finds what is not cited");
+    definitions.insert(
+        Id {
+            prefix: "SVC".into(),
+            number: 9999,
+        },
+        Definition {
+            page: "services.md".into(),
+            ..rule
+        },
+    );
+    assert_eq!(
+        uncited(&definitions, &citations),
+        ["SVC-9999"],
+        "the check finds what is not cited"
+    );
 }
 
 #[test]
 fn every_case_id_that_is_cited_exists() {
     let cases = cases();
     assert!(cases.len() > 400, "{} cases", cases.len());
-    let prefixes: Vec<&str> = cases.keys().filter_map(|id| Some(id.split_once('-')?.0)).collect();
+    let prefixes: Vec<&str> = cases
+        .keys()
+        .filter_map(|id| Some(id.split_once('-')?.0))
+        .collect();
     let id = regex_lite::Regex::new(r"\b([A-Z]{3})-\d{3}\b").unwrap();
     let found = files().into_iter().flat_map(|file| {
-        let ids: Vec<String> =
-            id.captures_iter(&file.text).filter(|it| prefixes.contains(&&it[1])).map(|it| it[0].to_owned()).collect();
+        let ids: Vec<String> = id
+            .captures_iter(&file.text)
+            .filter(|it| prefixes.contains(&&it[1]))
+            .map(|it| it[0].to_owned())
+            .collect();
         ids.into_iter().map(move |id| (file.path.clone(), id))
     });
     let missing: Vec<_> = found.filter(|(_, id)| !cases.contains_key(id)).collect();
@@ -90,18 +126,31 @@ fn every_case_id_that_is_cited_exists() {
 fn no_text_cites_a_section_sign() {
     let sign = '\u{a7}';
     let found = files().into_iter().flat_map(|file| {
-        let lines = file.text.lines().enumerate().filter(|(_, line)| line.contains(sign));
-        let numbers: Vec<_> = lines.map(|(number, _)| format!("{}:{}", file.path, number + 1)).collect();
+        let lines = file
+            .text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains(sign));
+        let numbers: Vec<_> = lines
+            .map(|(number, _)| format!("{}:{}", file.path, number + 1))
+            .collect();
         numbers.into_iter()
     });
-    assert_eq!(found.collect::<Vec<_>>(), [""; 0], "cite the id of a rule, or link to the provider's page");
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [""; 0],
+        "cite the id of a rule, or link to the provider's page"
+    );
 }
 
 #[test]
 fn pages_show_where_each_rule_is_decided_and_tested() {
     let (definitions, citations) = all();
     let mut pages = index::pages(&definitions, &citations);
-    pages.insert("docs/rules/index.md".into(), index::index(&definitions, &citations));
+    pages.insert(
+        "docs/rules/index.md".into(),
+        index::index(&definitions, &citations),
+    );
     for (path, fresh) in pages {
         let path = format!("{ROOT}/{path}");
         if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
@@ -109,6 +158,9 @@ fn pages_show_where_each_rule_is_decided_and_tested() {
             continue;
         }
         let is_current = std::fs::read_to_string(&path).is_ok_and(|page| page == fresh);
-        assert!(is_current, "{path} is old: CCM_WRITE_REFERENCE=1 cargo test --workspace --test rules writes it");
+        assert!(
+            is_current,
+            "{path} is old: CCM_WRITE_REFERENCE=1 cargo test --workspace --test rules writes it"
+        );
     }
 }

@@ -45,7 +45,10 @@ struct Controller {
 
 impl World {
     fn new() -> Self {
-        Self { api: ApiServer::new(), cloud: Cloud::default() }
+        Self {
+            api: ApiServer::new(),
+            cloud: Cloud::default(),
+        }
     }
 
     /// Creates a controller that sees the volumes through `volumes`.
@@ -56,7 +59,10 @@ impl World {
             .build()
             .expect("the address is an address");
         let provider: Arc<dyn CloudProvider> = Arc::new(Simulated::new(transport, None));
-        let (client, clock) = (Client::new(self.api.service(), "default"), Arc::new(SystemClock));
+        let (client, clock) = (
+            Client::new(self.api.service(), "default"),
+            Arc::new(SystemClock),
+        );
         let context = ControllerContext {
             client,
             nodes: Cache::with([]),
@@ -65,8 +71,12 @@ impl World {
             pulse: Pulse::default(),
         };
         let (events, told) = EventRecorder::to_memory("persistent-volume-label-controller", clock);
-        let controller = VolumeLabelController::new(context, volumes, events).expect("the cloud has volumes");
-        Controller { controller: Arc::new(controller), events: told }
+        let controller =
+            VolumeLabelController::new(context, volumes, events).expect("the cloud has volumes");
+        Controller {
+            controller: Arc::new(controller),
+            events: told,
+        }
     }
 
     /// Starts a process: a watch and a controller, until the guard is dropped.
@@ -79,10 +89,19 @@ impl World {
     fn start_task(&self) -> (Controller, JoinHandle<()>, DropGuard) {
         let (volumes, shutdown) = (Cache::new(), CancellationToken::new());
         let started = self.controller(volumes.clone());
-        let run = Arc::clone(&started.controller).run(Arc::new(NoMetrics), Resync::every(RESYNC), shutdown.clone());
+        let run = Arc::clone(&started.controller).run(
+            Arc::new(NoMetrics),
+            Resync::every(RESYNC),
+            shutdown.clone(),
+        );
         let task = tokio::spawn(run);
         let api = Api::all(Client::new(self.api.service(), "default"));
-        tokio::spawn(watch(api, WatchConfig::default(), volumes, shutdown.clone()));
+        tokio::spawn(watch(
+            api,
+            WatchConfig::default(),
+            volumes,
+            shutdown.clone(),
+        ));
         (started, task, shutdown.drop_guard())
     }
 
@@ -103,11 +122,15 @@ impl World {
     }
 
     fn put(&self, volume: &Value) {
-        self.api.seed(volume.clone()).expect("a volume that the API takes");
+        self.api
+            .seed(volume.clone())
+            .expect("a volume that the API takes");
     }
 
     fn get(&self, name: &str) -> Value {
-        self.api.get("persistentvolumes", None, name).expect("it is there")
+        self.api
+            .get("persistentvolumes", None, name)
+            .expect("it is there")
     }
 
     fn labels(&self, name: &str) -> Value {
@@ -136,7 +159,15 @@ impl Controller {
     /// Returns `reason of volume: message` of all events so far.
     fn events(&self) -> Vec<String> {
         let events = self.events.lock();
-        events.iter().map(|e| format!("{} {} {}: {}", e.type_, e.reason, e.regarding.name, e.message)).collect()
+        events
+            .iter()
+            .map(|e| {
+                format!(
+                    "{} {} {}: {}",
+                    e.type_, e.reason, e.regarding.name, e.message
+                )
+            })
+            .collect()
     }
 }
 
@@ -154,8 +185,10 @@ fn volume(name: &str, labels: Value) -> Value {
 }
 
 fn affinity(requirements: &[(&str, &[&str])]) -> Value {
-    let requirements: Vec<_> =
-        requirements.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values})).collect();
+    let requirements: Vec<_> = requirements
+        .iter()
+        .map(|(key, values)| json!({"key": key, "operator": "In", "values": values}))
+        .collect();
     json!({"required": {"nodeSelectorTerms": [{"matchExpressions": requirements}]}})
 }
 
@@ -183,11 +216,24 @@ async fn a_volume_of_this_cloud_gets_labels_and_affinity_by_one_write() {
     world.labelled("b").await;
     long().await;
 
-    assert_eq!(world.labels("a"), json!({"app": "web", ZONE: "z1", REGION: "r"}));
-    assert_eq!(world.get("a")["spec"]["nodeAffinity"], affinity(&[(ZONE, &["z1"]), (REGION, &["r"])]));
+    assert_eq!(
+        world.labels("a"),
+        json!({"app": "web", ZONE: "z1", REGION: "r"})
+    );
+    assert_eq!(
+        world.get("a")["spec"]["nodeAffinity"],
+        affinity(&[(ZONE, &["z1"]), (REGION, &["r"])])
+    );
     assert_eq!(world.labels("b"), json!({ZONE: "z1__z2", REGION: "r"}));
-    assert_eq!(world.get("b")["spec"]["nodeAffinity"], affinity(&[(ZONE, &["z1", "z2"]), (REGION, &["r"])]));
-    assert_eq!((world.writes(), world.cloud_reads()), (2, 2), "one each, and none at the resyncs");
+    assert_eq!(
+        world.get("b")["spec"]["nodeAffinity"],
+        affinity(&[(ZONE, &["z1", "z2"]), (REGION, &["r"])])
+    );
+    assert_eq!(
+        (world.writes(), world.cloud_reads()),
+        (2, 2),
+        "one each, and none at the resyncs"
+    );
     assert_eq!(controller.events(), [""; 0]);
 }
 
@@ -224,11 +270,16 @@ async fn volumes_of_others_and_those_that_come_or_go_are_left_alone() {
     for volume in [&other, &placeholder, &terminating] {
         world.put(volume);
     }
-    let before: Vec<Value> = ["other", "placeholder", "terminating"].map(|name| world.get(name)).into();
+    let before: Vec<Value> = ["other", "placeholder", "terminating"]
+        .map(|name| world.get(name))
+        .into();
 
     let (controller, _until) = world.start();
     long().await;
-    assert_eq!(before, ["other", "placeholder", "terminating"].map(|name| world.get(name)));
+    assert_eq!(
+        before,
+        ["other", "placeholder", "terminating"].map(|name| world.get(name))
+    );
     assert_eq!((world.writes(), world.cloud_reads()), (0, 0));
     assert_eq!(controller.events(), [""; 0]);
 }
@@ -270,10 +321,18 @@ async fn a_label_that_a_user_sets_at_the_same_time_is_not_overwritten() {
     world.put(&now);
 
     let controller = world.controller(Cache::with([stale]));
-    controller.controller.sync("a").await.expect("a conflict is no failure");
+    controller
+        .controller
+        .sync("a")
+        .await
+        .expect("a conflict is no failure");
     assert_eq!(world.labels("a"), json!({ZONE: "z9"}));
     assert_eq!(world.get("a")["spec"].get("nodeAffinity"), None);
-    assert!(controller.events()[0].starts_with("Warning VolumeTopologyConflict a: "), "{:?}", controller.events());
+    assert!(
+        controller.events()[0].starts_with("Warning VolumeTopologyConflict a: "),
+        "{:?}",
+        controller.events()
+    );
     assert_eq!(world.patches(), 1, "the one that lost");
 }
 
@@ -286,10 +345,18 @@ async fn another_volume_of_the_same_name_is_not_given_the_labels_of_the_first() 
     world.put(&volume("a", Value::Null));
     let cache = Cache::with([stale]);
     let controller = world.controller(cache.clone());
-    controller.controller.sync("a").await.expect("nothing failed");
+    controller
+        .controller
+        .sync("a")
+        .await
+        .expect("nothing failed");
     assert_eq!(world.labels("a"), Value::Null);
     cache.insert(serde_json::from_value(world.get("a")).expect("a volume"));
-    controller.controller.sync("a").await.expect("nothing failed");
+    controller
+        .controller
+        .sync("a")
+        .await
+        .expect("nothing failed");
     assert_eq!(world.labels("a")[ZONE], "z1");
 }
 
@@ -309,7 +376,10 @@ async fn an_affinity_that_is_there_stays_and_the_labels_come() {
     world.labelled("a").await;
     until("an event", || !controller.events().is_empty()).await;
     long().await;
-    assert_eq!(world.get("a")["spec"]["nodeAffinity"], own["spec"]["nodeAffinity"]);
+    assert_eq!(
+        world.get("a")["spec"]["nodeAffinity"],
+        own["spec"]["nodeAffinity"]
+    );
     assert_eq!(world.labels("b"), Value::Null);
     let told = format!(
         "Warning VolumeTopologyConflict b: the node affinity demands {ZONE} In [z8, z9], but the cloud says \"z1\": \
@@ -324,9 +394,15 @@ async fn old_volumes_with_deprecated_labels_only_get_what_they_lack() {
     let world = World::new();
     world.both("a", &["z1"], json!({ZONE_BETA: "z1", REGION_BETA: "r"}));
     let (controller, _until) = world.start();
-    until("the affinity", || world.get("a")["spec"]["nodeAffinity"].is_object()).await;
+    until("the affinity", || {
+        world.get("a")["spec"]["nodeAffinity"].is_object()
+    })
+    .await;
     long().await;
-    assert_eq!(world.labels("a"), json!({ZONE_BETA: "z1", REGION_BETA: "r"}));
+    assert_eq!(
+        world.labels("a"),
+        json!({ZONE_BETA: "z1", REGION_BETA: "r"})
+    );
     assert_eq!((world.writes(), world.cloud_reads()), (1, 1));
     assert_eq!(controller.events(), [""; 0]);
 }
@@ -339,7 +415,11 @@ async fn a_cloud_that_fails_is_asked_again_and_does_not_stop_others() {
     let (controller, _until) = world.start();
     world.labelled("a").await;
     until("an event", || !controller.events().is_empty()).await;
-    assert!(controller.events()[0].starts_with("Warning VolumeTopologyFailed missing: "), "{:?}", controller.events());
+    assert!(
+        controller.events()[0].starts_with("Warning VolumeTopologyFailed missing: "),
+        "{:?}",
+        controller.events()
+    );
     // The volume appears late.
     world.in_cloud("missing", &["z2"]);
     world.labelled("missing").await;
@@ -364,31 +444,53 @@ async fn a_cloud_that_fails_is_asked_again_and_does_not_stop_others() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_holds_up_only_its_own_volume() {
     let world = World::new();
-    world.cloud.inject(Fault::new(FaultKind::Hang).on(VOLUME_ROUTE).times(1));
+    world
+        .cloud
+        .inject(Fault::new(FaultKind::Hang).on(VOLUME_ROUTE).times(1));
     for n in 0..3 {
         world.both(&format!("pv-{n}"), &["z1"], Value::Null);
     }
     let start = Instant::now();
     let (_controller, _until) = world.start();
-    until("two of three", || (0..3).filter(|n| world.labels(&format!("pv-{n}"))[ZONE].is_string()).count() == 2).await;
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    until("two of three", || {
+        (0..3)
+            .filter(|n| world.labels(&format!("pv-{n}"))[ZONE].is_string())
+            .count()
+            == 2
+    })
+    .await;
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
     for n in 0..3 {
         world.labelled(&format!("pv-{n}")).await;
     }
-    assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_a_request_that_hangs() {
     let world = World::new();
-    world.cloud.inject(Fault::new(FaultKind::Hang).on(VOLUME_ROUTE));
+    world
+        .cloud
+        .inject(Fault::new(FaultKind::Hang).on(VOLUME_ROUTE));
     world.both("pv", &["z1"], Value::Null);
     let (_controller, task, until) = world.start_task();
     sleep(Duration::from_secs(2)).await;
     let start = Instant::now();
     drop(until);
     task.await.expect("a controller that stops");
-    assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() <= Duration::from_secs(6),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,14 +506,23 @@ async fn many_volumes_are_asked_for_a_few_at_a_time() {
         world.labelled(&format!("pv-{n}")).await;
     }
     let took = start.elapsed().as_secs();
-    assert!((10..14).contains(&took), "80 volumes, 8 at a time, 1 s each, took {took} s");
+    assert!(
+        (10..14).contains(&took),
+        "80 volumes, 8 at a time, 1 s each, took {took} s"
+    );
     assert_eq!((world.writes(), world.cloud_reads()), (80, 80));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_is_seen_and_not_sent_again() {
     let world = World::new();
-    world.api.faults().add(Matcher::any().verb("patch").resource("persistentvolumes").times(1), Action::AnswerLost);
+    world.api.faults().add(
+        Matcher::any()
+            .verb("patch")
+            .resource("persistentvolumes")
+            .times(1),
+        Action::AnswerLost,
+    );
     world.both("a", &["z1"], Value::Null);
     let (controller, _until) = world.start();
     world.labelled("a").await;
@@ -429,7 +540,13 @@ async fn a_server_that_refuses_is_asked_again() {
         message: "etcd is away".into(),
         retry_after_seconds: None,
     };
-    world.api.faults().add(Matcher::any().verb("patch").resource("persistentvolumes").times(3), busy);
+    world.api.faults().add(
+        Matcher::any()
+            .verb("patch")
+            .resource("persistentvolumes")
+            .times(3),
+        busy,
+    );
     world.both("a", &["z1"], Value::Null);
     let (controller, _until) = world.start();
     world.labelled("a").await;

@@ -77,23 +77,37 @@ impl World {
             .service(cloud.router())
             .build()
             .expect("the address is an address");
-        let provider = Partial { inner: Simulated::new(transport, None), has_all, caches: Mutex::new(None) };
+        let provider = Partial {
+            inner: Simulated::new(transport, None),
+            has_all,
+            caches: Mutex::new(None),
+        };
         let mut options = Options::default();
         options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().expect("a range")];
         let client = Client::new(api.service(), "default");
         let settings = Settings::new(options, Clients::Shared(client));
-        Self { api, cloud, provider: Arc::new(provider), shutdown: CancellationToken::new(), settings }
+        Self {
+            api,
+            cloud,
+            provider: Arc::new(provider),
+            shutdown: CancellationToken::new(),
+            settings,
+        }
     }
 
     /// Selects these controllers, as `--controllers` names them.
     fn selecting(mut self, items: &[&str]) -> Self {
-        self.settings.controllers = Selection::parse(items.iter().copied()).expect("names of controllers");
+        self.settings.controllers =
+            Selection::parse(items.iter().copied()).expect("names of controllers");
         self
     }
 
     /// Runs for a virtual minute.
     async fn run(&self) {
-        let cluster = Cluster { name: "kubernetes".into(), id: Some("u".into()) };
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: Some("u".into()),
+        };
         let provider = Arc::clone(&self.provider) as Arc<dyn CloudProvider>;
         let started = start_controllers(&self.settings, provider, cluster, self.shutdown.clone());
         let handles: Handles = started.await.expect("a start");
@@ -105,8 +119,11 @@ impl World {
     /// Kinds that were watched or listed.
     fn read(&self) -> Vec<String> {
         let counts = self.api.requests().counts();
-        let mut kinds: Vec<String> =
-            counts.into_keys().filter(|(verb, _)| verb == "watch" || verb == "list").map(|(_, kind)| kind).collect();
+        let mut kinds: Vec<String> = counts
+            .into_keys()
+            .filter(|(verb, _)| verb == "watch" || verb == "list")
+            .map(|(_, kind)| kind)
+            .collect();
         kinds.sort_unstable();
         kinds.dedup();
         kinds
@@ -123,10 +140,20 @@ async fn every_standard_controller_runs_and_only_what_they_need_is_read() {
     let world = World::new(true);
     world.run().await;
     assert!(world.is_initialised());
-    assert_eq!((world.cloud.load_balancers().len(), world.cloud.routes().len()), (1, 1));
+    assert_eq!(
+        (
+            world.cloud.load_balancers().len(),
+            world.cloud.routes().len()
+        ),
+        (1, 1)
+    );
     assert_eq!(world.read(), ["nodes", "services"]);
     let caches = world.provider.caches.lock().clone().expect("caches");
-    assert_eq!((caches.nodes().len(), caches.services().len()), (1, 1), "the provider sees what the controllers see");
+    assert_eq!(
+        (caches.nodes().len(), caches.services().len()),
+        (1, 1),
+        "the provider sees what the controllers see"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,8 +161,18 @@ async fn what_the_cloud_cannot_do_is_left_out_and_the_rest_runs() {
     let world = World::new(false).selecting(&["*", "pvlabel"]);
     world.run().await;
     assert!(world.is_initialised());
-    assert_eq!((world.cloud.load_balancers().len(), world.cloud.routes().len()), (0, 0));
-    assert_eq!(world.read(), ["nodes"], "nobody asks for permissions that nobody needs");
+    assert_eq!(
+        (
+            world.cloud.load_balancers().len(),
+            world.cloud.routes().len()
+        ),
+        (0, 0)
+    );
+    assert_eq!(
+        world.read(),
+        ["nodes"],
+        "nobody asks for permissions that nobody needs"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,18 +190,35 @@ async fn only_selected_controllers_run() {
 
     let world = World::new(true).selecting(&[]);
     world.run().await;
-    assert_eq!(world.api.requests().writes().len(), 0, "APP-32: all are off, and the process goes on");
+    assert_eq!(
+        world.api.requests().writes().len(),
+        0,
+        "APP-32: all are off, and the process goes on"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn services_that_may_not_be_read_hold_up_nobody_else() {
     let world = World::new(true);
-    let forbidden =
-        || Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
+    let forbidden = || Action::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
     for verb in ["list", "watch"] {
-        world.api.faults().add(Matcher::any().verb(verb).resource("services"), forbidden());
+        world
+            .api
+            .faults()
+            .add(Matcher::any().verb(verb).resource("services"), forbidden());
     }
     world.run().await;
     assert!(world.is_initialised());
-    assert_eq!((world.cloud.load_balancers().len(), world.cloud.routes().len()), (0, 1));
+    assert_eq!(
+        (
+            world.cloud.load_balancers().len(),
+            world.cloud.routes().len()
+        ),
+        (0, 1)
+    );
 }

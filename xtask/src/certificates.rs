@@ -41,7 +41,10 @@ mod tests {
     fn certificates_of_the_image_are_those_of_the_locked_crate() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FILE);
         let written = std::fs::read_to_string(&path).unwrap();
-        assert!(written == bundle(), "{FILE} is out of date; run cargo xtask certificates");
+        assert!(
+            written == bundle(),
+            "{FILE} is out of date; run cargo xtask certificates"
+        );
         assert!(written.matches("BEGIN CERTIFICATE").count() > 100);
     }
 }

@@ -94,17 +94,27 @@ fn run(task: Task) -> Result<()> {
     let project = Project::read()?;
     match task {
         Task::Dist(arguments) => dist::make(&project, &arguments),
-        Task::CheckDist { directory } => check::all(&project, &directory.unwrap_or_else(|| project.root.join("dist"))),
+        Task::CheckDist { directory } => check::all(
+            &project,
+            &directory.unwrap_or_else(|| project.root.join("dist")),
+        ),
         Task::Image { root, archive } => dist::image_archive(&project, &root, &archive),
-        Task::Licences { directory, features } => dist::write_licences(&project, &features, &directory),
-        Task::Certificates => write(&project.root.join(certificates::FILE), certificates::bundle()),
+        Task::Licences {
+            directory,
+            features,
+        } => dist::write_licences(&project, &features, &directory),
+        Task::Certificates => write(
+            &project.root.join(certificates::FILE),
+            certificates::bundle(),
+        ),
     }
 }
 
 /// Writes a file, and its folder if that does not exist.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -32,15 +32,32 @@ pub(crate) struct Project {
 impl Project {
     /// Reads the facts with cargo and git.
     pub(crate) fn read() -> Result<Self> {
-        let here =
-            std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-        let root = here.parent().context("the folder of xtask has no parent")?.to_owned();
-        let text = program::output(program::cargo(&root).args(["metadata", "--no-deps", "--format-version=1"]))?;
-        let metadata: Value = serde_json::from_str(&text).context("cannot parse the output of cargo metadata")?;
-        let target = metadata["target_directory"].as_str().context("cargo metadata names no target_directory")?;
-        let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-        let program = packages.iter().find(|package| package["name"] == PROGRAM).context("there is no program")?;
-        let version = program["version"].as_str().context("the program has no version")?;
+        let here = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        let root = here
+            .parent()
+            .context("the folder of xtask has no parent")?
+            .to_owned();
+        let text = program::output(program::cargo(&root).args([
+            "metadata",
+            "--no-deps",
+            "--format-version=1",
+        ]))?;
+        let metadata: Value =
+            serde_json::from_str(&text).context("cannot parse the output of cargo metadata")?;
+        let target = metadata["target_directory"]
+            .as_str()
+            .context("cargo metadata names no target_directory")?;
+        let packages = metadata["packages"]
+            .as_array()
+            .context("cargo metadata lists no packages")?;
+        let program = packages
+            .iter()
+            .find(|package| package["name"] == PROGRAM)
+            .context("there is no program")?;
+        let version = program["version"]
+            .as_str()
+            .context("the program has no version")?;
         Ok(Self {
             feature_table: serde_json::from_value(program["features"].clone())
                 .context("the program has no features")?,
@@ -55,17 +72,31 @@ impl Project {
     /// Returns these features, separated by commas, and those that they switch on. A feature that the program does not
     /// have is an error.
     pub(crate) fn features(&self, named: &str) -> Result<BTreeSet<String>> {
-        let mut open: Vec<&str> = named.split([',', ' ']).filter(|name| !name.is_empty()).collect();
+        let mut open: Vec<&str> = named
+            .split([',', ' '])
+            .filter(|name| !name.is_empty())
+            .collect();
         let mut features = BTreeSet::new();
         while let Some(name) = open.pop() {
-            let all = || self.feature_table.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let all = || {
+                self.feature_table
+                    .keys()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
             let switched_on = self
                 .feature_table
                 .get(name)
                 .with_context(|| format!("no feature {name:?}; the features are {}", all()))?;
             if features.insert(name.to_owned()) {
                 // Others name dependencies and their features.
-                open.extend(switched_on.iter().map(String::as_str).filter(|name| !name.contains([':', '/'])));
+                open.extend(
+                    switched_on
+                        .iter()
+                        .map(String::as_str)
+                        .filter(|name| !name.contains([':', '/'])),
+                );
             }
         }
         Ok(features)
@@ -74,12 +105,18 @@ impl Project {
     /// Returns the time of the commit as RFC 3339 has it.
     pub(crate) fn created(&self) -> String {
         let second = i64::try_from(self.epoch).unwrap_or_default();
-        Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
+        Timestamp::from_second(second)
+            .unwrap_or(Timestamp::UNIX_EPOCH)
+            .to_string()
     }
 
     /// Returns the commit, or `unknown`.
     pub(crate) fn shown_revision(&self) -> &str {
-        if self.revision.is_empty() { "unknown" } else { &self.revision }
+        if self.revision.is_empty() {
+            "unknown"
+        } else {
+            &self.revision
+        }
     }
 }
 
@@ -99,17 +136,24 @@ fn revision(root: &Path) -> Result<String> {
         return Ok(std::env::var("CCM_REVISION").unwrap_or_default());
     };
     let changes = git(root, &["status", "--porcelain"])?.unwrap_or_default();
-    Ok(if changes.is_empty() { commit } else { format!("{commit}-dirty") })
+    Ok(if changes.is_empty() {
+        commit
+    } else {
+        format!("{commit}-dirty")
+    })
 }
 
 fn epoch(root: &Path) -> Result<u64> {
-    let named = std::env::var("SOURCE_DATE_EPOCH").ok().filter(|text| !text.is_empty());
+    let named = std::env::var("SOURCE_DATE_EPOCH")
+        .ok()
+        .filter(|text| !text.is_empty());
     let text = match named {
         Some(text) => Some(text),
         None => git(root, &["log", "-1", "--format=%ct"])?,
     };
     let Some(text) = text else { return Ok(0) };
-    text.parse().with_context(|| format!("SOURCE_DATE_EPOCH {text:?} is not a number of seconds"))
+    text.parse()
+        .with_context(|| format!("SOURCE_DATE_EPOCH {text:?} is not a number of seconds"))
 }
 
 #[cfg(test)]
@@ -117,7 +161,11 @@ impl Project {
     /// Returns a project with the files, the version and the features of this checkout.
     pub(crate) fn of_this_crate() -> Self {
         let project = Self::read().unwrap();
-        Self { revision: String::new(), epoch: 0, ..project }
+        Self {
+            revision: String::new(),
+            epoch: 0,
+            ..project
+        }
     }
 }
 
@@ -129,10 +177,23 @@ mod tests {
     fn features_include_those_that_they_switch_on_and_an_unknown_one_is_refused() {
         let project = Project::of_this_crate();
         let features = project.features("clouds").unwrap();
-        assert!(features.contains("hcloud") && !features.contains("demo"), "{features:?}");
-        assert_eq!(project.features("hcloud,aws").unwrap().into_iter().collect::<Vec<_>>(), ["aws", "hcloud"]);
+        assert!(
+            features.contains("hcloud") && !features.contains("demo"),
+            "{features:?}"
+        );
+        assert_eq!(
+            project
+                .features("hcloud,aws")
+                .unwrap()
+                .into_iter()
+                .collect::<Vec<_>>(),
+            ["aws", "hcloud"]
+        );
         let error = project.features("hclod").unwrap_err().to_string();
-        assert!(error.starts_with("no feature \"hclod\"; the features are alibabacloud, aws, "), "{error}");
+        assert!(
+            error.starts_with("no feature \"hclod\"; the features are alibabacloud, aws, "),
+            "{error}"
+        );
     }
 
     #[test]
@@ -149,9 +210,20 @@ mod tests {
         assert_eq!(error, "git cannot read the commit of this checkout");
         std::fs::remove_dir(folder.path().join(".git")).unwrap();
         let identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"];
-        for words in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-m", "first"]] {
+        for words in [
+            &["init", "--quiet"][..],
+            &["commit", "--quiet", "--allow-empty", "-m", "first"],
+        ] {
             let mut git = Command::new("git");
-            assert!(git.arg("-C").arg(folder.path()).args(identity).args(words).status().unwrap().success());
+            assert!(
+                git.arg("-C")
+                    .arg(folder.path())
+                    .args(identity)
+                    .args(words)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
         assert_eq!(revision(folder.path()).unwrap().len(), 40);
         std::fs::write(folder.path().join("secret.yaml"), "").unwrap();
@@ -160,7 +232,10 @@ mod tests {
 
     #[test]
     fn time_of_the_commit_is_shown_in_utc() {
-        let project = Project { epoch: 1_764_374_400, ..Project::of_this_crate() };
+        let project = Project {
+            epoch: 1_764_374_400,
+            ..Project::of_this_crate()
+        };
         assert_eq!(project.created(), "2025-11-29T00:00:00Z");
         assert_eq!(project.shown_revision(), "unknown");
     }

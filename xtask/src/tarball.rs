@@ -40,15 +40,22 @@ fn add_folder(folder: &Path, prefix: &str, tree: &mut Tree) -> Result<()> {
             .into_string()
             .ok()
             .with_context(|| format!("{}: a name is not UTF-8", folder.display()))?;
-        let (path, kind) = (format!("{prefix}{name}"), item.file_type().with_context(failed)?);
+        let (path, kind) = (
+            format!("{prefix}{name}"),
+            item.file_type().with_context(failed)?,
+        );
         if kind.is_symlink() {
             let destination = std::fs::read_link(item.path()).with_context(failed)?;
-            tree.insert(path, Entry::Link(destination.to_string_lossy().into_owned()));
+            tree.insert(
+                path,
+                Entry::Link(destination.to_string_lossy().into_owned()),
+            );
         } else if kind.is_dir() {
             add_folder(&item.path(), &format!("{path}/"), tree)?;
             tree.insert(path, Entry::Folder);
         } else {
-            let is_program = item.metadata().with_context(failed)?.permissions().mode() & 0o111 != 0;
+            let is_program =
+                item.metadata().with_context(failed)?.permissions().mode() & 0o111 != 0;
             tree.insert(path, Entry::File(crate::read(&item.path())?, is_program));
         }
     }
@@ -93,7 +100,10 @@ pub(crate) fn tar(tree: &Tree, time: u64) -> Result<Vec<u8>> {
 /// Compresses bytes without a time and a name.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     // The system that compressed is "unknown", which is the same on all.
-    let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
+    let mut encoder = GzBuilder::new()
+        .mtime(0)
+        .operating_system(255)
+        .write(Vec::new(), Compression::best());
     encoder.write_all(bytes).context("cannot compress")?;
     encoder.finish().context("cannot compress")
 }
@@ -101,27 +111,43 @@ pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
 /// Returns the bytes that were compressed.
 pub(crate) fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut plain = Vec::new();
-    MultiGzDecoder::new(bytes).read_to_end(&mut plain).context("cannot decompress")?;
+    MultiGzDecoder::new(bytes)
+        .read_to_end(&mut plain)
+        .context("cannot decompress")?;
     Ok(plain)
 }
 
 /// Reads the entries of a tar file.
 pub(crate) fn read_tar(bytes: &[u8]) -> Result<Tree> {
     let mut tree = Tree::new();
-    for item in Archive::new(bytes).entries().context("cannot read a tar file")? {
+    for item in Archive::new(bytes)
+        .entries()
+        .context("cannot read a tar file")?
+    {
         let mut item = item.context("cannot read a tar file")?;
-        let path = item.path().context("cannot read a path in a tar file")?.to_string_lossy().into_owned();
-        let path = path.trim_start_matches("./").trim_end_matches('/').to_owned();
+        let path = item
+            .path()
+            .context("cannot read a path in a tar file")?
+            .to_string_lossy()
+            .into_owned();
+        let path = path
+            .trim_start_matches("./")
+            .trim_end_matches('/')
+            .to_owned();
         let entry = match item.header().entry_type() {
             EntryType::Directory => Entry::Folder,
             EntryType::Symlink => {
-                let link = item.link_name().context("cannot read a link in a tar file")?.unwrap_or_default();
+                let link = item
+                    .link_name()
+                    .context("cannot read a link in a tar file")?
+                    .unwrap_or_default();
                 Entry::Link(link.to_string_lossy().into_owned())
             }
             _ => {
                 let is_program = item.header().mode().unwrap_or_default() & 0o111 != 0;
                 let mut content = Vec::new();
-                item.read_to_end(&mut content).with_context(|| format!("cannot read {path} in a tar file"))?;
+                item.read_to_end(&mut content)
+                    .with_context(|| format!("cannot read {path} in a tar file"))?;
                 Entry::File(content, is_program)
             }
         };
@@ -138,7 +164,8 @@ pub(crate) fn unpack(tree: &Tree, folder: &Path) -> Result<()> {
     for (path, entry) in tree {
         let to = folder.join(path);
         match entry {
-            Entry::Folder => std::fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?,
+            Entry::Folder => std::fs::create_dir_all(&to)
+                .with_context(|| format!("cannot create {}", to.display()))?,
             Entry::File(content, is_program) => {
                 crate::write(&to, content)?;
                 let mode = if *is_program { 0o755 } else { 0o644 };
@@ -161,7 +188,10 @@ mod tests {
     fn tree() -> Tree {
         Tree::from([
             ("bin".to_owned(), Entry::Folder),
-            ("bin/program".to_owned(), Entry::File(b"code".to_vec(), true)),
+            (
+                "bin/program".to_owned(),
+                Entry::File(b"code".to_vec(), true),
+            ),
             ("bin/name".to_owned(), Entry::Link("program".to_owned())),
             ("text".to_owned(), Entry::File(b"words".to_vec(), false)),
         ])
@@ -177,8 +207,14 @@ mod tests {
         // Owner's permissions and times of a checkout differ.
         let text = folders[1].path().join("text");
         std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::File::options().append(true).open(&text).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-        let packed = folders.map(|folder| gzip(&tar(&read_folder(folder.path()).unwrap(), 7).unwrap()).unwrap());
+        std::fs::File::options()
+            .append(true)
+            .open(&text)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
+        let packed = folders
+            .map(|folder| gzip(&tar(&read_folder(folder.path()).unwrap(), 7).unwrap()).unwrap());
         assert_eq!(packed[0], packed[1]);
     }
 
@@ -190,7 +226,14 @@ mod tests {
         for item in archive.entries().unwrap() {
             let item = item.unwrap();
             let header = item.header();
-            assert_eq!((header.mtime().unwrap(), header.uid().unwrap(), header.gid().unwrap()), (1_764_374_400, 0, 0));
+            assert_eq!(
+                (
+                    header.mtime().unwrap(),
+                    header.uid().unwrap(),
+                    header.gid().unwrap()
+                ),
+                (1_764_374_400, 0, 0)
+            );
         }
         assert_ne!(packed, tar(&tree(), 0).unwrap(), "the time counts");
     }

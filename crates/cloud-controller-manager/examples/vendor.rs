@@ -20,19 +20,28 @@ const CLUSTER: VendorFlag = VendorFlag {
 fn main() -> ExitCode {
     let mut providers = Registry::new();
     providers.register("acme", provider_simulated::provider::factory);
-    let program =
-        Program::new("acme-ccm").with_default("cloud-provider", "acme").with_flag(CLUSTER).adjusted(|flags| {
+    let program = Program::new("acme-ccm")
+        .with_default("cloud-provider", "acme")
+        .with_flag(CLUSTER)
+        .adjusted(|flags| {
             let cluster = flags.value(CLUSTER.name).unwrap_or_default().to_owned();
             if !cluster.is_empty() {
                 flags.cloud.cluster_name = cluster;
             }
         });
-    Manager::new(&providers).program(program).webhook("acme-quota", quota).run()
+    Manager::new(&providers)
+        .program(program)
+        .webhook("acme-quota", quota)
+        .run()
 }
 
 /// Reviews what `--webhooks=acme-quota` is asked about.
 fn quota(_provider: Arc<dyn CloudProvider>) -> Webhook {
-    Webhook { name: "acme-quota".to_owned(), path: "/quota".to_owned(), handler: Arc::new(Quota) }
+    Webhook {
+        name: "acme-quota".to_owned(),
+        path: "/quota".to_owned(),
+        handler: Arc::new(Quota),
+    }
 }
 
 struct Quota;

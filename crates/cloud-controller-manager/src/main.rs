@@ -24,7 +24,10 @@ fn main() -> ExitCode {
 fn providers() -> Registry {
     let mut providers = Registry::new();
     #[cfg(feature = "demo")]
-    providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    providers.register(
+        provider_simulated::provider::NAME,
+        provider_simulated::provider::factory,
+    );
     #[cfg(feature = "rancher")]
     providers.register(provider_rancher::NAME, provider_rancher::factory);
     #[cfg(feature = "alibabacloud")]
@@ -59,6 +62,7 @@ fn providers() -> Registry {
     #[cfg(feature = "tencentcloud")]
     providers.register(provider_tencent::NAME, provider_tencent::factory);
     #[cfg(not(feature = "clouds"))]
-    providers.left_out("`cargo build --release -p cloud-controller-manager` builds it with all clouds");
+    providers
+        .left_out("`cargo build --release -p cloud-controller-manager` builds it with all clouds");
     providers
 }

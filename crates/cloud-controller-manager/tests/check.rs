@@ -22,20 +22,40 @@ struct Checked {
 /// Runs `check` with these arguments, variables and standard input, and no other variables.
 fn check(arguments: &[&str], variables: &[(&str, &str)], input: &str) -> Checked {
     let mut command = Command::new(BINARY);
-    command.arg("check").args(arguments).env_clear().envs(variables.iter().copied());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .arg("check")
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // A program that rejects its flags reads no input.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Checked { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+    Checked {
+        code: status.code().unwrap(),
+        stdout: text(stdout),
+        stderr: text(stderr),
+    }
 }
 
 /// Arguments and environment variables of a program.
 type Run<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
 
 fn service(annotations: &[(&str, &str)], spec: Value) -> Value {
-    let annotations: Value = annotations.iter().map(|(key, value)| (*key, json!(value))).collect();
+    let annotations: Value = annotations
+        .iter()
+        .map(|(key, value)| (*key, json!(value)))
+        .collect();
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "annotations": annotations},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
@@ -50,8 +70,17 @@ fn service(annotations: &[(&str, &str)], spec: Value) -> Value {
 fn findings(provider: &str, services: &[Value]) -> Vec<Vec<String>> {
     let documents: Vec<_> = services.iter().map(Value::to_string).collect();
     let provider = format!("--cloud-provider={provider}");
-    let checked = check(&["-f", "-", "--output=json", &provider], &[], &documents.join("\n---\n"));
-    assert!(checked.code < 2 && checked.stderr.is_empty(), "{} {}", checked.stdout, checked.stderr);
+    let checked = check(
+        &["-f", "-", "--output=json", &provider],
+        &[],
+        &documents.join("\n---\n"),
+    );
+    assert!(
+        checked.code < 2 && checked.stderr.is_empty(),
+        "{} {}",
+        checked.stdout,
+        checked.stderr
+    );
     let report: Value = serde_json::from_str(&checked.stdout).unwrap();
     assert_eq!(report["summary"]["services"], services.len(), "{report}");
     let mut found = vec![Vec::new(); services.len()];
@@ -67,7 +96,10 @@ fn findings(provider: &str, services: &[Value]) -> Vec<Vec<String>> {
 type Row<'a> = (&'a [(&'a str, &'a str)], Value, &'a [&'a str]);
 
 fn compare(provider: &str, table: &[Row<'_>]) {
-    let services: Vec<_> = table.iter().map(|(annotations, spec, _)| service(annotations, spec.clone())).collect();
+    let services: Vec<_> = table
+        .iter()
+        .map(|(annotations, spec, _)| service(annotations, spec.clone()))
+        .collect();
     for ((annotations, spec, expected), found) in table.iter().zip(findings(provider, &services)) {
         assert_eq!(found, *expected, "{provider}: {annotations:?} {spec}");
     }
@@ -78,9 +110,19 @@ fn simulated_services_are_reviewed() {
     compare(
         "simulated",
         &[
-            (&[("simulated.ccm-rs/tier", "premium"), ("acme.example/tier", "x")], json!({}), &[]),
             (
-                &[("simulated.ccm-rs/tier", "golden"), ("simulated.ccm-rs/teir", "basic")],
+                &[
+                    ("simulated.ccm-rs/tier", "premium"),
+                    ("acme.example/tier", "x"),
+                ],
+                json!({}),
+                &[],
+            ),
+            (
+                &[
+                    ("simulated.ccm-rs/tier", "golden"),
+                    ("simulated.ccm-rs/teir", "basic"),
+                ],
                 json!({"loadBalancerSourceRanges": ["10.0.0.1"], "ports": [{"port": 80, "protocol": "SCTP"}]}),
                 &[
                     "error: annotation simulated.ccm-rs/tier: \"golden\" is not one of basic, premium",
@@ -105,7 +147,10 @@ fn hetzner_services_are_reviewed() {
         "hcloud",
         &[
             (
-                &[("load-balancer.hetzner.cloud/type", "lb21"), ("load-balancer.hetzner.cloud/location", "fsn1")],
+                &[
+                    ("load-balancer.hetzner.cloud/type", "lb21"),
+                    ("load-balancer.hetzner.cloud/location", "fsn1"),
+                ],
                 json!({}),
                 &[],
             ),
@@ -169,7 +214,10 @@ fn openstack_services_are_reviewed() {
         &[
             // The classes are in a file that does not exist here.
             (
-                &[("loadbalancer.openstack.org/class", "gold"), ("loadbalancer.openstack.org/flavor-id", "f")],
+                &[
+                    ("loadbalancer.openstack.org/class", "gold"),
+                    ("loadbalancer.openstack.org/flavor-id", "f"),
+                ],
                 json!({}),
                 &[],
             ),
@@ -180,7 +228,10 @@ fn openstack_services_are_reviewed() {
                     ("loadbalancer.openstack.org/keep-floatingip", "yes"),
                     ("loadbalancer.openstack.org/lb-method", "FASTEST"),
                     ("loadbalancer.openstack.org/flavour-id", "f"),
-                    ("service.beta.kubernetes.io/openstack-internal-load-balancers", "true"),
+                    (
+                        "service.beta.kubernetes.io/openstack-internal-load-balancers",
+                        "true",
+                    ),
                 ],
                 json!({}),
                 &[
@@ -213,9 +264,14 @@ fn openstack_services_are_reviewed() {
 fn digitalocean_services_are_reviewed() {
     const P: &str = "service.beta.kubernetes.io/do-loadbalancer-";
     let keys = |names: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
-        names.iter().map(|(name, value)| (format!("{P}{name}"), *value)).collect()
+        names
+            .iter()
+            .map(|(name, value)| (format!("{P}{name}"), *value))
+            .collect()
     };
-    let both = |a: &str, b: &str| format!("error: annotations {P}{a} and {P}{b} are both set: only one can be");
+    let both = |a: &str, b: &str| {
+        format!("error: annotations {P}{a} and {P}{b} are both set: only one can be")
+    };
     let wrong = |name: &str, why: &str| format!("error: annotation {P}{name}: {why}");
     let table = vec![
         (
@@ -232,21 +288,41 @@ fn digitalocean_services_are_reviewed() {
             ]),
             json!({}),
             vec![
-                wrong("protocol", "\"smtp\" is not one of tcp, http, https, http2, http3"),
-                wrong("size-slug", "\"lb-huge\" is not one of lb-small, lb-medium, lb-large"),
-                wrong("healthcheck-check-interval-seconds", "\"1\" is not a whole number from 3 to 300"),
+                wrong(
+                    "protocol",
+                    "\"smtp\" is not one of tcp, http, https, http2, http3",
+                ),
+                wrong(
+                    "size-slug",
+                    "\"lb-huge\" is not one of lb-small, lb-medium, lb-large",
+                ),
+                wrong(
+                    "healthcheck-check-interval-seconds",
+                    "\"1\" is not a whole number from 3 to 300",
+                ),
             ],
         ),
-        (keys(&[("size-slug", "lb-small"), ("size-unit", "2")]), json!({}), vec![both("size-slug", "size-unit")]),
         (
-            keys(&[("type", "REGIONAL"), ("certificate-id", "c"), ("tls-passthrough", "true"), ("tls-ports", "443")]),
+            keys(&[("size-slug", "lb-small"), ("size-unit", "2")]),
+            json!({}),
+            vec![both("size-slug", "size-unit")],
+        ),
+        (
+            keys(&[
+                ("type", "REGIONAL"),
+                ("certificate-id", "c"),
+                ("tls-passthrough", "true"),
+                ("tls-ports", "443"),
+            ]),
             json!({"ports": [{"port": 443}]}),
             vec![both("certificate-id", "tls-passthrough")],
         ),
         (
             keys(&[("tls-ports", "443")]),
             json!({"ports": [{"port": 443}]}),
-            vec![format!("warning: annotation {P}tls-ports has no effect unless {P}type is REGIONAL")],
+            vec![format!(
+                "warning: annotation {P}tls-ports has no effect unless {P}type is REGIONAL"
+            )],
         ),
         (
             keys(&[("type", "REGIONAL"), ("tls-ports", "443")]),
@@ -256,14 +332,22 @@ fn digitalocean_services_are_reviewed() {
             )],
         ),
         (
-            keys(&[("type", "REGIONAL"), ("http-ports", "80"), ("tls-ports", "80,443"), ("certificate-id", "c")]),
+            keys(&[
+                ("type", "REGIONAL"),
+                ("http-ports", "80"),
+                ("tls-ports", "80,443"),
+                ("certificate-id", "c"),
+            ]),
             json!({}),
             vec![format!(
                 "error: annotations {P}http-ports, {P}tls-ports and {P}http2-ports: ports 80 are in two of them"
             )],
         ),
         (
-            keys(&[("sticky-sessions-type", "cookies"), ("sticky-sessions-cookie-name", "lb")]),
+            keys(&[
+                ("sticky-sessions-type", "cookies"),
+                ("sticky-sessions-cookie-name", "lb"),
+            ]),
             json!({}),
             vec![format!(
                 "error: annotation {P}sticky-sessions-cookie-ttl is required with annotation {P}sticky-sessions-type: cookies"
@@ -272,7 +356,10 @@ fn digitalocean_services_are_reviewed() {
         (
             keys(&[("network", "INTERNAL"), ("network-stack", "DUALSTACK")]),
             json!({}),
-            vec![wrong("network-stack", &format!("DUALSTACK is not possible with annotation {P}network: INTERNAL"))],
+            vec![wrong(
+                "network-stack",
+                &format!("DUALSTACK is not possible with annotation {P}network: INTERNAL"),
+            )],
         ),
         (
             keys(&[]),
@@ -282,8 +369,14 @@ fn digitalocean_services_are_reviewed() {
         (
             vec![
                 (format!("{P}typ"), "REGIONAL"),
-                ("kubernetes.digitalocean.com/firewall-manged".to_owned(), "false"),
-                ("service.kubernetes.io/do-loadbalancer-disowned".to_owned(), "true"),
+                (
+                    "kubernetes.digitalocean.com/firewall-manged".to_owned(),
+                    "false",
+                ),
+                (
+                    "service.kubernetes.io/do-loadbalancer-disowned".to_owned(),
+                    "true",
+                ),
             ],
             json!({}),
             [
@@ -297,14 +390,20 @@ fn digitalocean_services_are_reviewed() {
                     "kubernetes.digitalocean.com/firewall-managed".to_owned(),
                 ),
             ]
-            .map(|(key, meant)| format!("warning: annotation {key} is not known: did you mean {meant}?"))
+            .map(|(key, meant)| {
+                format!("warning: annotation {key} is not known: did you mean {meant}?")
+            })
             .into(),
         ),
     ];
-    let borrowed = |(annotations, spec, expected): &(Vec<(String, &'static str)>, Value, Vec<String>)| {
-        let annotations: Vec<_> = annotations.iter().map(|(key, value)| (key.as_str(), *value)).collect();
-        (service(&annotations, spec.clone()), expected.clone())
-    };
+    let borrowed =
+        |(annotations, spec, expected): &(Vec<(String, &'static str)>, Value, Vec<String>)| {
+            let annotations: Vec<_> = annotations
+                .iter()
+                .map(|(key, value)| (key.as_str(), *value))
+                .collect();
+            (service(&annotations, spec.clone()), expected.clone())
+        };
     let (services, expected): (Vec<_>, Vec<_>) = table.iter().map(borrowed).unzip();
     assert_eq!(findings("digitalocean", &services), expected);
 }
@@ -312,7 +411,10 @@ fn digitalocean_services_are_reviewed() {
 #[test]
 fn mycloud_services_are_reviewed() {
     const P: &str = "service.beta.kubernetes.io/dlb-";
-    let (bandwidth, misspelt) = (format!("{P}bandwidth-mbps"), format!("{P}listener-idle-timeot.http"));
+    let (bandwidth, misspelt) = (
+        format!("{P}bandwidth-mbps"),
+        format!("{P}listener-idle-timeot.http"),
+    );
     let keys = [(bandwidth.as_str(), "10"), (misspelt.as_str(), "30s")];
     let ports = json!({"ports": [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "SCTP"}]});
     let found = findings("mycloud", &[service(&keys, ports)]).remove(0);
@@ -321,7 +423,9 @@ fn mycloud_services_are_reviewed() {
         [
             format!("error: annotation {bandwidth} needs {P}network-type: internet"),
             "error: port 53: protocol \"SCTP\" is not one of TCP, UDP".to_owned(),
-            format!("warning: annotation {P}listener-idle-timeot is not known: did you mean {P}listener-idle-timeout?"),
+            format!(
+                "warning: annotation {P}listener-idle-timeot is not known: did you mean {P}listener-idle-timeout?"
+            ),
         ]
     );
 }
@@ -329,7 +433,13 @@ fn mycloud_services_are_reviewed() {
 /// Returns the names of this binary's cloud providers.
 fn providers() -> Vec<String> {
     let unknown = check(&["--cloud-provider=nowhere", "-f", "-"], &[], "");
-    let names = unknown.stderr.trim().rsplit_once("this binary has: ").unwrap().1.to_owned();
+    let names = unknown
+        .stderr
+        .trim()
+        .rsplit_once("this binary has: ")
+        .unwrap()
+        .1
+        .to_owned();
     names.split(", ").map(str::to_owned).collect()
 }
 
@@ -338,7 +448,11 @@ fn no_provider_needs_a_credential_or_a_configuration() {
     let providers = providers();
     assert!(providers.len() >= 4, "{providers:?}");
     for provider in providers {
-        assert_eq!(findings(&provider, &[service(&[], json!({}))]), [[""; 0]], "{provider}");
+        assert_eq!(
+            findings(&provider, &[service(&[], json!({}))]),
+            [[""; 0]],
+            "{provider}"
+        );
     }
 }
 
@@ -353,23 +467,46 @@ fn no_provider_connects() {
         std::fs::write(&path, text).unwrap();
         format!("--cloud-config={}", path.display())
     };
-    let simulated = file("cloud.yaml", format!("endpoint: {url}\ntokenFile: /nowhere\n"));
-    let openstack = file("cloud.conf", format!("[Global]\nauth-url={url}/v3\nusername=ccm\nca-file=/nowhere\n"));
+    let simulated = file(
+        "cloud.yaml",
+        format!("endpoint: {url}\ntokenFile: /nowhere\n"),
+    );
+    let openstack = file(
+        "cloud.conf",
+        format!("[Global]\nauth-url={url}/v3\nusername=ccm\nca-file=/nowhere\n"),
+    );
     let web = service(&[], json!({})).to_string();
     let table: [Run<'_>; 5] = [
         (&["--cloud-provider=simulated", &simulated], &[]),
         (
             &["--cloud-provider=mycloud"],
-            &[("MYCLOUD_GLOBAL_ENDPOINT", &url), ("MYCLOUD_GLOBAL_TOKEN_FILE", "/nowhere")],
+            &[
+                ("MYCLOUD_GLOBAL_ENDPOINT", &url),
+                ("MYCLOUD_GLOBAL_TOKEN_FILE", "/nowhere"),
+            ],
         ),
         (&["--cloud-provider=openstack", &openstack], &[]),
-        (&["--cloud-provider=hcloud"], &[("HCLOUD_ENDPOINT", &url), ("HCLOUD_TOKEN_FILE", "/nowhere")]),
-        (&["--cloud-provider=digitalocean"], &[("DO_OVERRIDE_URL", &url)]),
+        (
+            &["--cloud-provider=hcloud"],
+            &[("HCLOUD_ENDPOINT", &url), ("HCLOUD_TOKEN_FILE", "/nowhere")],
+        ),
+        (
+            &["--cloud-provider=digitalocean"],
+            &[("DO_OVERRIDE_URL", &url)],
+        ),
     ];
     for (arguments, variables) in table {
         let checked = check(&[&["-f", "-"], arguments].concat(), variables, &web);
-        assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{arguments:?}");
-        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{arguments:?}");
+        assert_eq!(
+            (checked.code, checked.stderr.as_str()),
+            (0, ""),
+            "{arguments:?}"
+        );
+        assert_eq!(
+            listener.accept().unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "{arguments:?}"
+        );
     }
 }
 
@@ -419,10 +556,19 @@ fn write(directory: &Path, name: &str, text: &str) -> String {
 fn findings_name_file_and_line_and_decide_about_the_exit_code() {
     let directory = TempDir::with_prefix("ccm-check-").unwrap();
     let all = write(directory.path(), "all.yaml", FILE);
-    let warned = FILE.replace("golden", "basic").replace("SCTP", "UDP").replace("tier: true", "tier: 'basic'");
+    let warned = FILE
+        .replace("golden", "basic")
+        .replace("SCTP", "UDP")
+        .replace("tier: true", "tier: 'basic'");
     let warned = write(directory.path(), "warned.yml", &warned);
     write(directory.path(), "notes.txt", "no: [yaml");
-    let run = |arguments: &[&str]| check(&[&["--cloud-provider=simulated"], arguments].concat(), &[], "");
+    let run = |arguments: &[&str]| {
+        check(
+            &[&["--cloud-provider=simulated"], arguments].concat(),
+            &[],
+            "",
+        )
+    };
 
     let checked = run(&["-f", &all]);
     let expected = format!(
@@ -433,19 +579,39 @@ fn findings_name_file_and_line_and_decide_about_the_exit_code() {
          string; put the value in quotes\n\
          2 Services checked: 3 errors, 1 warning; 3 other objects skipped\n"
     );
-    assert_eq!((checked.stdout, checked.stderr.as_str(), checked.code), (expected, "", 1));
+    assert_eq!(
+        (checked.stdout, checked.stderr.as_str(), checked.code),
+        (expected, "", 1)
+    );
 
     let of_directory = run(&["-f", &directory.path().display().to_string()]);
-    assert!(of_directory.stdout.ends_with("4 Services checked: 3 errors, 2 warnings; 6 other objects skipped\n"));
+    assert!(
+        of_directory
+            .stdout
+            .ends_with("4 Services checked: 3 errors, 2 warnings; 6 other objects skipped\n")
+    );
     let table: [(&[&str], i32); 4] = [
         (&["-f", &warned], 0),
         (&["-f", &warned, "--strict"], 1),
         (&["-f", &warned, "--filename", &all], 1),
-        (&["-f", &all, "--load-balancer-classes=acme.example/x", "--default-load-balancer=false"], 1),
+        (
+            &[
+                "-f",
+                &all,
+                "--load-balancer-classes=acme.example/x",
+                "--default-load-balancer=false",
+            ],
+            1,
+        ),
     ];
     for (arguments, code) in table {
         let checked = run(arguments);
-        assert_eq!((checked.code, checked.stderr.as_str()), (code, ""), "{arguments:?} {}", checked.stdout);
+        assert_eq!(
+            (checked.code, checked.stderr.as_str()),
+            (code, ""),
+            "{arguments:?} {}",
+            checked.stdout
+        );
     }
 }
 
@@ -453,44 +619,98 @@ fn findings_name_file_and_line_and_decide_about_the_exit_code() {
 fn input_that_cannot_be_used_ends_with_2_and_the_rest_is_checked() {
     let directory = TempDir::with_prefix("ccm-check-").unwrap();
     let all = write(directory.path(), "all.yaml", FILE);
-    let broken = write(directory.path(), "broken.yaml", "kind: Service\nmetadata: {name: s3cret\n");
+    let broken = write(
+        directory.path(),
+        "broken.yaml",
+        "kind: Service\nmetadata: {name: s3cret\n",
+    );
     let table: [(&[&str], &str); 6] = [
-        (&["-f", &broken, "-f", &all], "broken.yaml: no valid YAML in line "),
-        (&["-f", "/nowhere.yaml"], "Error: cannot read /nowhere.yaml: No such file or directory"),
-        (&[], "Error: no files: name files or directories with -f, or - for standard input"),
-        (&["-f", &all, "--cloud-provider=nowhere"], "unknown cloud provider \"nowhere\""),
-        (&["-f", &all, "--cloud-provider=external"], "--cloud-provider=external is not a provider of this binary"),
+        (
+            &["-f", &broken, "-f", &all],
+            "broken.yaml: no valid YAML in line ",
+        ),
+        (
+            &["-f", "/nowhere.yaml"],
+            "Error: cannot read /nowhere.yaml: No such file or directory",
+        ),
+        (
+            &[],
+            "Error: no files: name files or directories with -f, or - for standard input",
+        ),
+        (
+            &["-f", &all, "--cloud-provider=nowhere"],
+            "unknown cloud provider \"nowhere\"",
+        ),
+        (
+            &["-f", &all, "--cloud-provider=external"],
+            "--cloud-provider=external is not a provider of this binary",
+        ),
         (&["-f", &all, "--strikt"], "did you mean --strict?"),
     ];
     for (arguments, expected) in table {
-        let checked = check(&[&["--cloud-provider=simulated"], arguments].concat(), &[], "");
+        let checked = check(
+            &[&["--cloud-provider=simulated"], arguments].concat(),
+            &[],
+            "",
+        );
         assert_eq!(checked.code, 2, "{arguments:?}: {}", checked.stderr);
-        assert!(checked.stderr.contains(expected) && !checked.stderr.contains("s3cret"), "{}", checked.stderr);
-        assert_eq!(checked.stdout.contains("3 errors"), arguments.contains(&broken.as_str()), "{}", checked.stdout);
+        assert!(
+            checked.stderr.contains(expected) && !checked.stderr.contains("s3cret"),
+            "{}",
+            checked.stderr
+        );
+        assert_eq!(
+            checked.stdout.contains("3 errors"),
+            arguments.contains(&broken.as_str()),
+            "{}",
+            checked.stdout
+        );
     }
-    let json = check(&["--cloud-provider=hcloud", "-f", &broken, "--output=json"], &[("HCLOUD_DEBUG", "maybe")], "");
+    let json = check(
+        &["--cloud-provider=hcloud", "-f", &broken, "--output=json"],
+        &[("HCLOUD_DEBUG", "maybe")],
+        "",
+    );
     let report: Value = serde_json::from_str(&json.stdout).unwrap();
     let error = report["errors"][0].as_str().unwrap();
-    assert!(json.code == 2 && error.contains("HCLOUD_DEBUG: \"maybe\" is not true or false"), "{error}");
+    assert!(
+        json.code == 2 && error.contains("HCLOUD_DEBUG: \"maybe\" is not true or false"),
+        "{error}"
+    );
     let off = [("HCLOUD_LOAD_BALANCERS_ENABLED", "false")];
     let off = check(&["--cloud-provider=hcloud", "-f", &all], &off, "");
-    assert!(off.code == 2 && off.stderr.contains("runs no load balancers"), "{}", off.stderr);
+    assert!(
+        off.code == 2 && off.stderr.contains("runs no load balancers"),
+        "{}",
+        off.stderr
+    );
 }
 
 #[test]
 fn json_says_the_same_as_the_text() {
-    let checked = check(&["--cloud-provider=simulated", "-f", "-", "--output=json"], &[], FILE);
+    let checked = check(
+        &["--cloud-provider=simulated", "-f", "-", "--output=json"],
+        &[],
+        FILE,
+    );
     let report: Value = serde_json::from_str(&checked.stdout).unwrap();
     let first = json!({
         "file": "stdin", "line": 12, "document": 2, "service": "shop/web", "severity": "error",
         "text": "annotation simulated.ccm-rs/tier: \"golden\" is not one of basic, premium",
     });
     assert_eq!(
-        (&report["version"], &report["provider"], &report["findings"][0]),
+        (
+            &report["version"],
+            &report["provider"],
+            &report["findings"][0]
+        ),
         (&json!(1), &json!("simulated"), &first)
     );
     let summary = json!({"services": 2, "skipped": 3, "errors": 3, "warnings": 1, "exitCode": 1});
-    assert_eq!((&report["errors"], &report["summary"]), (&json!([]), &summary));
+    assert_eq!(
+        (&report["errors"], &report["summary"]),
+        (&json!([]), &summary)
+    );
     assert_eq!(checked.code, 1);
 }
 
@@ -498,34 +718,64 @@ fn json_says_the_same_as_the_text() {
 fn help_shows_what_concerns_the_check() {
     let help = check(&["--help"], &[], "");
     assert_eq!(help.code, 0, "{}", help.stderr);
-    for word in
-        ["-f, --filename", "-R, --recursive", "--strict", "--output", "--cloud-provider", "Exit code: 0 nothing"]
-    {
-        assert!(help.stdout.contains(word), "{word} is missing in:\n{}", help.stdout);
+    for word in [
+        "-f, --filename",
+        "-R, --recursive",
+        "--strict",
+        "--output",
+        "--cloud-provider",
+        "Exit code: 0 nothing",
+    ] {
+        assert!(
+            help.stdout.contains(word),
+            "{word} is missing in:\n{}",
+            help.stdout
+        );
     }
-    assert!(!help.stdout.contains("--leader-elect") && !help.stdout.contains("--concurrent"), "{}", help.stdout);
-    let output = Command::new(BINARY).args(["help", "check"]).output().unwrap();
+    assert!(
+        !help.stdout.contains("--leader-elect") && !help.stdout.contains("--concurrent"),
+        "{}",
+        help.stdout
+    );
+    let output = Command::new(BINARY)
+        .args(["help", "check"])
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), help.stdout);
 }
 
 #[test]
 fn each_annotation_of_a_providers_page_is_warned_of_when_it_is_misspelt() {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers");
-    let pages: Vec<_> =
-        std::fs::read_dir(pages).unwrap().map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap()).collect();
+    let pages: Vec<_> = std::fs::read_dir(pages)
+        .unwrap()
+        .map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap())
+        .collect();
     let mut with_page = 0;
     for provider in providers() {
         let is_about = |page: &&String| page.contains(&format!("--cloud-provider={provider}"));
-        let Some(page) = pages.iter().filter(|page| !page.starts_with("# Writing")).find(is_about) else { continue };
+        let Some(page) = pages
+            .iter()
+            .filter(|page| !page.starts_with("# Writing"))
+            .find(is_about)
+        else {
+            continue;
+        };
         with_page += 1;
-        let tables = page.split("annotations begins").skip(1).filter_map(|part| part.split("annotations ends").next());
-        let rows = tables.flat_map(str::lines).filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let tables = page
+            .split("annotations begins")
+            .skip(1)
+            .filter_map(|part| part.split("annotations ends").next());
+        let rows = tables
+            .flat_map(str::lines)
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let keys: Vec<_> = rows.map(|(key, _)| key).collect();
         assert!(!keys.is_empty(), "{provider}: its page lists no annotation");
         for key in keys {
             let misspelt = format!("{key}z");
             let found = findings(&provider, &[service(&[(&misspelt, "x")], json!({}))]).remove(0);
-            let expected = format!("warning: annotation {misspelt} is not known: did you mean {key}?");
+            let expected =
+                format!("warning: annotation {misspelt} is not known: did you mean {key}?");
             assert_eq!(found, [expected], "{provider}");
         }
     }

@@ -36,12 +36,26 @@ impl World {
         let directory = TempDir::with_prefix("ccm-hcloud-").unwrap();
         let for_api = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let api_url = format!("http://{}", for_api.local_addr().unwrap());
-        std::fs::write(directory.path().join("kubeconfig"), kubeconfig(&api_url, None, None)).unwrap();
+        std::fs::write(
+            directory.path().join("kubeconfig"),
+            kubeconfig(&api_url, None, None),
+        )
+        .unwrap();
         let (api_server, token) = (api.clone(), stop.clone());
         tokio::spawn(async move { api_server.serve_tcp(for_api, token).await });
-        let cloud = Port::open("127.0.0.1:0").await.unwrap().serve(fake.router());
+        let cloud = Port::open("127.0.0.1:0")
+            .await
+            .unwrap()
+            .serve(fake.router());
         let endpoint = format!("{}/v1", cloud.url());
-        Self { api, fake, endpoint, directory, _served: cloud, _until: stop.drop_guard() }
+        Self {
+            api,
+            fake,
+            endpoint,
+            directory,
+            _served: cloud,
+            _until: stop.drop_guard(),
+        }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -53,12 +67,30 @@ impl World {
         let called = self.file(name);
         _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cloud-controller-manager"), &called);
         let mut command = Command::new(called);
-        command.env_clear().env("HCLOUD_ENDPOINT", &self.endpoint).env("HCLOUD_METRICS_ENABLED", "false");
-        command.env("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1").envs(variables.iter().copied());
-        let (kubeconfig, log) = (self.file("kubeconfig"), std::fs::File::create(self.file("log")).unwrap());
-        command.arg("--kubeconfig").arg(kubeconfig).arg("--secure-port=0").args(flags);
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        Process { child: command.spawn().unwrap(), log: self.file("log") }
+        command
+            .env_clear()
+            .env("HCLOUD_ENDPOINT", &self.endpoint)
+            .env("HCLOUD_METRICS_ENABLED", "false");
+        command
+            .env("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")
+            .envs(variables.iter().copied());
+        let (kubeconfig, log) = (
+            self.file("kubeconfig"),
+            std::fs::File::create(self.file("log")).unwrap(),
+        );
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--secure-port=0")
+            .args(flags);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        Process {
+            child: command.spawn().unwrap(),
+            log: self.file("log"),
+        }
     }
 
     /// Registers a Node like its kubelet does.
@@ -76,8 +108,18 @@ impl World {
 
     async fn until_initialized(&self, name: &str, process: &mut Process) {
         let id = self.fake.server(name).unwrap().id;
-        process.until(name, || self.node(name)["spec"]["providerID"] == format!("hcloud://{id}")).await;
-        process.until("no taint", || self.node(name)["spec"]["taints"].as_array().is_none_or(Vec::is_empty)).await;
+        process
+            .until(name, || {
+                self.node(name)["spec"]["providerID"] == format!("hcloud://{id}")
+            })
+            .await;
+        process
+            .until("no taint", || {
+                self.node(name)["spec"]["taints"]
+                    .as_array()
+                    .is_none_or(Vec::is_empty)
+            })
+            .await;
     }
 }
 
@@ -96,7 +138,11 @@ impl Process {
         let start = Instant::now();
         while !is_so() {
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none() && start.elapsed() < SOON, "waited for {what}; ended: {ended:?}\n{}", self.text());
+            assert!(
+                ended.is_none() && start.elapsed() < SOON,
+                "waited for {what}; ended: {ended:?}\n{}",
+                self.text()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -125,8 +171,12 @@ impl Drop for Process {
 /// Returns the answer of a plain HTTP server; empty if there is no server yet.
 fn get(address: SocketAddr, path: &str) -> String {
     let mut text = String::new();
-    let Ok(mut stream) = TcpStream::connect(address) else { return text };
-    _ = stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return text;
+    };
+    _ = stream.write_all(
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(),
+    );
     _ = stream.read_to_string(&mut text);
     text
 }
@@ -142,8 +192,11 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let metrics = held.local_addr().unwrap();
     let address = metrics.to_string();
-    let variables =
-        [("HCLOUD_TOKEN", TOKEN), ("HCLOUD_METRICS_ENABLED", "true"), ("HCLOUD_METRICS_ADDRESS", address.as_str())];
+    let variables = [
+        ("HCLOUD_TOKEN", TOKEN),
+        ("HCLOUD_METRICS_ENABLED", "true"),
+        ("HCLOUD_METRICS_ADDRESS", address.as_str()),
+    ];
     let mut process = world.start("hcloud-cloud-controller-manager", &variables, &[]);
     world.until_initialized("worker-1", &mut process).await;
     let labels = world.node("worker-1")["metadata"]["labels"].clone();
@@ -151,7 +204,9 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1-dc14");
     assert_eq!(labels["instance.hetzner.cloud/provided-by"], "cloud");
 
-    process.until("metrics", || !get(metrics, "/metrics").is_empty()).await;
+    process
+        .until("metrics", || !get(metrics, "/metrics").is_empty())
+        .await;
     let text = get(metrics, "/metrics");
     for line in [
         "hcloud_api_requests_total{code=\"200\",method=\"get\",api_endpoint=\"/locations\"} 1\n",
@@ -162,8 +217,13 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     ] {
         // The order of labels is not guaranteed.
         let (name, rest) = line.split_once(['{', ' ']).unwrap();
-        let parts: Vec<_> = rest.split(['{', ',', '}']).filter(|it| it.contains('=')).collect();
-        let shown = text.lines().any(|it| it.starts_with(name) && parts.iter().all(|part| it.contains(part)));
+        let parts: Vec<_> = rest
+            .split(['{', ',', '}'])
+            .filter(|it| it.contains('='))
+            .collect();
+        let shown = text
+            .lines()
+            .any(|it| it.starts_with(name) && parts.iter().all(|part| it.contains(part)));
         assert!(shown, "{line:?} is missing in:\n{text}");
     }
     assert!(!process.text().contains(TOKEN), "no secret in the log");
@@ -175,7 +235,11 @@ async fn a_load_balancer_is_made_and_what_the_provider_says_becomes_an_event() {
     world.fake.add_server("worker-1");
     world.register("worker-1");
     let flags = ["--cloud-provider=hcloud", "--leader-elect=false"];
-    let mut process = world.start("cloud-controller-manager", &[("HCLOUD_TOKEN", TOKEN)], &flags);
+    let mut process = world.start(
+        "cloud-controller-manager",
+        &[("HCLOUD_TOKEN", TOKEN)],
+        &flags,
+    );
     world.until_initialized("worker-1", &mut process).await;
     let mut node = world.node("worker-1");
     node["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
@@ -186,11 +250,19 @@ async fn a_load_balancer_is_made_and_what_the_provider_says_becomes_an_event() {
     });
     world.api.seed(service).unwrap();
     let ip = || {
-        let service = world.api.get("services", Some("default"), "web").unwrap_or_default();
-        service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().map(str::to_owned)
+        let service = world
+            .api
+            .get("services", Some("default"), "web")
+            .unwrap_or_default();
+        service["status"]["loadBalancer"]["ingress"][0]["ip"]
+            .as_str()
+            .map(str::to_owned)
     };
     process.until("an address", || ip().is_some()).await;
-    assert_eq!(ip().unwrap(), world.fake.load_balancers()[0].ipv4.ip.to_string());
+    assert_eq!(
+        ip().unwrap(),
+        world.fake.load_balancers()[0].ipv4.ip.to_string()
+    );
     let told = || {
         let events = world.api.list("events");
         events.iter().any(|it| {
@@ -211,7 +283,11 @@ async fn a_new_token_in_the_file_is_used_without_a_restart() {
     world.register("worker-1");
     let file_name = file.display().to_string();
     let variables = [("HCLOUD_TOKEN_FILE", file_name.as_str())];
-    let mut process = world.start("hcloud-cloud-controller-manager", &variables, &["--leader-elect=false"]);
+    let mut process = world.start(
+        "hcloud-cloud-controller-manager",
+        &variables,
+        &["--leader-elect=false"],
+    );
     world.until_initialized("worker-1", &mut process).await;
 
     world.fake.set_token(NEW_TOKEN, PROJECT);
@@ -221,32 +297,67 @@ async fn a_new_token_in_the_file_is_used_without_a_restart() {
     world.register("worker-2");
     world.until_initialized("worker-2", &mut process).await;
     let text = process.text();
-    assert!(!text.contains(TOKEN) && !text.contains(NEW_TOKEN), "no secret in the log");
+    assert!(
+        !text.contains(TOKEN) && !text.contains(NEW_TOKEN),
+        "no secret in the log"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_cannot_work_says_what_to_correct_and_ends_with_255() {
     let world = World::new().await;
     let start = async |variables: &[(&str, &str)]| {
-        world.start("hcloud-cloud-controller-manager", variables, &["--leader-elect=false"]).ended().await
+        world
+            .start(
+                "hcloud-cloud-controller-manager",
+                variables,
+                &["--leader-elect=false"],
+            )
+            .ended()
+            .await
     };
     let refused = start(&[("HCLOUD_TOKEN", NEW_TOKEN)]).await;
     assert_eq!(refused.0, Some(255), "{}", refused.1);
-    assert!(refused.1.contains("check HCLOUD_TOKEN") && !refused.1.contains(NEW_TOKEN), "{}", refused.1);
+    assert!(
+        refused.1.contains("check HCLOUD_TOKEN") && !refused.1.contains(NEW_TOKEN),
+        "{}",
+        refused.1
+    );
 
-    let missing = start(&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("ROBOT_ENABLED", "maybe")]).await;
+    let missing = start(&[
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"),
+        ("ROBOT_ENABLED", "maybe"),
+    ])
+    .await;
     assert_eq!(missing.0, Some(255), "{}", missing.1);
-    for name in ["HCLOUD_TOKEN", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "ROBOT_ENABLED"] {
+    for name in [
+        "HCLOUD_TOKEN",
+        "HCLOUD_INSTANCES_ADDRESS_FAMILY",
+        "ROBOT_ENABLED",
+    ] {
         assert!(missing.1.contains(name), "{name}: {}", missing.1);
     }
 
     let network = start(&[("HCLOUD_TOKEN", TOKEN), ("HCLOUD_NETWORK", "nowhere")]).await;
     assert_eq!(network.0, Some(255), "{}", network.1);
-    assert!(network.1.contains("--cluster-cidr"), "routes need it: {}", network.1);
+    assert!(
+        network.1.contains("--cluster-cidr"),
+        "routes need it: {}",
+        network.1
+    );
     let routes = ("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
-    let network = start(&[("HCLOUD_TOKEN", TOKEN), ("HCLOUD_NETWORK", "nowhere"), routes]).await;
+    let network = start(&[
+        ("HCLOUD_TOKEN", TOKEN),
+        ("HCLOUD_NETWORK", "nowhere"),
+        routes,
+    ])
+    .await;
     assert_eq!(network.0, Some(255), "{}", network.1);
-    assert!(network.1.contains("\"nowhere\"") && network.1.contains("HCLOUD_NETWORK"), "{}", network.1);
+    assert!(
+        network.1.contains("\"nowhere\"") && network.1.contains("HCLOUD_NETWORK"),
+        "{}",
+        network.1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -259,17 +370,35 @@ async fn doctor_and_plan_read_the_variables_and_change_nothing() {
         // The first argument is the subcommand.
         let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
         command.arg(subcommand).arg("--cloud-provider=hcloud");
-        command.arg("--kubeconfig").arg(world.file("kubeconfig")).env_clear().env("HCLOUD_TOKEN", TOKEN);
-        command.env("HCLOUD_ENDPOINT", &world.endpoint).env("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1");
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr))
+        command
+            .arg("--kubeconfig")
+            .arg(world.file("kubeconfig"))
+            .env_clear()
+            .env("HCLOUD_TOKEN", TOKEN);
+        command
+            .env("HCLOUD_ENDPOINT", &world.endpoint)
+            .env("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1");
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr),
+        )
     };
     let (_, text) = run("doctor").await;
-    for part in ["cloud token: it may read and write", "cloud load balancer type: lb11", "cloud rate limit: "] {
+    for part in [
+        "cloud token: it may read and write",
+        "cloud load balancer type: lb11",
+        "cloud rate limit: ",
+    ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
     let (code, text) = run("plan").await;
     assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("worker-1") && text.contains("hcloud://"), "{text}");
+    assert!(
+        text.contains("worker-1") && text.contains("hcloud://"),
+        "{text}"
+    );
     assert_eq!(format!("{:?}", world.fake.objects()), before);
 }

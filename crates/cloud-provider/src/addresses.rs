@@ -13,7 +13,10 @@ use crate::{AddressType, Error, NodeAddress, Result};
 /// add_addresses(&mut list, [NodeAddress::new(InternalIP, "10.0.0.1"), NodeAddress::new(Hostname, "n")]);
 /// assert_eq!(list.len(), 2);
 /// ```
-pub fn add_addresses(addresses: &mut Vec<NodeAddress>, more: impl IntoIterator<Item = NodeAddress>) {
+pub fn add_addresses(
+    addresses: &mut Vec<NodeAddress>,
+    more: impl IntoIterator<Item = NodeAddress>,
+) {
     for address in more {
         if !addresses.contains(&address) {
             addresses.push(address);
@@ -42,7 +45,10 @@ pub fn addresses_for_node_ip(node_ip: &str, cloud: &[NodeAddress]) -> Result<Vec
     let mut pinned: Vec<&AddressType> = Vec::new();
     for requested in parse_node_ip(node_ip)? {
         let before = chosen.len();
-        for address in cloud.iter().filter(|a| parse_ip(&a.address) == Some(requested)) {
+        for address in cloud
+            .iter()
+            .filter(|a| parse_ip(&a.address) == Some(requested))
+        {
             chosen.push(address.clone());
             pinned.push(&address.kind);
         }
@@ -64,7 +70,9 @@ fn parse_node_ip(text: &str) -> Result<Vec<IpAddr>> {
         ips.push(parse_ip(part).ok_or_else(|| fail(&format!("could not parse {part:?}")))?);
     }
     if ips.len() > 2 || (ips.len() == 2 && ips[0].is_ipv4() == ips[1].is_ipv4()) {
-        return Err(fail("must contain either a single IP or a dual-stack pair of IPs"));
+        return Err(fail(
+            "must contain either a single IP or a dual-stack pair of IPs",
+        ));
     }
     if ips.len() == 2 && ips.iter().any(IpAddr::is_unspecified) {
         return Err(fail("dual-stack node IP cannot include '0.0.0.0' or '::'"));
@@ -92,7 +100,13 @@ fn parse_ipv4_with_leading_zeros(text: &str) -> Option<Ipv4Addr> {
         *octet = part
             .trim_start_matches('0')
             .parse()
-            .or_else(|e| if part.bytes().all(|b| b == b'0') { Ok(0) } else { Err(e) })
+            .or_else(|e| {
+                if part.bytes().all(|b| b == b'0') {
+                    Ok(0)
+                } else {
+                    Err(e)
+                }
+            })
             .ok()?;
     }
     parts.next().is_none().then(|| octets.into())
@@ -104,10 +118,23 @@ mod tests {
 
     #[test]
     fn leading_zeros_are_decimal() {
-        for (text, ip) in [("010.001.000.09", "10.1.0.9"), ("10.0.0.1", "10.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1")] {
+        for (text, ip) in [
+            ("010.001.000.09", "10.1.0.9"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+        ] {
             assert_eq!(parse_ip(text), Some(ip.parse().unwrap()), "{text}");
         }
-        for text in ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.x", "1.2.3.", " 1.2.3.4", "1.2.3.4/24"] {
+        for text in [
+            "",
+            "1.2.3",
+            "1.2.3.4.5",
+            "1.2.3.256",
+            "1.2.3.x",
+            "1.2.3.",
+            " 1.2.3.4",
+            "1.2.3.4/24",
+        ] {
             assert_eq!(parse_ip(text), None, "{text}");
         }
     }
@@ -121,6 +148,9 @@ mod tests {
     #[test]
     fn a_single_unspecified_address_is_parsed_and_then_not_found() {
         let err = addresses_for_node_ip("::", &[]).unwrap_err();
-        assert_eq!(err.to_string(), "failed to get node address from cloud provider that matches ip: ::");
+        assert_eq!(
+            err.to_string(),
+            "failed to get node address from cloud provider that matches ip: ::"
+        );
     }
 }

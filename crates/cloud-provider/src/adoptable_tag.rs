@@ -27,13 +27,18 @@ impl AdoptableTag {
     pub fn is_among(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
         tags.into_iter().any(|tag| {
             let (key, value) = key_and_value(tag.as_ref());
-            key == self.key && self.value.as_deref().is_none_or(|wanted| value == Some(wanted))
+            key == self.key
+                && self
+                    .value
+                    .as_deref()
+                    .is_none_or(|wanted| value == Some(wanted))
         })
     }
 }
 
 fn key_and_value(tag: &str) -> (&str, Option<&str>) {
-    tag.split_once('=').map_or((tag, None), |(key, value)| (key, Some(value)))
+    tag.split_once('=')
+        .map_or((tag, None), |(key, value)| (key, Some(value)))
 }
 
 impl FromStr for AdoptableTag {
@@ -41,13 +46,19 @@ impl FromStr for AdoptableTag {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (key, value) = key_and_value(text);
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
+        let is_plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte))
+        };
         if key.is_empty() || !is_plain(key) || !value.is_none_or(is_plain) {
             return Err(format!(
                 "{text:?} is not a tag KEY or KEY=VALUE of letters, digits, -, _, ., / and :, such as ccm-rs-adoptable"
             ));
         }
-        Ok(Self { key: key.to_owned(), value: value.map(str::to_owned) })
+        Ok(Self {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+        })
     }
 }
 
@@ -75,7 +86,10 @@ mod tests {
             let tag: AdoptableTag = text.parse().unwrap();
             let among = |tags| tag.is_among([tags]);
             let found = (among("team=blue"), among("team=red"), among("team"));
-            assert_eq!((found, tag.to_string().as_str()), ((has_blue, has_red, has_key), text));
+            assert_eq!(
+                (found, tag.to_string().as_str()),
+                ((has_blue, has_red, has_key), text)
+            );
         }
     }
 

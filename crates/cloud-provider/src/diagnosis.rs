@@ -36,18 +36,39 @@ impl Finding {
     /// Returns the finding of a check that succeeded.
     #[must_use]
     pub fn ok(check: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { check: check.into(), severity: Severity::Ok, text: text.into(), remedy: None }
+        Self {
+            check: check.into(),
+            severity: Severity::Ok,
+            text: text.into(),
+            remedy: None,
+        }
     }
 
     /// Returns a finding that needs a user's attention.
     #[must_use]
-    pub fn warning(check: impl Into<String>, text: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, remedy: Some(remedy.into()), ..Self::ok(check, text) }
+    pub fn warning(
+        check: impl Into<String>,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity: Severity::Warning,
+            remedy: Some(remedy.into()),
+            ..Self::ok(check, text)
+        }
     }
 
     /// Returns the finding of a check that failed.
     #[must_use]
-    pub fn failure(check: impl Into<String>, text: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { severity: Severity::Failure, remedy: Some(remedy.into()), ..Self::ok(check, text) }
+    pub fn failure(
+        check: impl Into<String>,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity: Severity::Failure,
+            remedy: Some(remedy.into()),
+            ..Self::ok(check, text)
+        }
     }
 }

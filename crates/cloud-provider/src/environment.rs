@@ -22,9 +22,17 @@ pub struct Environment {
 
 impl Environment {
     /// Returns an environment of these variables.
-    pub fn of<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
-        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { variables: Arc::new(variables), is_offline: false }
+    pub fn of<K: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let variables = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        Self {
+            variables: Arc::new(variables),
+            is_offline: false,
+        }
     }
 
     /// Returns the current variables of this process. A variable that is not valid Unicode is left out.
@@ -45,7 +53,10 @@ impl Environment {
     /// ```
     #[must_use]
     pub fn offline(self) -> Self {
-        Self { is_offline: true, ..self }
+        Self {
+            is_offline: true,
+            ..self
+        }
     }
 
     /// Returns `true` if the cloud is never called: settings that only a call needs may be missing from the
@@ -69,6 +80,10 @@ impl Environment {
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Environment({})", self.names().collect::<Vec<_>>().join(", "))
+        write!(
+            f,
+            "Environment({})",
+            self.names().collect::<Vec<_>>().join(", ")
+        )
     }
 }

@@ -82,13 +82,30 @@ enum Kind {
 
 impl Error {
     fn of(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), code: Box::default(), status: None, cause: None }))
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            code: Box::default(),
+            status: None,
+            cause: None,
+        }))
     }
 
     /// Returns a copy with these details of the refusal.
     fn with_details(&self, code: Box<str>, status: Option<u16>) -> Self {
-        let Inner { kind, message, cause, .. } = &*self.0;
-        Self(Arc::new(Inner { kind: *kind, message: message.clone(), code, status, cause: cause.clone() }))
+        let Inner {
+            kind,
+            message,
+            cause,
+            ..
+        } = &*self.0;
+        Self(Arc::new(Inner {
+            kind: *kind,
+            message: message.clone(),
+            code,
+            status,
+            cause: cause.clone(),
+        }))
     }
 
     /// Returns the sentinel "instance not found", with the text of the Go cloud controller manager (PROV-67).
@@ -120,7 +137,10 @@ impl Error {
     /// Returns an error for an object that another controller manages (PROV-66, PROV-35).
     #[must_use]
     pub fn implemented_elsewhere() -> Self {
-        Self::of(Kind::ImplementedElsewhere, "implemented by alternate to cloud provider")
+        Self::of(
+            Kind::ImplementedElsewhere,
+            "implemented by alternate to cloud provider",
+        )
     }
 
     /// Returns an error with a fixed delay until the next attempt, instead of exponential back-off (PROV-37, PROV-62).
@@ -167,7 +187,10 @@ impl Error {
     /// Returns an error for a volume that is attached to the wrong Node (PROV-80).
     #[must_use]
     pub fn dangling_attach(message: &str, current_node: &str, device_path: &str) -> Self {
-        Self::of(Kind::DanglingAttach, format!("{message} (node {current_node:?}, device {device_path:?})"))
+        Self::of(
+            Kind::DanglingAttach,
+            format!("{message} (node {current_node:?}, device {device_path:?})"),
+        )
     }
 
     /// Returns an error for an API that gave no answer: no address, no connection, no TLS session, or a timeout. It is
@@ -185,7 +208,13 @@ impl Error {
     #[must_use]
     pub fn context(self, message: impl Into<Cow<'static, str>>) -> Self {
         let (message, code, status) = (message.into(), Box::default(), None);
-        Self(Arc::new(Inner { kind: Kind::Other, message, code, status, cause: Some(self) }))
+        Self(Arc::new(Inner {
+            kind: Kind::Other,
+            message,
+            code,
+            status,
+            cause: Some(self),
+        }))
     }
 
     /// Adds the cloud's own machine-readable code of the refusal, such as `locked`.
@@ -347,7 +376,10 @@ mod tests {
     fn sentinels_have_the_texts_that_events_show() {
         let table = [
             (Error::disk_not_found(), "disk is not found"),
-            (Error::implemented_elsewhere(), "implemented by alternate to cloud provider"),
+            (
+                Error::implemented_elsewhere(),
+                "implemented by alternate to cloud provider",
+            ),
             (Error::instance_not_found(), "instance not found"),
             (Error::not_implemented(), "unimplemented"),
             (Error::retry_in("busy", Duration::from_secs(1)), "busy"),

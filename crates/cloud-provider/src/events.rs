@@ -43,7 +43,14 @@ pub enum EventKind {
 pub trait Events: Send + Sync {
     /// Records an event. Does not block; an event that cannot be written is lost. `component` is the event's source,
     /// such as the name of the Go program that wrote these events before; `reason` is one word in `UpperCamelCase`.
-    fn record(&self, component: &str, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str);
+    fn record(
+        &self,
+        component: &str,
+        subject: EventSubject<'_>,
+        kind: EventKind,
+        reason: &str,
+        message: &str,
+    );
 }
 
 /// A recorder that drops all events: for `plan`, `doctor` and tests.
@@ -51,5 +58,13 @@ pub trait Events: Send + Sync {
 pub struct NoEvents;
 
 impl Events for NoEvents {
-    fn record(&self, _component: &str, _subject: EventSubject<'_>, _kind: EventKind, _reason: &str, _message: &str) {}
+    fn record(
+        &self,
+        _component: &str,
+        _subject: EventSubject<'_>,
+        _kind: EventKind,
+        _reason: &str,
+        _message: &str,
+    ) {
+    }
 }

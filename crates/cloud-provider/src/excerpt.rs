@@ -32,7 +32,9 @@ mod tests {
             for offset in 0..4 {
                 let cut = excerpt("-".repeat(offset) + &text.repeat(LONGEST_EXCERPT + 1));
                 assert!(
-                    cut.len() <= LONGEST_EXCERPT && cut.len() > LONGEST_EXCERPT - 8 && cut.ends_with('…'),
+                    cut.len() <= LONGEST_EXCERPT
+                        && cut.len() > LONGEST_EXCERPT - 8
+                        && cut.ends_with('…'),
                     "{} bytes",
                     cut.len()
                 );

@@ -87,7 +87,11 @@ impl Default for Fence {
 
 impl fmt::Debug for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_open() { "Fence(open)" } else { "Fence(closed)" })
+        f.write_str(if self.is_open() {
+            "Fence(open)"
+        } else {
+            "Fence(closed)"
+        })
     }
 }
 
@@ -99,6 +103,9 @@ mod tests {
     fn closed_fence_names_its_reason_and_no_lease() {
         let fence = Fence::closed("plan changes nothing");
         assert!(!fence.is_open());
-        assert_eq!(fence.check().unwrap_err().to_string(), "not sent: plan changes nothing");
+        assert_eq!(
+            fence.check().unwrap_err().to_string(),
+            "not sent: plan changes nothing"
+        );
     }
 }

@@ -21,8 +21,12 @@ pub const LARGEST: u64 = 1 << 20;
 /// # Errors
 /// A file that cannot be read, is larger than [`LARGEST`], holds no UTF-8 text, or is a directory, a pipe or a socket.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
-    String::from_utf8(read(path)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not valid UTF-8 text"))
+    String::from_utf8(read(path)?).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file is not valid UTF-8 text",
+        )
+    })
 }
 
 /// Returns the content of a file.
@@ -33,7 +37,10 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
     // A pipe without a writer would block for ever.
     if let Some(kind) = special_kind(fs::metadata(path)?.file_type()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}, and not a regular file")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("it is {kind}, and not a regular file"),
+        ));
     }
     read_limited(File::open(path)?, LARGEST)
 }
@@ -67,7 +74,8 @@ fn special_kind(kind: FileType) -> Option<&'static str> {
 /// Returns `true` if every user of the machine may write the file, and with that choose the credential in it.
 #[must_use]
 pub fn is_writable_by_all(path: impl AsRef<Path>) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o002 != 0)
+    fs::metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o002 != 0)
 }
 
 #[cfg(test)]
@@ -93,17 +101,34 @@ mod tests {
         let socket = directory.path().join("socket");
         let _listener = UnixListener::bind(&socket).unwrap();
         for (path, kind) in [(directory.path(), "a directory"), (&*socket, "a socket")] {
-            assert_eq!(read(path).unwrap_err().to_string(), format!("it is {kind}, and not a regular file"));
+            assert_eq!(
+                read(path).unwrap_err().to_string(),
+                format!("it is {kind}, and not a regular file")
+            );
         }
         fs::write(directory.path().join("binary"), [0xff, 0xfe]).unwrap();
-        assert!(read_to_string(directory.path().join("binary")).unwrap_err().to_string().contains("UTF-8"));
-        assert_eq!(read(directory.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(
+            read_to_string(directory.path().join("binary"))
+                .unwrap_err()
+                .to_string()
+                .contains("UTF-8")
+        );
+        assert_eq!(
+            read(directory.path().join("none")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]
     fn file_that_all_may_write_is_known() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        for (mode, expected) in [(0o600, false), (0o644, false), (0o664, false), (0o666, true), (0o602, true)] {
+        for (mode, expected) in [
+            (0o600, false),
+            (0o644, false),
+            (0o664, false),
+            (0o666, true),
+            (0o602, true),
+        ] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(is_writable_by_all(file.path()), expected, "{mode:o}");
         }

@@ -44,7 +44,9 @@ impl GoDuration {
     /// Returns a duration of this many seconds, or the longest possible duration on overflow.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
-        Self { nanoseconds: seconds.saturating_mul(SECOND as i64) }
+        Self {
+            nanoseconds: seconds.saturating_mul(SECOND as i64),
+        }
     }
 
     /// Returns the duration in nanoseconds.
@@ -56,7 +58,9 @@ impl GoDuration {
     /// Converts to the standard library's type, which has no negative durations: `None` for those.
     #[must_use]
     pub fn to_std(self) -> Option<Duration> {
-        u64::try_from(self.nanoseconds).ok().map(Duration::from_nanos)
+        u64::try_from(self.nanoseconds)
+            .ok()
+            .map(Duration::from_nanos)
     }
 
     /// Converts to the standard library's type, with zero for negative durations. For waiting.
@@ -75,7 +79,9 @@ impl GoDuration {
 impl From<Duration> for GoDuration {
     /// Converts a duration, to the longest possible one on overflow.
     fn from(duration: Duration) -> Self {
-        Self { nanoseconds: i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX) }
+        Self {
+            nanoseconds: i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX),
+        }
     }
 }
 
@@ -105,7 +111,10 @@ fn quoted(text: &str) -> String {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             ' '..='~' => out.push(c),
-            _ => c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| _ = write!(out, "\\x{b:02x}")),
+            _ => c
+                .encode_utf8(&mut [0; 4])
+                .bytes()
+                .for_each(|b| _ = write!(out, "\\x{b:02x}")),
         }
     }
     out + "\""
@@ -132,7 +141,9 @@ impl FromStr for GoDuration {
         let mut total: u64 = 0;
         while !rest.is_empty() {
             let (number, after) = Number::split(rest).ok_or_else(invalid)?;
-            let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+            let end = after
+                .find(|c: char| c == '.' || c.is_ascii_digit())
+                .unwrap_or(after.len());
             let (unit, after) = after.split_at(end);
             let scale = match unit {
                 "" => return Err(ParseError::MissingUnit(text.to_owned())),
@@ -142,7 +153,12 @@ impl FromStr for GoDuration {
                 "s" => SECOND,
                 "m" => MINUTE,
                 "h" => HOUR,
-                _ => return Err(ParseError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() }),
+                _ => {
+                    return Err(ParseError::UnknownUnit {
+                        unit: unit.to_owned(),
+                        text: text.to_owned(),
+                    });
+                }
             };
             total = number
                 .times(scale)
@@ -181,11 +197,23 @@ impl Number {
         if whole.is_empty() && fraction.is_empty() {
             return None;
         }
-        let mut number =
-            Self { whole: if whole.is_empty() { 0 } else { whole.parse().ok()? }, fraction: 0, scale: 1.0 };
+        let mut number = Self {
+            whole: if whole.is_empty() {
+                0
+            } else {
+                whole.parse().ok()?
+            },
+            fraction: 0,
+            scale: 1.0,
+        };
         for digit in fraction.bytes().map(|b| u64::from(b - b'0')) {
-            let next = number.fraction.checked_mul(10).and_then(|f| f.checked_add(digit));
-            let Some(next) = next.filter(|f| *f <= i64::MAX as u64) else { break };
+            let next = number
+                .fraction
+                .checked_mul(10)
+                .and_then(|f| f.checked_add(digit));
+            let Some(next) = next.filter(|f| *f <= i64::MAX as u64) else {
+                break;
+            };
             number.fraction = next;
             number.scale *= 10.0;
         }
@@ -212,7 +240,12 @@ impl fmt::Display for GoDuration {
             _ if n < SECOND => format!("{}ms", decimal(n, MILLISECOND)),
             _ if n < MINUTE => format!("{}s", decimal(n, SECOND)),
             _ if n < HOUR => format!("{}m{}s", n / MINUTE, decimal(n % MINUTE, SECOND)),
-            _ => format!("{}h{}m{}s", n / HOUR, n % HOUR / MINUTE, decimal(n % MINUTE, SECOND)),
+            _ => format!(
+                "{}h{}m{}s",
+                n / HOUR,
+                n % HOUR / MINUTE,
+                decimal(n % MINUTE, SECOND)
+            ),
         };
         f.pad(&format!("{sign}{text}"))
     }
@@ -225,7 +258,10 @@ fn decimal(n: u64, unit: u64) -> String {
         return whole.to_string();
     }
     let digits = unit.ilog10() as usize;
-    format!("{whole}.{}", format!("{rest:0digits$}").trim_end_matches('0'))
+    format!(
+        "{whole}.{}",
+        format!("{rest:0digits$}").trim_end_matches('0')
+    )
 }
 
 impl fmt::Debug for GoDuration {
@@ -303,7 +339,11 @@ mod tests {
             ("0.830103483285477580700h", 2_988_372_539_827),
         ];
         for (text, nanoseconds) in table {
-            assert_eq!(text.parse::<GoDuration>().map(GoDuration::as_nanos), Ok(nanoseconds), "{text}");
+            assert_eq!(
+                text.parse::<GoDuration>().map(GoDuration::as_nanos),
+                Ok(nanoseconds),
+                "{text}"
+            );
         }
     }
 
@@ -324,15 +364,36 @@ mod tests {
             ("1h ", r#"time: unknown unit "h " in duration "1h ""#),
             ("--1s", r#"time: invalid duration "--1s""#),
             ("1.2.3s", r#"time: missing unit in duration "1.2.3s""#),
-            ("\u{85}\u{85}", r#"time: invalid duration "\xc2\x85\xc2\x85""#),
-            ("1\u{b5}", r#"time: unknown unit "\xc2\xb5" in duration "1\xc2\xb5""#),
+            (
+                "\u{85}\u{85}",
+                r#"time: invalid duration "\xc2\x85\xc2\x85""#,
+            ),
+            (
+                "1\u{b5}",
+                r#"time: unknown unit "\xc2\xb5" in duration "1\xc2\xb5""#,
+            ),
             ("hello \"x\"", r#"time: invalid duration "hello \"x\"""#),
-            ("9223372036854775810ns", r#"time: invalid duration "9223372036854775810ns""#),
-            ("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#),
-            ("-9223372036854775809ns", r#"time: invalid duration "-9223372036854775809ns""#),
-            ("9223372036854776us", r#"time: invalid duration "9223372036854776us""#),
+            (
+                "9223372036854775810ns",
+                r#"time: invalid duration "9223372036854775810ns""#,
+            ),
+            (
+                "9223372036854775808ns",
+                r#"time: invalid duration "9223372036854775808ns""#,
+            ),
+            (
+                "-9223372036854775809ns",
+                r#"time: invalid duration "-9223372036854775809ns""#,
+            ),
+            (
+                "9223372036854776us",
+                r#"time: invalid duration "9223372036854776us""#,
+            ),
             ("3000000h", r#"time: invalid duration "3000000h""#),
-            ("99999999999999999999s", r#"time: invalid duration "99999999999999999999s""#),
+            (
+                "99999999999999999999s",
+                r#"time: invalid duration "99999999999999999999s""#,
+            ),
         ];
         for (text, error) in table {
             assert_eq!(text.parse::<GoDuration>().unwrap_err().to_string(), error);
@@ -350,7 +411,10 @@ mod tests {
             (12 * HOUR as i64, "12h0m0s"),
             (4 * MINUTE as i64 + 5 * SECOND as i64, "4m5s"),
             (4 * MINUTE as i64 + 5_001_000_000, "4m5.001s"),
-            (5 * HOUR as i64 + 6 * MINUTE as i64 + 7_001_000_000, "5h6m7.001s"),
+            (
+                5 * HOUR as i64 + 6 * MINUTE as i64 + 7_001_000_000,
+                "5h6m7.001s",
+            ),
             (8 * MINUTE as i64 + 1, "8m0.000000001s"),
             (-90 * SECOND as i64, "-1m30s"),
             (-1, "-1ns"),

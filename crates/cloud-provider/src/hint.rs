@@ -11,15 +11,26 @@ const ALIKE: f64 = 0.8;
 /// assert_eq!(cloud_provider::closest("aws", &known), None);
 /// ```
 pub fn closest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
-    let alike = known.iter().map(AsRef::as_ref).filter_map(|known| Some((likeness(known, name)?, known)));
-    alike.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, known)| known)
+    let alike = known
+        .iter()
+        .map(AsRef::as_ref)
+        .filter_map(|known| Some((likeness(known, name)?, known)));
+    alike
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
 }
 
 /// Returns the similarity of two names, from 0 to 1; `None` if they are not similar enough. A comparison costs the product
 /// of the lengths, and anybody may send names, so only the parts are compared that differ.
 fn likeness(known: &str, name: &str) -> Option<f64> {
-    let common = known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
-    let (Some(known_rest), Some(name_rest)) = (known.get(common..), name.get(common..)) else { return None };
+    let common = known
+        .bytes()
+        .zip(name.bytes())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let (Some(known_rest), Some(name_rest)) = (known.get(common..), name.get(common..)) else {
+        return None;
+    };
     let longest = known.len().max(name.len());
     #[allow(clippy::cast_precision_loss)] // Names are shorter than a million characters.
     let likeness_of = |distance: usize| 1.0 - distance as f64 / longest.max(1) as f64;
@@ -27,7 +38,10 @@ fn likeness(known: &str, name: &str) -> Option<f64> {
     if likeness_of(known.len().abs_diff(name.len())) <= ALIKE {
         return None;
     }
-    Some(likeness_of(strsim::damerau_levenshtein(known_rest, name_rest))).filter(|likeness| *likeness > ALIKE)
+    Some(likeness_of(strsim::damerau_levenshtein(
+        known_rest, name_rest,
+    )))
+    .filter(|likeness| *likeness > ALIKE)
 }
 
 #[cfg(test)]

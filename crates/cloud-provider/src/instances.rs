@@ -49,23 +49,43 @@ pub enum MetadataLevel {
 
 impl LookupRequest {
     /// A lookup of the instance's existence.
-    pub const EXISTENCE: Self = Self { existence: true, shutdown: false, metadata: MetadataLevel::No, fresh: false };
+    pub const EXISTENCE: Self = Self {
+        existence: true,
+        shutdown: false,
+        metadata: MetadataLevel::No,
+        fresh: false,
+    };
     /// A lookup of all metadata.
-    pub const METADATA: Self = Self { existence: false, shutdown: false, metadata: MetadataLevel::Full, fresh: false };
+    pub const METADATA: Self = Self {
+        existence: false,
+        shutdown: false,
+        metadata: MetadataLevel::Full,
+        fresh: false,
+    };
     /// A lookup of the instance's addresses.
-    pub const ADDRESSES: Self =
-        Self { existence: false, shutdown: false, metadata: MetadataLevel::Addresses, fresh: false };
+    pub const ADDRESSES: Self = Self {
+        existence: false,
+        shutdown: false,
+        metadata: MetadataLevel::Addresses,
+        fresh: false,
+    };
 
     /// Also requests whether the instance is shut down.
     #[must_use]
     pub const fn and_shutdown(self) -> Self {
-        Self { shutdown: true, ..self }
+        Self {
+            shutdown: true,
+            ..self
+        }
     }
 
     /// Requires requests that are sent after the call began.
     #[must_use]
     pub const fn fresh(self) -> Self {
-        Self { fresh: true, ..self }
+        Self {
+            fresh: true,
+            ..self
+        }
     }
 }
 
@@ -173,7 +193,11 @@ pub trait Instances: Send + Sync {
     ///
     /// Use [`Node::provider_id`] first, and fall back to name, labels or annotations where it is empty (PROV-50). An
     /// instance that is stopped, asleep or moving exists. A call may be dropped at any await point.
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>>;
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>>;
 
     /// Returns the provider ID of one Node: `spec.providerID` if it is set, or else the ID that the cloud reports for
     /// the instance (LIFE-24). Empty if the cloud reports none.
@@ -184,8 +208,13 @@ pub trait Instances: Send + Sync {
         if let Some(id) = node.provider_id() {
             return Ok(id.to_owned());
         }
-        match single_answer(self.lookup(std::slice::from_ref(node), LookupRequest::METADATA).await)? {
-            InstanceState::Present { metadata, .. } => Ok(metadata.map(|m| m.provider_id).unwrap_or_default()),
+        match single_answer(
+            self.lookup(std::slice::from_ref(node), LookupRequest::METADATA)
+                .await,
+        )? {
+            InstanceState::Present { metadata, .. } => {
+                Ok(metadata.map(|m| m.provider_id).unwrap_or_default())
+            }
             InstanceState::Gone(_) => Err(Error::instance_not_found()),
         }
     }
@@ -213,6 +242,8 @@ pub trait Instances: Send + Sync {
 pub fn single_answer(mut answers: Vec<Result<InstanceState>>) -> Result<InstanceState> {
     match (answers.pop(), answers.is_empty()) {
         (Some(answer), true) => answer,
-        _ => Err(Error::other("the provider did not return exactly one answer for one Node")),
+        _ => Err(Error::other(
+            "the provider did not return exactly one answer for one Node",
+        )),
     }
 }

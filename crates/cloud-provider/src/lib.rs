@@ -100,12 +100,14 @@ pub use events::{EventKind, EventSubject, Events, NoEvents};
 pub use excerpt::{LONGEST_EXCERPT, excerpt};
 pub use fence::Fence;
 pub use hint::closest;
-pub use instances::{InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, single_answer};
+pub use instances::{
+    InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, single_answer,
+};
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
-    Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Plan,
-    PlanAction, PlanStep, Service, ServiceReview, SyncCallbacks, TargetIdentity, default_load_balancer_name,
-    is_default_load_balancer_name,
+    Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning,
+    LoadBalancers, Plan, PlanAction, PlanStep, Service, ServiceReview, SyncCallbacks,
+    TargetIdentity, default_load_balancer_name, is_default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
 pub use owned::{OwnedResource, Owner, RemovalOutcome};

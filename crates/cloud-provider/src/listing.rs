@@ -30,7 +30,9 @@ impl Gone {
     /// would answer as well, if the API allows you to distinguish them.
     #[must_use]
     pub fn no_such_id(id: &str) -> Self {
-        Self { reason: format!("the cloud has no instance with id {id:?}").into() }
+        Self {
+            reason: format!("the cloud has no instance with id {id:?}").into(),
+        }
     }
 
     /// Returns the proof for a name: the cloud answered a search for exactly this name with no instance. A Node that
@@ -38,13 +40,17 @@ impl Gone {
     /// proof (D-2).
     #[must_use]
     pub fn no_such_name(name: &str) -> Self {
-        Self { reason: format!("the cloud has no instance named {name:?}").into() }
+        Self {
+            reason: format!("the cloud has no instance named {name:?}").into(),
+        }
     }
 
     /// Adds a hint for people, such as the closest name: `…; closest: "worker-1"` (P-6).
     #[must_use]
     pub fn with_hint(self, hint: impl fmt::Display) -> Self {
-        Self { reason: format!("{}; {hint}", self.reason).into() }
+        Self {
+            reason: format!("{}; {hint}", self.reason).into(),
+        }
     }
 
     /// Returns the reason, for logs and events.
@@ -93,7 +99,13 @@ impl<T> Listing<T> {
     /// call.
     #[must_use]
     pub fn new() -> Self {
-        Self { items: Vec::new(), pages: 0, more: true, announced: None, began: Instant::now() }
+        Self {
+            items: Vec::new(),
+            pages: 0,
+            more: true,
+            announced: None,
+            began: Instant::now(),
+        }
     }
 
     /// Adds a page. `more` is `true` if the cloud reports that another page follows.
@@ -123,7 +135,10 @@ impl<T> Listing<T> {
     /// announced: such a partial list proves no absence.
     pub fn finish(self) -> Result<CompleteListing<T>> {
         if self.pages == 0 || self.more {
-            return Err(Error::other(format!("the cloud's list is incomplete after {}", counted(self.pages, "page"))));
+            return Err(Error::other(format!(
+                "the cloud's list is incomplete after {}",
+                counted(self.pages, "page")
+            )));
         }
         if let Some(total) = self.announced.filter(|total| *total > self.items.len()) {
             return Err(Error::other(format!(
@@ -132,7 +147,11 @@ impl<T> Listing<T> {
                 self.items.len()
             )));
         }
-        Ok(CompleteListing { items: self.items, pages: self.pages, began: self.began })
+        Ok(CompleteListing {
+            items: self.items,
+            pages: self.pages,
+            began: self.began,
+        })
     }
 }
 
@@ -171,9 +190,16 @@ impl<T> CompleteListing<T> {
     /// Returns a complete list of the elements inside each item, such as the machines of each reservation, with the age
     /// of this list.
     #[must_use]
-    pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> CompleteListing<U> {
+    pub fn flat_map<U, I: IntoIterator<Item = U>>(
+        self,
+        inner: impl Fn(T) -> I,
+    ) -> CompleteListing<U> {
         let items = self.items.into_iter().flat_map(inner).collect();
-        CompleteListing { items, pages: self.pages, began: self.began }
+        CompleteListing {
+            items,
+            pages: self.pages,
+            began: self.began,
+        }
     }
 
     /// Returns the number of requests for the list.
@@ -201,8 +227,11 @@ impl<T> CompleteListing<T> {
             ));
         }
         Ok(Gone {
-            reason: format!("{what:?} is not among the {} that the cloud lists", counted(self.items.len(), "instance"))
-                .into(),
+            reason: format!(
+                "{what:?} is not among the {} that the cloud lists",
+                counted(self.items.len(), "instance")
+            )
+            .into(),
         })
     }
 }
@@ -222,7 +251,10 @@ mod tests {
     #[test]
     fn list_with_a_missing_page_proves_no_absence() {
         let mut listing = Listing::new();
-        listing.add_page(vec![1, 2], true).add_page(vec![5], false).set_announced_total(5);
+        listing
+            .add_page(vec![1, 2], true)
+            .add_page(vec![5], false)
+            .set_announced_total(5);
         assert_eq!(
             listing.finish().unwrap_err().to_string(),
             "the cloud announced 5 items but listed 3; the list is not used"
@@ -239,8 +271,16 @@ mod tests {
     #[test]
     fn complete_list_proves_the_absence_of_an_item() {
         let mut listing = Listing::new();
-        listing.add_page(vec![1, 2], true).add_page(vec![3], false).set_announced_total(3);
-        let gone = listing.finish().unwrap().prove_absence("acme://9").unwrap().with_hint("closest: \"acme://3\"");
+        listing
+            .add_page(vec![1, 2], true)
+            .add_page(vec![3], false)
+            .set_announced_total(3);
+        let gone = listing
+            .finish()
+            .unwrap()
+            .prove_absence("acme://9")
+            .unwrap()
+            .with_hint("closest: \"acme://3\"");
         assert_eq!(
             gone.reason(),
             "\"acme://9\" is not among the 3 instances that the cloud lists; closest: \"acme://3\""

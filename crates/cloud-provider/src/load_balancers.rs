@@ -159,7 +159,11 @@ pub struct PlanStep {
 impl fmt::Display for PlanStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.action, self.what)?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
+        if self.detail.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.detail)
+        }
     }
 }
 
@@ -335,7 +339,11 @@ pub trait LoadBalancers: Send + Sync {
     /// Returns the orphans as of the last list, one text for people for each: load balancers whose owner tags name a
     /// deleted Service of this cluster (P-19). `service_exists` returns `true` if a Service with the given UID exists.
     /// Called for each scrape of the metrics, so it must send no request. `None` before the first list.
-    fn orphans(&self, _cluster: &Cluster, _service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+    fn orphans(
+        &self,
+        _cluster: &Cluster,
+        _service_exists: &dyn Fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
         None
     }
 
@@ -406,7 +414,10 @@ pub trait LoadBalancers: Send + Sync {
     ///
     /// # Errors
     /// *Not implemented* by default.
-    async fn describe(&self, _request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    async fn describe(
+        &self,
+        _request: LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         Err(Error::not_implemented())
     }
 }
@@ -423,7 +434,10 @@ pub trait LoadBalancers: Send + Sync {
 #[must_use]
 pub fn default_load_balancer_name(service: &Service) -> String {
     let uid = service.metadata.uid.as_deref().unwrap_or_default();
-    std::iter::once('a').chain(uid.chars().filter(|c| *c != '-')).take(32).collect()
+    std::iter::once('a')
+        .chain(uid.chars().filter(|c| *c != '-'))
+        .take(32)
+        .collect()
 }
 
 /// Returns `true` if a name has the form of a [default name](default_load_balancer_name), of whatever Service.
@@ -437,5 +451,6 @@ pub fn default_load_balancer_name(service: &Service) -> String {
 #[must_use]
 pub fn is_default_load_balancer_name(name: &str) -> bool {
     let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
-    name.strip_prefix('a').is_some_and(|digits| digits.len() == 31 && digits.bytes().all(is_digit))
+    name.strip_prefix('a')
+        .is_some_and(|digits| digits.len() == 31 && digits.bytes().all(is_digit))
 }

@@ -136,12 +136,18 @@ pub const VOLUME_LABEL_CONTROLLER: ControllerNames = ControllerNames {
 };
 
 /// The controllers, in the order in which they start (APP-35).
-pub const CONTROLLERS: [ControllerNames; 5] =
-    [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER];
+pub const CONTROLLERS: [ControllerNames; 5] = [
+    NODE_CONTROLLER,
+    NODE_LIFECYCLE_CONTROLLER,
+    ROUTE_CONTROLLER,
+    SERVICE_CONTROLLER,
+    VOLUME_LABEL_CONTROLLER,
+];
 
 /// Feature gate: if enabled, Node events trigger the sync of routes (ROUTE-11); if disabled, routes are synced
 /// periodically (ROUTE-10). For the default, see D-5.
-pub const FEATURE_GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
+pub const FEATURE_GATE_WATCH_BASED_ROUTES: &str =
+    "CloudControllerManagerWatchBasedRoutesReconciliation";
 
 #[cfg(test)]
 mod tests {
@@ -150,25 +156,46 @@ mod tests {
     #[test]
     fn names_that_users_rely_on_do_not_change() {
         let table = [
-            (TAINT_UNINITIALIZED, "node.cloudprovider.kubernetes.io/uninitialized"),
+            (
+                TAINT_UNINITIALIZED,
+                "node.cloudprovider.kubernetes.io/uninitialized",
+            ),
             (TAINT_SHUTDOWN, "node.cloudprovider.kubernetes.io/shutdown"),
             (TAINT_TO_BE_DELETED, "ToBeDeletedByClusterAutoscaler"),
             (EFFECT_NO_SCHEDULE, "NoSchedule"),
             (ANNOTATION_NODE_IP, "alpha.kubernetes.io/provided-node-ip"),
-            (ANNOTATION_SOURCE_RANGES, "service.beta.kubernetes.io/load-balancer-source-ranges"),
-            (FINALIZER_LOAD_BALANCER, "service.kubernetes.io/load-balancer-cleanup"),
-            (LABEL_EXCLUDE_BALANCER, "node.kubernetes.io/exclude-from-external-load-balancers"),
-            (LABEL_EXCLUDE_LIFECYCLE, "node.kubernetes.io/exclude-from-lifecycle-management"),
+            (
+                ANNOTATION_SOURCE_RANGES,
+                "service.beta.kubernetes.io/load-balancer-source-ranges",
+            ),
+            (
+                FINALIZER_LOAD_BALANCER,
+                "service.kubernetes.io/load-balancer-cleanup",
+            ),
+            (
+                LABEL_EXCLUDE_BALANCER,
+                "node.kubernetes.io/exclude-from-external-load-balancers",
+            ),
+            (
+                LABEL_EXCLUDE_LIFECYCLE,
+                "node.kubernetes.io/exclude-from-lifecycle-management",
+            ),
             (LABEL_INSTANCE_TYPE, "node.kubernetes.io/instance-type"),
             (LABEL_INSTANCE_TYPE_BETA, "beta.kubernetes.io/instance-type"),
             (LABEL_ZONE, "topology.kubernetes.io/zone"),
             (LABEL_ZONE_BETA, "failure-domain.beta.kubernetes.io/zone"),
             (LABEL_REGION, "topology.kubernetes.io/region"),
-            (LABEL_REGION_BETA, "failure-domain.beta.kubernetes.io/region"),
+            (
+                LABEL_REGION_BETA,
+                "failure-domain.beta.kubernetes.io/region",
+            ),
             (CONDITION_READY, "Ready"),
             (CONDITION_NETWORK_UNAVAILABLE, "NetworkUnavailable"),
             (CONDITION_LOAD_BALANCER_READY, "ccm-rs/LoadBalancerReady"),
-            (ANNOTATION_ABANDON_LOAD_BALANCER, "ccm-rs/abandon-load-balancer"),
+            (
+                ANNOTATION_ABANDON_LOAD_BALANCER,
+                "ccm-rs/abandon-load-balancer",
+            ),
             (ANNOTATION_LOAD_BALANCER_ID, "ccm-rs/load-balancer-id"),
             (ANNOTATION_SUPERSEDED, "ccm-rs/superseded-load-balancers"),
             (VOLUME_PLACEHOLDER, "placeholder-for-provisioning"),
@@ -185,10 +212,24 @@ mod tests {
 
     #[test]
     fn controllers_have_the_names_of_the_go_controller_manager() {
-        let row = |c: ControllerNames| [c.canonical, c.alias, c.client_identity, c.metric, c.event_source];
+        let row = |c: ControllerNames| {
+            [
+                c.canonical,
+                c.alias,
+                c.client_identity,
+                c.metric,
+                c.event_source,
+            ]
+        };
         assert_eq!(
             row(NODE_CONTROLLER),
-            ["cloud-node-controller", "cloud-node", "node-controller", "cloud-node", "cloud-node-controller"]
+            [
+                "cloud-node-controller",
+                "cloud-node",
+                "node-controller",
+                "cloud-node",
+                "cloud-node-controller"
+            ]
         );
         assert_eq!(
             row(NODE_LIFECYCLE_CONTROLLER),
@@ -202,11 +243,23 @@ mod tests {
         );
         assert_eq!(
             row(SERVICE_CONTROLLER),
-            ["service-lb-controller", "service", "service-controller", "service", "service-controller"]
+            [
+                "service-lb-controller",
+                "service",
+                "service-controller",
+                "service",
+                "service-controller"
+            ]
         );
         assert_eq!(
             row(ROUTE_CONTROLLER),
-            ["node-route-controller", "route", "route-controller", "route", "route_controller"]
+            [
+                "node-route-controller",
+                "route",
+                "route-controller",
+                "route",
+                "route_controller"
+            ]
         );
     }
 }

@@ -71,7 +71,9 @@ impl Node {
     /// Returns the part of the provider ID before `://`.
     #[must_use]
     pub fn provider_id_scheme(&self) -> Option<&str> {
-        self.provider_id().and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme)
+        self.provider_id()
+            .and_then(|id| id.split_once("://"))
+            .map(|(scheme, _)| scheme)
     }
 
     /// Returns `true` if the Node carries the uninitialized taint, with any value and effect (NODE-14).
@@ -120,7 +122,11 @@ pub struct Taint {
     #[serde(default)]
     pub key: Box<str>,
     /// Value of the taint; empty if there is none.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "str::is_empty"
+    )]
     pub value: Box<str>,
     /// Effect: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[serde(default)]
@@ -134,7 +140,11 @@ impl Taint {
     /// Returns a taint without a value.
     #[must_use]
     pub fn new(key: &str, effect: &str) -> Self {
-        Self { key: key.into(), effect: effect.into(), ..Self::default() }
+        Self {
+            key: key.into(),
+            effect: effect.into(),
+            ..Self::default()
+        }
     }
 
     /// Returns `true` if key and effect are equal; the value is ignored (HELP-30).
@@ -165,7 +175,10 @@ impl NodeAddress {
     /// Returns an address of the given type.
     #[must_use]
     pub fn new(kind: AddressType, address: &str) -> Self {
-        Self { kind, address: address.into() }
+        Self {
+            kind,
+            address: address.into(),
+        }
     }
 }
 
@@ -268,7 +281,9 @@ impl From<&str> for ConditionStatus {
     }
 }
 
-fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
@@ -350,18 +365,32 @@ mod wire {
     }
 
     impl From<Node> for super::Node {
-        fn from(Node { metadata, spec, status }: Node) -> Self {
+        fn from(
+            Node {
+                metadata,
+                spec,
+                status,
+            }: Node,
+        ) -> Self {
             let condition = |kind: &str| status.conditions.iter().find(|c| &*c.kind == kind);
             let annotations = if metadata.annotations.contains_key(LAST_APPLIED) {
-                metadata.annotations.iter().filter(|(key, _)| *key != LAST_APPLIED).collect()
+                metadata
+                    .annotations
+                    .iter()
+                    .filter(|(key, _)| *key != LAST_APPLIED)
+                    .collect()
             } else {
                 metadata.annotations
             };
             Self {
-                ready: condition(CONDITION_READY).map(|c| ConditionStatus::from(&*c.status)).unwrap_or_default(),
-                network_unavailable: condition(CONDITION_NETWORK_UNAVAILABLE).map(|c| super::NetworkCondition {
-                    status: ConditionStatus::from(&*c.status),
-                    reason: c.reason.clone(),
+                ready: condition(CONDITION_READY)
+                    .map(|c| ConditionStatus::from(&*c.status))
+                    .unwrap_or_default(),
+                network_unavailable: condition(CONDITION_NETWORK_UNAVAILABLE).map(|c| {
+                    super::NetworkCondition {
+                        status: ConditionStatus::from(&*c.status),
+                        reason: c.reason.clone(),
+                    }
                 }),
                 name: metadata.name,
                 uid: metadata.uid,
@@ -370,7 +399,11 @@ mod wire {
                 terminating: metadata.deletion_timestamp.is_some(),
                 labels: metadata.labels,
                 annotations,
-                system_uuid: if spec.provider_id.is_empty() { status.node_info.system_uuid } else { "".into() },
+                system_uuid: if spec.provider_id.is_empty() {
+                    status.node_info.system_uuid
+                } else {
+                    "".into()
+                },
                 provider_id: spec.provider_id,
                 unschedulable: spec.unschedulable,
                 pod_cidrs: spec.pod_cidrs.into(),
@@ -403,8 +436,15 @@ mod tests {
             {"type":"NetworkUnavailable","status":"True","reason":"NoRouteCreated"}],"images":[{"names":["i"],"sizeBytes":1}]}}"#,
         );
         assert!(node.terminating && node.unschedulable);
-        assert_eq!(node.ready, ConditionStatus::False, "the first Ready condition counts");
-        let unavailable = NetworkCondition { status: ConditionStatus::True, reason: "NoRouteCreated".into() };
+        assert_eq!(
+            node.ready,
+            ConditionStatus::False,
+            "the first Ready condition counts"
+        );
+        let unavailable = NetworkCondition {
+            status: ConditionStatus::True,
+            reason: "NoRouteCreated".into(),
+        };
         assert_eq!(node.network_unavailable, Some(unavailable));
         assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("x", "y")]);
         assert_eq!(&*node.pod_cidrs, ["10.0.0.0/24".into()]);
@@ -415,8 +455,9 @@ mod tests {
 
     #[test]
     fn almost_empty_node_is_parsed() {
-        let node =
-            node(r#"{"metadata":{"name":"n","labels":null},"spec":{"taints":null},"status":{"addresses":null}}"#);
+        let node = node(
+            r#"{"metadata":{"name":"n","labels":null},"spec":{"taints":null},"status":{"addresses":null}}"#,
+        );
         assert_eq!(node.provider_id(), None);
         assert_eq!(node.ready, ConditionStatus::Unknown);
         assert!(node.taints.is_empty() && node.addresses.is_empty() && !node.is_uninitialized());
@@ -440,14 +481,20 @@ mod tests {
             r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"x","effect":"NoSchedule"}"#,
         ] {
             assert!(
-                node(&format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"taints":[{taint}]}}}}"#)).is_uninitialized()
+                node(&format!(
+                    r#"{{"metadata":{{"name":"n"}},"spec":{{"taints":[{taint}]}}}}"#
+                ))
+                .is_uninitialized()
             );
         }
     }
 
     #[test]
     fn a_taint_is_written_as_it_was_read() {
-        for taint in [r#"{"key":"a","effect":"NoSchedule"}"#, r#"{"key":"a","value":"1","effect":"NoSchedule"}"#] {
+        for taint in [
+            r#"{"key":"a","effect":"NoSchedule"}"#,
+            r#"{"key":"a","value":"1","effect":"NoSchedule"}"#,
+        ] {
             let parsed: Taint = serde_json::from_str(taint).unwrap();
             assert_eq!(serde_json::to_string(&parsed).unwrap(), taint);
         }

@@ -52,7 +52,10 @@ pub struct OwnedResource {
 
 impl std::fmt::Display for OwnedResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (name, id) = self.cloud_name_and_id.as_ref().map_or((&self.name, &self.id), |(name, id)| (name, id));
+        let (name, id) = self
+            .cloud_name_and_id
+            .as_ref()
+            .map_or((&self.name, &self.id), |(name, id)| (name, id));
         write!(f, "{} {name:?} ({id})", self.kind)
     }
 }

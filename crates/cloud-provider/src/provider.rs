@@ -7,7 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, ConfigFile, Events, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
+use crate::{
+    Clusters, ConfigFile, Events, Finding, Instances, LoadBalancers, Node, Result, Routes, Service,
+    Volumes,
+};
 
 /// A provider of one cloud.
 ///
@@ -114,7 +117,8 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Returns `true` if a Node is, or may turn out to be, a machine of this cloud. A Node whose provider ID has
     /// another scheme belongs to another provider and is left alone (P-15).
     fn owns_node(&self, node: &Node) -> bool {
-        node.provider_id_scheme().is_none_or(|scheme| scheme == self.name())
+        node.provider_id_scheme()
+            .is_none_or(|scheme| scheme == self.name())
     }
 }
 
@@ -191,7 +195,9 @@ pub struct Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("cluster", &self.cluster).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
     }
 }
 

@@ -85,7 +85,10 @@ impl Registry {
     /// Panics if the name is taken: two providers of one name are a mistake in the program (PROV-2).
     pub fn register(&mut self, name: &'static str, factory: Factory) -> &mut Self {
         let before = self.factories.insert(name, factory);
-        assert!(before.is_none(), "cloud provider {name:?} was registered twice");
+        assert!(
+            before.is_none(),
+            "cloud provider {name:?} was registered twice"
+        );
         self
     }
 
@@ -110,10 +113,21 @@ impl Registry {
             return Ok(());
         }
         let known: Vec<_> = self.names().collect();
-        let hint = closest(name, &known).map(|meant| format!(" (did you mean {meant:?}?)")).unwrap_or_default();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let left_out = self.left_out.map(|text| format!("; {text}")).unwrap_or_default();
-        Err(Error::invalid(format!("unknown cloud provider {name:?}{hint}; this binary has: {known}{left_out}")))
+        let hint = closest(name, &known)
+            .map(|meant| format!(" (did you mean {meant:?}?)"))
+            .unwrap_or_default();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
+        let left_out = self
+            .left_out
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
+        Err(Error::invalid(format!(
+            "unknown cloud provider {name:?}{hint}; this binary has: {known}{left_out}"
+        )))
     }
 
     /// Returns all names, sorted.
@@ -126,7 +140,10 @@ impl Registry {
     /// # Errors
     /// The error of the factory.
     pub fn get(&self, name: &str, setup: &Setup) -> Result<Option<Arc<dyn CloudProvider>>> {
-        self.factories.get(name).map(|factory| factory(setup)).transpose()
+        self.factories
+            .get(name)
+            .map(|factory| factory(setup))
+            .transpose()
     }
 
     /// Builds the provider of this name from `setup`, with the configuration in the file at `config` (PROV-4, PROV-5).
@@ -134,7 +151,12 @@ impl Registry {
     ///
     /// # Errors
     /// An unreadable file, an unknown name, or the error of the factory.
-    pub fn init(&self, name: &str, config: Option<&Path>, setup: Setup) -> Result<Option<Arc<dyn CloudProvider>>> {
+    pub fn init(
+        &self,
+        name: &str,
+        config: Option<&Path>,
+        setup: Setup,
+    ) -> Result<Option<Arc<dyn CloudProvider>>> {
         if name.is_empty() || name == PROVIDER_EXTERNAL {
             return Ok(None);
         }
@@ -147,9 +169,15 @@ impl Registry {
 
 fn read_config(path: &Path) -> Result<ConfigFile> {
     let text = crate::files::read_to_string(path).map_err(|err| {
-        Error::invalid(format!("couldn't open cloud provider configuration {}: {err}", path.display()))
+        Error::invalid(format!(
+            "couldn't open cloud provider configuration {}: {err}",
+            path.display()
+        ))
     })?;
-    Ok(ConfigFile { path: path.display().to_string(), text })
+    Ok(ConfigFile {
+        path: path.display().to_string(),
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -174,9 +202,20 @@ mod tests {
 
     #[test]
     fn unknown_provider_is_none_in_get_and_an_error_in_init() {
-        assert!(registry().get("other", &Setup::default()).unwrap().is_none());
-        let err = registry().init("other", None, Setup::default()).err().unwrap();
-        assert!(err.to_string().starts_with("unknown cloud provider \"other\""));
+        assert!(
+            registry()
+                .get("other", &Setup::default())
+                .unwrap()
+                .is_none()
+        );
+        let err = registry()
+            .init("other", None, Setup::default())
+            .err()
+            .unwrap();
+        assert!(
+            err.to_string()
+                .starts_with("unknown cloud provider \"other\"")
+        );
     }
 
     #[test]
@@ -184,26 +223,59 @@ mod tests {
         let mut registry = registry();
         registry.left_out("build it with --features all");
         let error = registry.check("other").unwrap_err().to_string();
-        assert_eq!(error, "unknown cloud provider \"other\"; this binary has: empty; build it with --features all");
+        assert_eq!(
+            error,
+            "unknown cloud provider \"other\"; this binary has: empty; build it with --features all"
+        );
     }
 
     #[test]
     fn empty_and_external_names_have_no_provider_and_no_error() {
-        assert!(registry().init("", None, Setup::default()).unwrap().is_none());
-        assert!(registry().init("external", None, Setup::default()).unwrap().is_none());
+        assert!(
+            registry()
+                .init("", None, Setup::default())
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            registry()
+                .init("external", None, Setup::default())
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
     fn a_factory_error_names_the_provider() {
-        let file = ConfigFile { path: "f".into(), text: "bad".into() };
-        assert_eq!(registry().get("empty", &Setup::of(file)).err().unwrap().to_string(), "cannot use it");
+        let file = ConfigFile {
+            path: "f".into(),
+            text: "bad".into(),
+        };
+        assert_eq!(
+            registry()
+                .get("empty", &Setup::of(file))
+                .err()
+                .unwrap()
+                .to_string(),
+            "cannot use it"
+        );
         let err = Error::other("cannot use it").context("could not init cloud provider \"empty\"");
-        assert_eq!(err.to_string(), "could not init cloud provider \"empty\": cannot use it");
+        assert_eq!(
+            err.to_string(),
+            "could not init cloud provider \"empty\": cannot use it"
+        );
     }
 
     #[test]
     fn a_missing_file_is_named() {
-        let err = registry().init("empty", Some(Path::new("/nowhere/cloud.conf")), Setup::default()).err().unwrap();
+        let err = registry()
+            .init(
+                "empty",
+                Some(Path::new("/nowhere/cloud.conf")),
+                Setup::default(),
+            )
+            .err()
+            .unwrap();
         assert!(err.to_string().contains("/nowhere/cloud.conf"), "{err}");
     }
 
@@ -215,7 +287,10 @@ mod tests {
 
     #[test]
     fn a_configuration_shows_no_secret() {
-        let file = ConfigFile { path: "cloud.conf".into(), text: "token=s3cret".into() };
+        let file = ConfigFile {
+            path: "cloud.conf".into(),
+            text: "token=s3cret".into(),
+        };
         assert!(!format!("{file:?}").contains("s3cret"));
     }
 }

@@ -39,8 +39,15 @@ fn next_request_id(text: &str) -> Option<(usize, usize)> {
 
 /// Returns `true` for names such as `x-request-id`, `x-amzn-requestid` and `x-correlation-id`.
 fn is_header_of_request_id(name: &str) -> bool {
-    let is_header = name.contains('-') && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-    is_header && name.ends_with("id") && ["request", "correlation"].iter().any(|word| name.contains(word))
+    let is_header = name.contains('-')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    is_header
+        && name.ends_with("id")
+        && ["request", "correlation"]
+            .iter()
+            .any(|word| name.contains(word))
 }
 
 #[cfg(test)]
@@ -49,14 +56,27 @@ mod tests {
 
     #[test]
     fn request_ids_of_all_headers_are_removed_and_other_parentheses_stay() {
-        for header in
-            ["x-correlation-id", "x-amzn-requestid", "x-ms-correlation-request-id", "opc-request-id", "x-request-id"]
-        {
+        for header in [
+            "x-correlation-id",
+            "x-amzn-requestid",
+            "x-ms-correlation-request-id",
+            "opc-request-id",
+            "x-request-id",
+        ] {
             let text = format!("no quota (5 of 5) ({header} a-1); retried ({header} b2)");
             assert_eq!(without_request_ids(&text), "no quota (5 of 5); retried");
         }
-        for other in ["load balancer (id 7)", "(x-request-id", "a (x-request-id two words)", "a (x-volume-id 7)", ""] {
-            assert!(matches!(without_request_ids(other), Cow::Borrowed(text) if text == other), "{other}");
+        for other in [
+            "load balancer (id 7)",
+            "(x-request-id",
+            "a (x-request-id two words)",
+            "a (x-volume-id 7)",
+            "",
+        ] {
+            assert!(
+                matches!(without_request_ids(other), Cow::Borrowed(text) if text == other),
+                "{other}"
+            );
         }
     }
 }

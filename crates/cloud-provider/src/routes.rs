@@ -78,7 +78,11 @@ pub trait Routes: Send + Sync {
     ///
     /// # Errors
     /// The cloud's answer; *not implemented* by default.
-    async fn delete_owned(&self, _cluster: &Cluster, _resource: &OwnedResource) -> Result<RemovalOutcome> {
+    async fn delete_owned(
+        &self,
+        _cluster: &Cluster,
+        _resource: &OwnedResource,
+    ) -> Result<RemovalOutcome> {
         Err(Error::not_implemented())
     }
 }

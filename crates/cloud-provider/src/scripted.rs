@@ -202,7 +202,10 @@ impl ScriptedProvider {
     /// Returns the adapter for `InstancesV1`, if it is on, even if `InstancesV2` hides it.
     #[must_use]
     pub fn v1(&self) -> Option<&V1> {
-        match (self.cloud.is_on(Capability::Instances), self.cloud.is_on(Capability::Zones)) {
+        match (
+            self.cloud.is_on(Capability::Instances),
+            self.cloud.is_on(Capability::Zones),
+        ) {
             (false, _) => None,
             (true, false) => Some(&self.v1),
             (true, true) => Some(&self.v1_with_zones),
@@ -227,14 +230,20 @@ impl CloudProvider for ScriptedProvider {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.cloud.is_on(Capability::LoadBalancers).then_some(&*self.cloud as &dyn LoadBalancers)
+        self.cloud
+            .is_on(Capability::LoadBalancers)
+            .then_some(&*self.cloud as &dyn LoadBalancers)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        self.cloud.is_on(Capability::Routes).then_some(&*self.cloud as &dyn Routes)
+        self.cloud
+            .is_on(Capability::Routes)
+            .then_some(&*self.cloud as &dyn Routes)
     }
 
     fn clusters(&self) -> Option<&dyn Clusters> {
-        self.cloud.is_on(Capability::Clusters).then_some(&*self.cloud as &dyn Clusters)
+        self.cloud
+            .is_on(Capability::Clusters)
+            .then_some(&*self.cloud as &dyn Clusters)
     }
 }

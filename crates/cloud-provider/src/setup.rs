@@ -42,7 +42,10 @@ impl Setup {
     /// Returns a setup with this configuration; changes are allowed, and nothing is measured.
     #[must_use]
     pub fn of(config: ConfigFile) -> Self {
-        Self { config: Some(config), ..Self::default() }
+        Self {
+            config: Some(config),
+            ..Self::default()
+        }
     }
 }
 
@@ -77,7 +80,10 @@ impl fmt::Debug for Setup {
             metrics: _,
         } = self;
         let mut debug = f.debug_struct("Setup");
-        debug.field("config", config).field("environment", environment).field("cluster_cidr", cluster_cidr);
+        debug
+            .field("config", config)
+            .field("environment", environment)
+            .field("cluster_cidr", cluster_cidr);
         debug
             .field("user_agent", user_agent)
             .field("flags", flags)

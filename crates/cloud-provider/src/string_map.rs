@@ -65,7 +65,11 @@ impl StringMap {
     }
 
     fn piece(&self, index: usize) -> &str {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        let start = if index == 0 {
+            0
+        } else {
+            self.ends[index - 1] as usize
+        };
         &self.text[start..self.ends[index] as usize]
     }
 }
@@ -74,7 +78,10 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
     /// Collects pairs; a later pair with the same key replaces an earlier one.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let pairs: Vec<(K, V)> = pairs.into_iter().collect();
-        let sorted: BTreeMap<&str, &str> = pairs.iter().map(|(k, v)| (k.as_ref(), v.as_ref())).collect();
+        let sorted: BTreeMap<&str, &str> = pairs
+            .iter()
+            .map(|(k, v)| (k.as_ref(), v.as_ref()))
+            .collect();
         let mut text = String::with_capacity(sorted.iter().map(|(k, v)| k.len() + v.len()).sum());
         let mut ends = Vec::with_capacity(sorted.len() * 2);
         for piece in sorted.iter().flat_map(|(k, v)| [k, v]) {
@@ -82,7 +89,10 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
             // An object of the Kubernetes API is a few MiB at most, far below 4 GiB.
             ends.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
         }
-        Self { text: text.into(), ends: ends.into() }
+        Self {
+            text: text.into(),
+            ends: ends.into(),
+        }
     }
 }
 
@@ -94,8 +104,12 @@ impl fmt::Debug for StringMap {
 
 impl<'de> Deserialize<'de> for StringMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let map = Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?.unwrap_or_default();
-        Ok(map.into_iter().map(|(k, v)| (k, v.unwrap_or_default())).collect())
+        let map = Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?
+            .unwrap_or_default();
+        Ok(map
+            .into_iter()
+            .map(|(k, v)| (k, v.unwrap_or_default()))
+            .collect())
     }
 }
 
@@ -106,13 +120,22 @@ mod tests {
     #[test]
     fn string_map_behaves_like_an_ordered_map() {
         for n in 0..9 {
-            let plain: BTreeMap<String, String> =
-                (0..n).map(|i| (format!("k{}", i * 7 % 9), format!("v{i}"))).collect();
+            let plain: BTreeMap<String, String> = (0..n)
+                .map(|i| (format!("k{}", i * 7 % 9), format!("v{i}")))
+                .collect();
             let packed: StringMap = plain.iter().collect();
             assert_eq!(packed.len(), plain.len());
-            assert!(packed.iter().eq(plain.iter().map(|(k, v)| (k.as_str(), v.as_str()))));
+            assert!(
+                packed
+                    .iter()
+                    .eq(plain.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+            );
             for key in ["", "a", "k0", "k4", "k8", "z"] {
-                assert_eq!(packed.get(key), plain.get(key).map(String::as_str), "{key} of {n}");
+                assert_eq!(
+                    packed.get(key),
+                    plain.get(key).map(String::as_str),
+                    "{key} of {n}"
+                );
             }
         }
     }

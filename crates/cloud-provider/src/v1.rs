@@ -133,7 +133,11 @@ impl V1 {
         instances: Arc<dyn InstancesV1>,
         zones: Option<Arc<dyn Zones>>,
     ) -> Self {
-        Self { provider_name: provider_name.into(), instances, zones }
+        Self {
+            provider_name: provider_name.into(),
+            instances,
+            zones,
+        }
     }
 
     /// Returns `<provider name>://<instance ID>` of the instance of this name (HELP-71).
@@ -161,7 +165,11 @@ impl V1 {
         {
             return Ok(InstanceState::Gone(gone));
         }
-        let shutdown = if request.shutdown { Some(self.shutdown(node).await?) } else { None };
+        let shutdown = if request.shutdown {
+            Some(self.shutdown(node).await?)
+        } else {
+            None
+        };
         let metadata = match request.metadata {
             MetadataLevel::No => None,
             MetadataLevel::Addresses => Some(InstanceMetadata {
@@ -170,14 +178,19 @@ impl V1 {
             }),
             MetadataLevel::Full => Some(self.metadata(node).await?),
         };
-        Ok(InstanceState::Present { shutdown, metadata: metadata.map(Box::new) })
+        Ok(InstanceState::Present {
+            shutdown,
+            metadata: metadata.map(Box::new),
+        })
     }
 
     /// Checks if the instance exists (LIFE-21, LIFE-22).
     async fn existence(&self, node: &Node) -> Result<Option<Gone>> {
         let id = match self.own_or_by_name(node).await {
             Ok(id) => id,
-            Err(err) if err.chain().any(Error::is_not_found) => return Ok(Some(Gone::no_such_name(&node.name))),
+            Err(err) if err.chain().any(Error::is_not_found) => {
+                return Ok(Some(Gone::no_such_name(&node.name)));
+            }
             Err(err) => return Err(err),
         };
         let exists = self.instances.instance_exists_by_provider_id(&id).await?;
@@ -222,9 +235,14 @@ impl V1 {
             Ok(answer) => return Ok(answer),
             Err(err) => err,
         };
-        self.instances.node_addresses(name).await.map_err(|by_name| {
-            Error::other(format!("error fetching node by provider ID: {by_id}, and error by node name: {by_name}"))
-        })
+        self.instances
+            .node_addresses(name)
+            .await
+            .map_err(|by_name| {
+                Error::other(format!(
+                    "error fetching node by provider ID: {by_id}, and error by node name: {by_name}"
+                ))
+            })
     }
 
     /// Reads the instance type by ID, or else by name (NODE-44).
@@ -242,7 +260,9 @@ impl V1 {
 
     /// Reads the zone by ID, or else by name (NODE-45).
     async fn zone(&self, id: &str, name: &str) -> Result<Zone> {
-        let Some(zones) = &self.zones else { return Ok(Zone::default()) };
+        let Some(zones) = &self.zones else {
+            return Ok(Zone::default());
+        };
         let by_id = match zones.zone_by_provider_id(id).await {
             Ok(answer) => return Ok(answer),
             Err(err) => err,
@@ -257,8 +277,18 @@ impl V1 {
 
 #[async_trait]
 impl Instances for V1 {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        one_by_one(nodes.iter().map(|node| self.lookup_one(node, request).boxed()).collect()).await
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
+        one_by_one(
+            nodes
+                .iter()
+                .map(|node| self.lookup_one(node, request).boxed())
+                .collect(),
+        )
+        .await
     }
 
     async fn provider_id(&self, node: &Arc<Node>) -> Result<String> {

@@ -18,17 +18,38 @@ const CONCURRENT_LOOKUPS: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Returns the answers to separate lookups, in the order of the Nodes.
-pub(crate) async fn one_by_one(lookups: Vec<BoxFuture<'_, Result<InstanceState>>>) -> Vec<Result<InstanceState>> {
-    let timed: Vec<BoxFuture<'_, _>> =
-        lookups.into_iter().enumerate().map(|(index, lookup)| in_time(index, lookup).boxed()).collect();
-    let mut answers: Vec<_> = futures::stream::iter(timed).buffer_unordered(CONCURRENT_LOOKUPS).collect().await;
+pub(crate) async fn one_by_one(
+    lookups: Vec<BoxFuture<'_, Result<InstanceState>>>,
+) -> Vec<Result<InstanceState>> {
+    let timed: Vec<BoxFuture<'_, _>> = lookups
+        .into_iter()
+        .enumerate()
+        .map(|(index, lookup)| in_time(index, lookup).boxed())
+        .collect();
+    let mut answers: Vec<_> = futures::stream::iter(timed)
+        .buffer_unordered(CONCURRENT_LOOKUPS)
+        .collect()
+        .await;
     answers.sort_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-async fn in_time(index: usize, lookup: BoxFuture<'_, Result<InstanceState>>) -> (usize, Result<InstanceState>) {
-    let late = |_| Err(Error::other(format!("no answer within {} s", DEADLINE.as_secs())));
-    (index, tokio::time::timeout(DEADLINE, lookup).await.unwrap_or_else(late))
+async fn in_time(
+    index: usize,
+    lookup: BoxFuture<'_, Result<InstanceState>>,
+) -> (usize, Result<InstanceState>) {
+    let late = |_| {
+        Err(Error::other(format!(
+            "no answer within {} s",
+            DEADLINE.as_secs()
+        )))
+    };
+    (
+        index,
+        tokio::time::timeout(DEADLINE, lookup)
+            .await
+            .unwrap_or_else(late),
+    )
 }
 
 /// Machines that are looked up one Node at a time (PROV-50 … PROV-53).
@@ -87,10 +108,16 @@ impl<T: InstancesV2> V2<T> {
                 None => Gone::no_such_name(&node.name),
             }));
         }
-        let shutdown = if request.shutdown { Some(self.0.instance_shutdown(node).await?) } else { None };
+        let shutdown = if request.shutdown {
+            Some(self.0.instance_shutdown(node).await?)
+        } else {
+            None
+        };
         let metadata = match request.metadata {
             MetadataLevel::No => None,
-            MetadataLevel::Addresses | MetadataLevel::Full => self.0.instance_metadata(node).await?.map(Box::new),
+            MetadataLevel::Addresses | MetadataLevel::Full => {
+                self.0.instance_metadata(node).await?.map(Box::new)
+            }
         };
         Ok(InstanceState::Present { shutdown, metadata })
     }
@@ -98,8 +125,18 @@ impl<T: InstancesV2> V2<T> {
 
 #[async_trait]
 impl<T: InstancesV2> Instances for V2<T> {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        one_by_one(nodes.iter().map(|node| self.lookup_one(node, request).boxed()).collect()).await
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
+        one_by_one(
+            nodes
+                .iter()
+                .map(|node| self.lookup_one(node, request).boxed())
+                .collect(),
+        )
+        .await
     }
 }
 
@@ -125,7 +162,11 @@ mod tests {
     #[async_trait]
     impl InstancesV2 for OneHangs {
         async fn instance_exists(&self, node: &Node) -> Result<bool> {
-            if &*node.name == "hangs" { std::future::pending().await } else { Ok(true) }
+            if &*node.name == "hangs" {
+                std::future::pending().await
+            } else {
+                Ok(true)
+            }
         }
         async fn instance_shutdown(&self, _node: &Node) -> Result<bool> {
             Ok(false)
@@ -139,7 +180,12 @@ mod tests {
     async fn lookup_that_hangs_does_not_delay_other_nodes() {
         let nodes: Vec<Arc<Node>> = std::iter::once("hangs".to_owned())
             .chain((1..50).map(|n| format!("n{n}")))
-            .map(|name| Arc::new(Node { name: name.into(), ..Node::default() }))
+            .map(|name| {
+                Arc::new(Node {
+                    name: name.into(),
+                    ..Node::default()
+                })
+            })
             .collect();
         let answers = V2(OneHangs).lookup(&nodes, LookupRequest::EXISTENCE).await;
         assert!(answers[0].is_err());

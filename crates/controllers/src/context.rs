@@ -36,7 +36,9 @@ pub enum ConstructionError {
     #[error("cloud provider does not support routes")]
     NoRoutes,
     /// The flag `--cluster-cidr` is missing (ROUTE-5).
-    #[error("the route controller needs --cluster-cidr: the range, or ranges, of the cluster's Pods")]
+    #[error(
+        "the route controller needs --cluster-cidr: the range, or ranges, of the cluster's Pods"
+    )]
     NoClusterCidrs,
     /// The provider does not support volumes.
     #[error("cloud provider does not support volumes")]
@@ -46,11 +48,17 @@ pub enum ConstructionError {
 impl ControllerContext {
     /// Checks that the provider supports instances (NODE-2, LIFE-2).
     pub(crate) fn require_instances(&self) -> Result<(), ConstructionError> {
-        self.provider.instances().map(drop).ok_or(ConstructionError::NoInstances)
+        self.provider
+            .instances()
+            .map(drop)
+            .ok_or(ConstructionError::NoInstances)
     }
 
     /// Checks that the provider supports load balancers (SVC-2).
     pub(crate) fn require_load_balancers(&self) -> Result<(), ConstructionError> {
-        self.provider.load_balancers().map(drop).ok_or(ConstructionError::NoLoadBalancers)
+        self.provider
+            .load_balancers()
+            .map(drop)
+            .ok_or(ConstructionError::NoLoadBalancers)
     }
 }

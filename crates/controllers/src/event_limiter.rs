@@ -35,7 +35,10 @@ impl EventLimiter {
     /// once; a cause that may heal, such as a 503, only after some attempts.
     pub(crate) fn take_due(&self, uid: &str, error: &Error, now: Instant) -> bool {
         let mut reported = self.reported.lock();
-        let entry = reported.entry(uid.into()).or_insert(ReportedFailure { failures: 0, last: None });
+        let entry = reported.entry(uid.into()).or_insert(ReportedFailure {
+            failures: 0,
+            last: None,
+        });
         entry.failures += 1;
         if !needs_operator(error) && entry.failures < FAILURES_BEFORE_REPORT {
             return false;
@@ -45,7 +48,11 @@ impl EventLimiter {
             None => true,
             Some((at, reported_text)) => {
                 now.duration_since(*at)
-                    >= if *reported_text != text && needs_operator(error) { MIN_INTERVAL } else { REPEAT_INTERVAL }
+                    >= if *reported_text != text && needs_operator(error) {
+                        MIN_INTERVAL
+                    } else {
+                        REPEAT_INTERVAL
+                    }
             }
         };
         if due {
@@ -106,7 +113,13 @@ mod tests {
     fn varying_text_of_a_passing_failure_is_not_reported_again() {
         let (limiter, start) = (EventLimiter::default(), Instant::now());
         let reports = (0u32..60)
-            .filter(|n| limiter.take_due(UID, &Error::other(format!("503, request {n}")), start + *n * MIN_INTERVAL))
+            .filter(|n| {
+                limiter.take_due(
+                    UID,
+                    &Error::other(format!("503, request {n}")),
+                    start + *n * MIN_INTERVAL,
+                )
+            })
             .count();
         assert_eq!(reports, 3, "in half an hour");
     }

@@ -101,7 +101,10 @@ impl EventReason {
     /// Returns the reason that this text is.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == text)
     }
 }
 
@@ -125,10 +128,16 @@ mod tests {
     fn no_controller_writes_an_event_whose_reason_is_a_text() {
         let mut found = Vec::new();
         for directory in ["src", "../manager/src"] {
-            sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut found);
+            sources(
+                &Path::new(env!("CARGO_MANIFEST_DIR")).join(directory),
+                &mut found,
+            );
         }
-        let is_a_text =
-            |source: &str| ["Warning, \"", "Normal, \""].iter().any(|it| source.contains(&format!("EventType::{it}")));
+        let is_a_text = |source: &str| {
+            ["Warning, \"", "Normal, \""]
+                .iter()
+                .any(|it| source.contains(&format!("EventType::{it}")))
+        };
         found.retain(|path| is_a_text(&std::fs::read_to_string(path).unwrap()));
         assert_eq!(found, Vec::<PathBuf>::new());
     }

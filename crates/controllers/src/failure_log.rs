@@ -37,10 +37,20 @@ pub(crate) struct DueLine {
 impl FailureLog {
     /// Counts a failure of an action on an object, and returns the line if one is due. The texts of the failures may
     /// differ, because they often have a request ID.
-    pub(crate) fn failed(&self, action: &'static str, object: &str, now: Instant) -> Option<DueLine> {
+    pub(crate) fn failed(
+        &self,
+        action: &'static str,
+        object: &str,
+        now: Instant,
+    ) -> Option<DueLine> {
         let mut failures = self.0.lock();
         failures.retain(|_, failure| now.duration_since(failure.last) < FORGET_AFTER);
-        let new = LastingFailure { since: now, last: now, logged: now, count: 0 };
+        let new = LastingFailure {
+            since: now,
+            last: now,
+            logged: now,
+            count: 0,
+        };
         let failure = failures.entry((action, object.into())).or_insert(new);
         failure.count = failure.count.saturating_add(1);
         failure.last = now;
@@ -48,13 +58,24 @@ impl FailureLog {
         if is_due {
             failure.logged = now;
         }
-        is_due.then(|| DueLine { failures: failure.count, lasts: now.duration_since(failure.since) })
+        is_due.then(|| DueLine {
+            failures: failure.count,
+            lasts: now.duration_since(failure.since),
+        })
     }
 
     /// Ends the failures of an action on an object. Returns the number of failures and their duration, if there were any.
-    pub(crate) fn succeeded(&self, action: &'static str, object: &str, now: Instant) -> Option<DueLine> {
+    pub(crate) fn succeeded(
+        &self,
+        action: &'static str,
+        object: &str,
+        now: Instant,
+    ) -> Option<DueLine> {
         let failure = self.0.lock().remove(&(action, object.into()))?;
-        Some(DueLine { failures: failure.count, lasts: now.duration_since(failure.since) })
+        Some(DueLine {
+            failures: failure.count,
+            lasts: now.duration_since(failure.since),
+        })
     }
 }
 
@@ -77,15 +98,27 @@ mod tests {
         let end = log.succeeded("look-up", "", start + seconds(180)).unwrap();
         assert_eq!((end.failures, end.lasts), (36, seconds(180)));
         assert_eq!(log.succeeded("look-up", "", start + seconds(185)), None);
-        assert_eq!(log.failed("look-up", "", start + seconds(190)).unwrap().failures, 1, "it is new");
+        assert_eq!(
+            log.failed("look-up", "", start + seconds(190))
+                .unwrap()
+                .failures,
+            1,
+            "it is new"
+        );
     }
 
     #[test]
     fn failures_of_other_objects_and_actions_are_logged_by_themselves() {
         let (log, start) = (FailureLog::default(), Instant::now());
         for (action, object) in [("taint", "a"), ("taint", "b"), ("delete", "a")] {
-            assert!(log.failed(action, object, start).is_some(), "{action} {object}");
-            assert!(log.failed(action, object, start + seconds(5)).is_none(), "{action} {object}");
+            assert!(
+                log.failed(action, object, start).is_some(),
+                "{action} {object}"
+            );
+            assert!(
+                log.failed(action, object, start + seconds(5)).is_none(),
+                "{action} {object}"
+            );
         }
     }
 
@@ -93,7 +126,12 @@ mod tests {
     fn failure_after_a_long_pause_is_new() {
         let (log, start) = (FailureLog::default(), Instant::now());
         log.failed("taint", "a", start);
-        assert_eq!(log.failed("taint", "a", start + FORGET_AFTER).unwrap().failures, 1);
+        assert_eq!(
+            log.failed("taint", "a", start + FORGET_AFTER)
+                .unwrap()
+                .failures,
+            1
+        );
         assert_eq!(log.0.lock().len(), 1);
     }
 }

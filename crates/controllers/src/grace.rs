@@ -8,7 +8,10 @@ use tokio_util::sync::CancellationToken;
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Returns the output of `work`; `None` if the work did not end within the grace period and was cancelled.
-pub(crate) async fn within_grace<T>(shutdown: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within_grace<T>(
+    shutdown: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let out_of_time = async {
         shutdown.cancelled().await;
         tokio::time::sleep(GRACE_PERIOD).await;

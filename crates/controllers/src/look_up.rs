@@ -26,18 +26,30 @@ pub async fn look_up(
         return Vec::new();
     }
     let all = |error: Error| nodes.iter().map(|_| Err(error.clone())).collect();
-    let Some(instances) = provider.instances() else { return all(Error::other(unsupported)) };
+    let Some(instances) = provider.instances() else {
+        return all(Error::other(unsupported));
+    };
     let answers = AssertUnwindSafe(async { instances.lookup(nodes, want).await }).catch_unwind();
     let deadline = DEADLINE + DEADLINE_PER_NODE * u32::try_from(nodes.len()).unwrap_or(u32::MAX);
     let mut answers = match tokio::time::timeout(deadline, answers).await {
         Ok(Ok(answers)) => answers,
-        Ok(Err(_)) => return all(Error::other(format!("cloud provider {} panicked", provider.name()))),
+        Ok(Err(_)) => {
+            return all(Error::other(format!(
+                "cloud provider {} panicked",
+                provider.name()
+            )));
+        }
         Err(_) => {
             let seconds = deadline.as_secs();
-            return all(Error::other(format!("cloud provider {} gave no answer within {seconds} s", provider.name())));
+            return all(Error::other(format!(
+                "cloud provider {} gave no answer within {seconds} s",
+                provider.name()
+            )));
         }
     };
-    answers.resize_with(nodes.len(), || Err(Error::other("the provider gave no answer for this node")));
+    answers.resize_with(nodes.len(), || {
+        Err(Error::other("the provider gave no answer for this node"))
+    });
     answers
 }
 
@@ -54,11 +66,18 @@ mod tests {
 
     #[async_trait]
     impl Instances for Broken {
-        async fn lookup(&self, _nodes: &[Arc<Node>], _want: LookupRequest) -> Vec<Result<InstanceState>> {
+        async fn lookup(
+            &self,
+            _nodes: &[Arc<Node>],
+            _want: LookupRequest,
+        ) -> Vec<Result<InstanceState>> {
             match self {
                 Self::Panics => panic!("a defect of the provider"),
                 Self::Hangs => std::future::pending().await,
-                Self::AnswersForOne => vec![Ok(InstanceState::Present { shutdown: None, metadata: None })],
+                Self::AnswersForOne => vec![Ok(InstanceState::Present {
+                    shutdown: None,
+                    metadata: None,
+                })],
             }
         }
     }
@@ -75,9 +94,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_node_gets_an_answer_whatever_the_provider_does() {
         let nodes: Vec<_> = (0..3).map(|_| Arc::new(Node::default())).collect();
-        for (provider, errors) in [(Broken::Panics, 3), (Broken::Hangs, 3), (Broken::AnswersForOne, 2)] {
+        for (provider, errors) in [
+            (Broken::Panics, 3),
+            (Broken::Hangs, 3),
+            (Broken::AnswersForOne, 2),
+        ] {
             let answers = look_up(&provider, &nodes, LookupRequest::EXISTENCE, "none").await;
-            assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), errors);
+            assert_eq!(
+                answers.iter().filter(|answer| answer.is_err()).count(),
+                errors
+            );
             assert_eq!(answers.len(), 3);
         }
     }

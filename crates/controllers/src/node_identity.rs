@@ -36,7 +36,12 @@ impl NodeIdentity {
             Some(_) if provider.owns_node(node) => Self::Ours,
             Some(_) => Self::Foreign,
             None if node.is_uninitialized() => Self::Pending,
-            None if provider.instances().is_some_and(Instances::provider_id_is_optional) => Self::Ours,
+            None if provider
+                .instances()
+                .is_some_and(Instances::provider_id_is_optional) =>
+            {
+                Self::Ours
+            }
             None => Self::Missing,
         }
     }
@@ -54,8 +59,14 @@ pub fn missing(node: &Node) -> String {
 
 /// Returns `true` if there are Nodes, and all of them have the provider ID of another cloud. Nodes that are being deleted
 /// do not count, and a provider without instances has no Nodes of its own.
-pub fn all_are_foreign<'a>(provider: &dyn CloudProvider, nodes: impl IntoIterator<Item = &'a Node>) -> bool {
-    let mut nodes = nodes.into_iter().filter(|node| !node.terminating).peekable();
+pub fn all_are_foreign<'a>(
+    provider: &dyn CloudProvider,
+    nodes: impl IntoIterator<Item = &'a Node>,
+) -> bool {
+    let mut nodes = nodes
+        .into_iter()
+        .filter(|node| !node.terminating)
+        .peekable();
     provider.instances().is_some()
         && nodes.peek().is_some()
         && nodes.all(|node| NodeIdentity::of(provider, node) == NodeIdentity::Foreign)
@@ -66,7 +77,10 @@ pub fn all_are_foreign<'a>(provider: &dyn CloudProvider, nodes: impl IntoIterato
 #[must_use]
 pub fn why_no_target(provider: &dyn CloudProvider, node: &Node) -> Option<NodeIdentity> {
     let identity = NodeIdentity::of(provider, node);
-    let (needs_id, needs_ours) = match provider.load_balancers().map(cloud_provider::LoadBalancers::target_identity) {
+    let (needs_id, needs_ours) = match provider
+        .load_balancers()
+        .map(cloud_provider::LoadBalancers::target_identity)
+    {
         Some(TargetIdentity::Addresses | TargetIdentity::None) => (false, false),
         Some(TargetIdentity::AddressesAndProviderId) => (true, false),
         Some(TargetIdentity::ProviderIdOrName) => (false, true),
@@ -92,8 +106,16 @@ pub struct NoIdentity {
 
 impl NoIdentity {
     /// Returns the summary of eligible Nodes; `None` if there are none, or if one of them can be a target.
-    pub fn of<'a>(provider: &dyn CloudProvider, nodes: impl IntoIterator<Item = &'a Node>) -> Option<Self> {
-        let mut found = Self { pending: 0, missing: 0, foreign: 0, example: String::new() };
+    pub fn of<'a>(
+        provider: &dyn CloudProvider,
+        nodes: impl IntoIterator<Item = &'a Node>,
+    ) -> Option<Self> {
+        let mut found = Self {
+            pending: 0,
+            missing: 0,
+            foreign: 0,
+            example: String::new(),
+        };
         for node in nodes {
             match why_no_target(provider, node)? {
                 NodeIdentity::Pending | NodeIdentity::Ours => found.pending += 1,
@@ -117,11 +139,19 @@ impl NoIdentity {
 impl fmt::Display for NoIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.pending + self.missing + self.foreign;
-        let part = |count: usize, what: &str| (count > 0).then(|| format!("{count} of {all} Nodes {what}"));
+        let part = |count: usize, what: &str| {
+            (count > 0).then(|| format!("{count} of {all} Nodes {what}"))
+        };
         let missing = format!("have no provider ID; to correct one, {REMEDY_MISSING}");
         let foreign = match self.foreign == all {
-            true => format!("have the provider ID of another cloud, such as {:?}; {REMEDY_ALL_FOREIGN}", self.example),
-            false => format!("have the provider ID of another cloud, such as {:?}", self.example),
+            true => format!(
+                "have the provider ID of another cloud, such as {:?}; {REMEDY_ALL_FOREIGN}",
+                self.example
+            ),
+            false => format!(
+                "have the provider ID of another cloud, such as {:?}",
+                self.example
+            ),
         };
         let parts = [
             part(self.pending, "wait for their initialisation"),
@@ -135,8 +165,8 @@ impl fmt::Display for NoIdentity {
 #[cfg(test)]
 mod tests {
     use cloud_provider::{
-        InstanceState, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, LookupRequest, Result, Taint,
-        async_trait,
+        InstanceState, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, LookupRequest,
+        Result, Taint, async_trait,
     };
     use std::sync::Arc;
 
@@ -185,17 +215,36 @@ mod tests {
     fn node(provider_id: &str, is_new: bool) -> Node {
         let taint = Taint::new(TAINT_UNINITIALIZED, "NoSchedule");
         let taints = if is_new { [taint].into() } else { [].into() };
-        Node { name: "worker-1".into(), provider_id: provider_id.into(), taints, ..Node::default() }
+        Node {
+            name: "worker-1".into(),
+            provider_id: provider_id.into(),
+            taints,
+            ..Node::default()
+        }
     }
 
     #[test]
     fn node_is_no_target_without_the_property_that_identifies_targets() {
         use NodeIdentity::{Foreign, Missing, Pending};
-        let nodes = [node("acme://1", false), node("", true), node("", false), node("k3s://a", false)];
+        let nodes = [
+            node("acme://1", false),
+            node("", true),
+            node("", false),
+            node("k3s://a", false),
+        ];
         for (identity, expected) in [
-            (TargetIdentity::ProviderId, [None, Some(Pending), Some(Missing), Some(Foreign)]),
-            (TargetIdentity::ProviderIdOrName, [None, None, None, Some(Foreign)]),
-            (TargetIdentity::AddressesAndProviderId, [None, Some(Pending), Some(Missing), None]),
+            (
+                TargetIdentity::ProviderId,
+                [None, Some(Pending), Some(Missing), Some(Foreign)],
+            ),
+            (
+                TargetIdentity::ProviderIdOrName,
+                [None, None, None, Some(Foreign)],
+            ),
+            (
+                TargetIdentity::AddressesAndProviderId,
+                [None, Some(Pending), Some(Missing), None],
+            ),
             (TargetIdentity::Addresses, [None; 4]),
             (TargetIdentity::None, [None; 4]),
         ] {
@@ -207,27 +256,50 @@ mod tests {
     #[test]
     fn nodes_without_any_target_are_summed_up_with_the_remedy() {
         let acme = Acme(TargetIdentity::ProviderId);
-        let [ours, new, bare, other] =
-            [node("acme://1", false), node("", true), node("", false), node("k3s://a", false)];
-        let summary =
-            |nodes: &[&Node]| NoIdentity::of(&acme, nodes.iter().copied()).map(|it| (it.lasts(), it.to_string()));
+        let [ours, new, bare, other] = [
+            node("acme://1", false),
+            node("", true),
+            node("", false),
+            node("k3s://a", false),
+        ];
+        let summary = |nodes: &[&Node]| {
+            NoIdentity::of(&acme, nodes.iter().copied()).map(|it| (it.lasts(), it.to_string()))
+        };
         assert_eq!(summary(&[]), None);
         assert_eq!(summary(&[&bare, &ours]), None, "one target is enough");
         let (lasts, text) = summary(&[&bare, &bare]).unwrap();
-        assert!(lasts && text.starts_with("2 of 2 Nodes have no provider ID"), "{text}");
-        assert!(text.contains("--cloud-provider=external") && text.contains("--adopt-nodes"), "{text}");
+        assert!(
+            lasts && text.starts_with("2 of 2 Nodes have no provider ID"),
+            "{text}"
+        );
+        assert!(
+            text.contains("--cloud-provider=external") && text.contains("--adopt-nodes"),
+            "{text}"
+        );
         let (lasts, text) = summary(&[&other, &other]).unwrap();
-        assert!(lasts && text.contains("k3s://a") && text.contains("--disable-cloud-controller"), "{text}");
+        assert!(
+            lasts && text.contains("k3s://a") && text.contains("--disable-cloud-controller"),
+            "{text}"
+        );
         let (lasts, text) = summary(&[&bare, &new, &other]).unwrap();
-        assert!(!lasts && text.contains("1 of 3 Nodes wait for their initialisation; 1 of 3"), "{text}");
-        assert!(!text.contains("k3s runs"), "one Node of another cloud is nothing unusual: {text}");
+        assert!(
+            !lasts && text.contains("1 of 3 Nodes wait for their initialisation; 1 of 3"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("k3s runs"),
+            "one Node of another cloud is nothing unusual: {text}"
+        );
     }
 
     #[test]
     fn all_nodes_are_foreign_only_if_there_are_nodes() {
         let acme = Acme(TargetIdentity::ProviderId);
         let (ours, other) = (node("acme://1", false), node("k3s://a", false));
-        let leaving = Node { terminating: true, ..node("acme://2", false) };
+        let leaving = Node {
+            terminating: true,
+            ..node("acme://2", false)
+        };
         for (nodes, expected) in [
             (vec![], false),
             (vec![&other], true),
@@ -235,7 +307,11 @@ mod tests {
             (vec![&other, &ours], false),
             (vec![&leaving], false),
         ] {
-            assert_eq!(all_are_foreign(&acme, nodes.iter().copied()), expected, "{nodes:?}");
+            assert_eq!(
+                all_are_foreign(&acme, nodes.iter().copied()),
+                expected,
+                "{nodes:?}"
+            );
         }
     }
 }

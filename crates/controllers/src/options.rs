@@ -119,7 +119,10 @@ impl GuardOptions {
 
 impl Default for GuardOptions {
     fn default() -> Self {
-        Self { share: 0.5, delay: Duration::from_secs(300) }
+        Self {
+            share: 0.5,
+            delay: Duration::from_secs(300),
+        }
     }
 }
 
@@ -217,7 +220,11 @@ impl Options {
                 leaves_foreign: false,
                 ..NodeOptions::default()
             },
-            lifecycle: LifecycleOptions { concurrent_syncs: 1, guard: None, ..LifecycleOptions::default() },
+            lifecycle: LifecycleOptions {
+                concurrent_syncs: 1,
+                guard: None,
+                ..LifecycleOptions::default()
+            },
             service: ServiceOptions {
                 concurrent_syncs: 1,
                 quiet: false,
@@ -346,11 +353,19 @@ impl LifecycleOptions {
     pub fn validate(&self) -> Vec<String> {
         let mut errors = Vec::new();
         if self.concurrent_syncs < 1 {
-            errors
-                .push(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {}", self.concurrent_syncs));
+            errors.push(format!(
+                "concurrent-node-lifecycle-syncs must be at least 1, but got {}",
+                self.concurrent_syncs
+            ));
         }
-        if let Some(guard) = self.guard.filter(|guard| !(0.0..=1.0).contains(&guard.share)) {
-            errors.push(format!("node-deletion-guard-share is {}, it must be between 0 and 1", guard.share));
+        if let Some(guard) = self
+            .guard
+            .filter(|guard| !(0.0..=1.0).contains(&guard.share))
+        {
+            errors.push(format!(
+                "node-deletion-guard-share is {}, it must be between 0 and 1",
+                guard.share
+            ));
         }
         errors
     }
@@ -360,7 +375,12 @@ impl Options {
     /// Returns all validation errors of all settings.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
-        [self.node.validate(), self.lifecycle.validate(), self.service.validate()].concat()
+        [
+            self.node.validate(),
+            self.lifecycle.validate(),
+            self.service.validate(),
+        ]
+        .concat()
     }
 }
 
@@ -376,8 +396,20 @@ mod tests {
     #[test]
     fn a_share_that_is_no_share_is_refused() {
         for share in [-0.1, 1.1, f64::NAN] {
-            let guard = Some(GuardOptions { share, ..GuardOptions::default() });
-            assert_eq!(LifecycleOptions { guard, ..LifecycleOptions::default() }.validate().len(), 1, "{share}");
+            let guard = Some(GuardOptions {
+                share,
+                ..GuardOptions::default()
+            });
+            assert_eq!(
+                LifecycleOptions {
+                    guard,
+                    ..LifecycleOptions::default()
+                }
+                .validate()
+                .len(),
+                1,
+                "{share}"
+            );
         }
         assert!(Options::default().validate().is_empty());
         assert!(Options::reference().validate().is_empty());

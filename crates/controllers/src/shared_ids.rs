@@ -19,15 +19,24 @@ pub(crate) fn shared_ids<'a>(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> 
     let mut oldest: HashMap<&str, &Arc<Node>> = HashMap::new();
     let mut shared = Vec::new();
     for node in nodes {
-        let Some(id) = node.provider_id() else { continue };
+        let Some(id) = node.provider_id() else {
+            continue;
+        };
         let Some(other) = oldest.get(id).copied() else {
             oldest.insert(id, node);
             continue;
         };
         let age = |node: &Arc<Node>| (node.created.is_none(), node.created, node.name.clone());
-        let (older, younger) = if age(other) <= age(node) { (other, node) } else { (node, other) };
+        let (older, younger) = if age(other) <= age(node) {
+            (other, node)
+        } else {
+            (node, other)
+        };
         oldest.insert(id, older);
-        shared.push(SharedId { node: Arc::clone(younger), older: older.name.clone() });
+        shared.push(SharedId {
+            node: Arc::clone(younger),
+            older: older.name.clone(),
+        });
     }
     shared
 }
@@ -42,7 +51,10 @@ impl ReportedIds {
     pub(crate) fn record(&mut self, shared: Vec<SharedId>) -> Vec<SharedId> {
         let current: HashSet<&str> = shared.iter().map(|shared| &*shared.node.uid).collect();
         self.0.retain(|uid| current.contains(&**uid));
-        shared.into_iter().filter(|shared| self.0.insert(shared.node.uid.clone())).collect()
+        shared
+            .into_iter()
+            .filter(|shared| self.0.insert(shared.node.uid.clone()))
+            .collect()
     }
 
     /// Removes the record of a report that failed, so that the next pass reports the Node.
@@ -58,7 +70,13 @@ mod tests {
 
     fn node(name: &str, id: &str, created: i64) -> Arc<Node> {
         let created = Timestamp::from_second(created).ok();
-        Arc::new(Node { name: name.into(), uid: name.into(), provider_id: id.into(), created, ..Node::default() })
+        Arc::new(Node {
+            name: name.into(),
+            uid: name.into(),
+            provider_id: id.into(),
+            created,
+            ..Node::default()
+        })
     }
 
     #[test]
@@ -72,13 +90,24 @@ mod tests {
             node("g", "", 2),
         ];
         let names = |shared: &[SharedId]| -> Vec<String> {
-            shared.iter().map(|shared| format!("{} {}", shared.node.name, shared.older)).collect()
+            shared
+                .iter()
+                .map(|shared| format!("{} {}", shared.node.name, shared.older))
+                .collect()
         };
         assert_eq!(names(&shared_ids(&nodes)), ["c a", "b a"]);
         let mut reported = ReportedIds::default();
         assert_eq!(reported.record(shared_ids(&nodes)).len(), 2);
         assert_eq!(reported.record(shared_ids(&nodes)), []);
-        assert_eq!(reported.record(shared_ids(&nodes[1..])), [], "the Node b is known");
-        assert_eq!(names(&reported.record(shared_ids(&nodes))), ["c a"], "the Node c is new again");
+        assert_eq!(
+            reported.record(shared_ids(&nodes[1..])),
+            [],
+            "the Node b is known"
+        );
+        assert_eq!(
+            names(&reported.record(shared_ids(&nodes))),
+            ["c a"],
+            "the Node c is new again"
+        );
     }
 }

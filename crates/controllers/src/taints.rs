@@ -23,7 +23,10 @@ pub struct Target<'a> {
 
 impl<'a> From<&'a Node> for Target<'a> {
     fn from(node: &'a Node) -> Self {
-        Self { name: &node.name, uid: Some(&node.uid) }
+        Self {
+            name: &node.name,
+            uid: Some(&node.uid),
+        }
     }
 }
 
@@ -43,7 +46,11 @@ pub fn with_taints(current: &[Taint], wanted: &[Taint]) -> Option<Vec<Taint>> {
 /// Returns `current` without the taints that match one of `unwanted`, or `None` if none does (HELP-32).
 #[must_use]
 pub fn without_taints(current: &[Taint], unwanted: &[Taint]) -> Option<Vec<Taint>> {
-    let next: Vec<Taint> = current.iter().filter(|t| !unwanted.iter().any(|u| u.matches(t))).cloned().collect();
+    let next: Vec<Taint> = current
+        .iter()
+        .filter(|t| !unwanted.iter().any(|u| u.matches(t)))
+        .cloned()
+        .collect();
     (next.len() != current.len()).then_some(next)
 }
 
@@ -72,7 +79,9 @@ pub async fn remove_taints(
     cached: Option<&Node>,
     taints: &[Taint],
 ) -> Result<(), kube::Error> {
-    if taints.is_empty() || cached.is_some_and(|node| without_taints(&node.taints, taints).is_none()) {
+    if taints.is_empty()
+        || cached.is_some_and(|node| without_taints(&node.taints, taints).is_none())
+    {
         return Ok(());
     }
     change(api, node, |current| without_taints(current, taints)).await
@@ -94,7 +103,9 @@ async fn change(
                 if uid.is_some_and(|uid| *uid != *node.uid) {
                     return Ok(());
                 }
-                let Some(taints) = next(&node.taints) else { return Ok(()) };
+                let Some(taints) = next(&node.taints) else {
+                    return Ok(());
+                };
                 let patch = json!({
                     "metadata": {"resourceVersion": node.resource_version},
                     "spec": {"taints": taints_value(&taints)},

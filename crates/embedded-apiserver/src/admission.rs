@@ -14,7 +14,9 @@ pub(crate) fn create(options: &Options, resource: &Resource, object: &mut Value)
         let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
         let taints = object["spec"]["taints"].take();
         let mut taints = taints.as_array().cloned().unwrap_or_default();
-        let there = taints.iter().any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"]);
+        let there = taints
+            .iter()
+            .any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"]);
         if !there {
             taints.push(taint);
         }

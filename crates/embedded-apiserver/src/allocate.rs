@@ -30,7 +30,11 @@ impl Allocators {
     pub(crate) fn new(network: Ipv4Addr, prefix: u8) -> Self {
         let size = 1_u32 << (32 - u32::from(prefix.clamp(8, 30)));
         let network = u32::from(network) & !(size - 1);
-        Self { network, size, taken: Mutex::default() }
+        Self {
+            network,
+            size,
+            taken: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -75,12 +79,15 @@ impl Allocators {
             return Ok(());
         }
         let mut taken = self.lock();
-        let (had_addresses, had_ports) = old.map(|old| (addresses(old), ports(old))).unwrap_or_default();
+        let (had_addresses, had_ports) = old
+            .map(|old| (addresses(old), ports(old)))
+            .unwrap_or_default();
         let mut addresses_now = taken.addresses.clone();
         let mut ports_now = taken.ports.clone();
         addresses_now.retain(|address| !had_addresses.contains(address));
         ports_now.retain(|port| !had_ports.contains(port));
-        self.give_address(new, &mut addresses_now).map_err(|cause| invalid(resource, new, cause))?;
+        self.give_address(new, &mut addresses_now)
+            .map_err(|cause| invalid(resource, new, cause))?;
         give_ports(new, &mut ports_now).map_err(|cause| invalid(resource, new, cause))?;
         if !dry_run {
             taken.addresses = addresses_now;
@@ -89,12 +96,20 @@ impl Allocators {
         Ok(())
     }
 
-    fn give_address(&self, service: &mut Value, taken: &mut BTreeSet<u32>) -> Result<(), StatusCause> {
+    fn give_address(
+        &self,
+        service: &mut Value,
+        taken: &mut BTreeSet<u32>,
+    ) -> Result<(), StatusCause> {
         let spec = &mut service["spec"];
         if spec["type"] == "ExternalName" {
             return Ok(());
         }
-        let wanted = spec["clusterIP"].as_str().or(spec["clusterIPs"][0].as_str()).unwrap_or_default().to_owned();
+        let wanted = spec["clusterIP"]
+            .as_str()
+            .or(spec["clusterIPs"][0].as_str())
+            .unwrap_or_default()
+            .to_owned();
         let address = match wanted.as_str() {
             "None" => "None".to_owned(),
             "" => Ipv4Addr::from(self.free(taken)).to_string(),
@@ -109,28 +124,48 @@ impl Allocators {
         }
         if spec["ipFamilyPolicy"].is_null() {
             let headless_without_selector = address == "None" && spec["selector"].is_null();
-            spec["ipFamilyPolicy"] = json!(if headless_without_selector { "RequireDualStack" } else { "SingleStack" });
+            spec["ipFamilyPolicy"] = json!(if headless_without_selector {
+                "RequireDualStack"
+            } else {
+                "SingleStack"
+            });
         }
         if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
             let both = address == "None" && spec["ipFamilyPolicy"] == "RequireDualStack";
-            spec["ipFamilies"] = if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+            spec["ipFamilies"] = if both {
+                json!(["IPv4", "IPv6"])
+            } else {
+                json!(["IPv4"])
+            };
         }
         Ok(())
     }
 
     fn claim(&self, text: &str, taken: &mut BTreeSet<u32>) -> Result<(), StatusCause> {
         let failed = |detail: String| {
-            StatusCause::invalid("spec.clusterIPs", &json!([text]), &format!("failed to allocate IP {text}: {detail}"))
+            StatusCause::invalid(
+                "spec.clusterIPs",
+                &json!([text]),
+                &format!("failed to allocate IP {text}: {detail}"),
+            )
         };
         let Ok(address) = text.parse::<Ipv4Addr>() else {
-            return Err(failed("the provided IP is not in the valid range".to_owned()));
+            return Err(failed(
+                "the provided IP is not in the valid range".to_owned(),
+            ));
         };
         let address = u32::from(address);
         let last = self.network + (self.size - 1);
         if address <= self.network || address >= last {
-            return Err(failed("the provided network does not match the current range".to_owned()));
+            return Err(failed(
+                "the provided network does not match the current range".to_owned(),
+            ));
         }
-        if taken.insert(address) { Ok(()) } else { Err(failed("provided IP is already allocated".to_owned())) }
+        if taken.insert(address) {
+            Ok(())
+        } else {
+            Err(failed("provided IP is already allocated".to_owned()))
+        }
     }
 
     fn free(&self, taken: &mut BTreeSet<u32>) -> u32 {
@@ -145,20 +180,32 @@ impl Allocators {
 
 fn invalid(resource: &Resource, service: &Value, cause: StatusCause) -> ApiError {
     let name = service["metadata"]["name"].as_str().unwrap_or_default();
-    ApiError::invalid(resources::by_plural("services").unwrap_or(resource.storage()), name, &[cause])
+    ApiError::invalid(
+        resources::by_plural("services").unwrap_or(resource.storage()),
+        name,
+        &[cause],
+    )
 }
 
 fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), StatusCause> {
     let stated = ports(service);
     let spec = &mut service["spec"];
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-    let allocates = kind == "NodePort" || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
+    let allocates = kind == "NodePort"
+        || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
     let mut own: Vec<(u16, Value)> = Vec::new();
     for (index, port) in items_mut(spec, "ports").enumerate() {
         let protocol = port["protocol"].clone();
-        match port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
+        match port["nodePort"]
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0)
+        {
             // Several protocols of one Service may share a node port.
-            Some(wanted) if own.iter().any(|(port, other)| *port == wanted && *other != protocol) => {}
+            Some(wanted)
+                if own
+                    .iter()
+                    .any(|(port, other)| *port == wanted && *other != protocol) => {}
             Some(wanted) => {
                 claim_port(wanted, &format!("spec.ports[{index}].nodePort"), taken)?;
                 own.push((wanted, protocol));
@@ -172,7 +219,11 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Stat
         }
     }
     if kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local" {
-        match spec["healthCheckNodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
+        match spec["healthCheckNodePort"]
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0)
+        {
             Some(wanted) => claim_port(wanted, "spec.healthCheckNodePort", taken)?,
             None => spec["healthCheckNodePort"] = json!(free_port(taken, &stated)),
         }
@@ -182,13 +233,18 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Stat
 
 fn claim_port(port: u16, field: &str, taken: &mut BTreeSet<u16>) -> Result<(), StatusCause> {
     if !NODE_PORTS.contains(&port) {
-        let detail = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+        let detail =
+            "provided port is not in the valid range. The range of valid ports is 30000-32767";
         return Err(StatusCause::invalid(field, &json!(port), detail));
     }
     if taken.insert(port) {
         Ok(())
     } else {
-        Err(StatusCause::invalid(field, &json!(port), "provided port is already allocated"))
+        Err(StatusCause::invalid(
+            field,
+            &json!(port),
+            "provided port is already allocated",
+        ))
     }
 }
 
@@ -203,14 +259,25 @@ fn free_port(taken: &mut BTreeSet<u16>, stated: &BTreeSet<u16>) -> u16 {
 }
 
 fn addresses(service: &Value) -> BTreeSet<u32> {
-    let listed = service["spec"]["clusterIPs"].as_array().into_iter().flatten();
+    let listed = service["spec"]["clusterIPs"]
+        .as_array()
+        .into_iter()
+        .flatten();
     let parse = |text: &str| text.parse::<Ipv4Addr>().ok().map(u32::from);
-    listed.chain([&service["spec"]["clusterIP"]]).filter_map(Value::as_str).filter_map(parse).collect()
+    listed
+        .chain([&service["spec"]["clusterIP"]])
+        .filter_map(Value::as_str)
+        .filter_map(parse)
+        .collect()
 }
 
 fn ports(service: &Value) -> BTreeSet<u16> {
     let spec = &service["spec"];
-    let listed = spec["ports"].as_array().into_iter().flatten().map(|port| &port["nodePort"]);
+    let listed = spec["ports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|port| &port["nodePort"]);
     listed
         .chain([&spec["healthCheckNodePort"]])
         .filter_map(Value::as_u64)

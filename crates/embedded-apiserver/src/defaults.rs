@@ -30,7 +30,9 @@ fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
 fn service(object: &mut Value) {
     let spec = &mut object["spec"];
     set(spec, "sessionAffinity", "None");
-    if spec["sessionAffinity"] == "ClientIP" && spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_null() {
+    if spec["sessionAffinity"] == "ClientIP"
+        && spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_null()
+    {
         spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": 10800}});
     }
     set(spec, "type", "ClusterIP");
@@ -41,7 +43,9 @@ fn service(object: &mut Value) {
         }
     }
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-    let external = spec["externalIPs"].as_array().is_some_and(|ips| !ips.is_empty());
+    let external = spec["externalIPs"]
+        .as_array()
+        .is_some_and(|ips| !ips.is_empty());
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") || (kind == "ClusterIP" && external) {
         set(spec, "externalTrafficPolicy", "Cluster");
     }
@@ -59,8 +63,15 @@ fn service(object: &mut Value) {
 }
 
 /// Returns the items of the list at a field, to be changed. (Indexing mutably would add the field where it is missing.)
-pub(crate) fn items_mut<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
-    value.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
+pub(crate) fn items_mut<'a>(
+    value: &'a mut Value,
+    field: &str,
+) -> impl Iterator<Item = &'a mut Value> {
+    value
+        .get_mut(field)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }
 
 fn node(object: &mut Value) {
@@ -76,9 +87,14 @@ fn node(object: &mut Value) {
     let status = &mut object["status"];
     let capacity = status["capacity"].clone();
     if capacity.is_object() {
-        let mut allocatable = status["allocatable"].as_object().cloned().unwrap_or_default();
+        let mut allocatable = status["allocatable"]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
         for (name, quantity) in capacity.as_object().into_iter().flatten() {
-            allocatable.entry(name.clone()).or_insert_with(|| quantity.clone());
+            allocatable
+                .entry(name.clone())
+                .or_insert_with(|| quantity.clone());
         }
         status["allocatable"] = Value::Object(allocatable);
     }
@@ -86,7 +102,10 @@ fn node(object: &mut Value) {
 
 fn namespace(object: &mut Value) {
     set(&mut object["status"], "phase", "Active");
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     if !name.is_empty() {
         let metadata = &mut object["metadata"];
         if metadata["labels"].is_null() {
@@ -138,6 +157,9 @@ mod tests {
                 "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
             })
         );
-        assert_eq!(service["status"]["loadBalancer"]["ingress"], json!([{"ip": "1.1.1.1", "ipMode": "VIP"}]));
+        assert_eq!(
+            service["status"]["loadBalancer"]["ingress"],
+            json!([{"ip": "1.1.1.1", "ipMode": "VIP"}])
+        );
     }
 }

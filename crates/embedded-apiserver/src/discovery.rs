@@ -13,7 +13,11 @@ use crate::status::ApiError;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers a path that is no resource; none if it is not one of discovery's.
-pub(crate) fn answer(inner: &Inner, request: &Request, method: &Method) -> Option<Result<Response<Body>, ApiError>> {
+pub(crate) fn answer(
+    inner: &Inner,
+    request: &Request,
+    method: &Method,
+) -> Option<Result<Response<Body>, ApiError>> {
     let path = request.path.trim_end_matches('/');
     if !matches!(method.as_str(), "GET" | "HEAD") {
         return None;
@@ -22,7 +26,9 @@ pub(crate) fn answer(inner: &Inner, request: &Request, method: &Method) -> Optio
     let value = match parts[..] {
         ["healthz" | "livez" | "readyz", ..] => return Some(Ok(text("ok"))),
         ["version"] => version(inner),
-        ["api" | "apis"] if wants_aggregated(request) => return Some(Ok(aggregated(parts[0] == "api"))),
+        ["api" | "apis"] if wants_aggregated(request) => {
+            return Some(Ok(aggregated(parts[0] == "api")));
+        }
         ["api"] => api_versions(request),
         ["api", "v1"] => resource_list("", "v1"),
         ["apis"] => {
@@ -35,7 +41,9 @@ pub(crate) fn answer(inner: &Inner, request: &Request, method: &Method) -> Optio
             group["apiVersion"] = json!("v1");
             group
         }
-        ["apis", name, version] if GROUPS.contains(&(name, version)) => resource_list(name, version),
+        ["apis", name, version] if GROUPS.contains(&(name, version)) => {
+            resource_list(name, version)
+        }
         [""] => json!({"paths": paths()}),
         _ => return None,
     };
@@ -44,15 +52,24 @@ pub(crate) fn answer(inner: &Inner, request: &Request, method: &Method) -> Optio
 
 fn text(body: &'static str) -> Response<Body> {
     let mut response = json_response(200, body.into());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     response
 }
 
 fn version(inner: &Inner) -> Value {
     let version = &inner.options.version;
     let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("36"));
-    let previous = minor.parse::<u32>().map_or(0, |minor| minor.saturating_sub(1)).to_string();
+    let (major, minor) = (
+        numbers.next().unwrap_or("1"),
+        numbers.next().unwrap_or("36"),
+    );
+    let previous = minor
+        .parse::<u32>()
+        .map_or(0, |minor| minor.saturating_sub(1))
+        .to_string();
     json!({
         "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
         "minCompatibilityMajor": major, "minCompatibilityMinor": previous, "gitVersion": version,
@@ -80,7 +97,9 @@ fn group(name: &str, version: &str) -> Value {
 }
 
 fn of_group<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
-    RESOURCES.iter().filter(move |resource| resource.group == group && resource.version == version)
+    RESOURCES
+        .iter()
+        .filter(move |resource| resource.group == group && resource.version == version)
 }
 
 fn paths() -> Vec<String> {
@@ -89,7 +108,17 @@ fn paths() -> Vec<String> {
         out.push(format!("/apis/{group}"));
         out.push(format!("/apis/{group}/{version}"));
     }
-    out.extend(["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    out.extend(
+        [
+            "/healthz",
+            "/livez",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned),
+    );
     out
 }
 
@@ -110,7 +139,8 @@ fn resource_list(group: &str, version: &str) -> Value {
         }
     }
     resources.sort_by_key(|resource| resource["name"].as_str().unwrap_or_default().to_owned());
-    let mut out = json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
+    let mut out =
+        json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
     if !group.is_empty() {
         out["apiVersion"] = json!("v1");
         out["groupVersion"] = json!(format!("{group}/{version}"));
@@ -155,12 +185,18 @@ fn wants_aggregated(request: &Request) -> bool {
     let accept = request.header(header::ACCEPT);
     accept.split(',').any(|clause| {
         let parts: Vec<&str> = clause.split(';').map(str::trim).collect();
-        ["as=APIGroupDiscoveryList", "v=v2", "g=apidiscovery.k8s.io"].iter().all(|wanted| parts.contains(wanted))
+        ["as=APIGroupDiscoveryList", "v=v2", "g=apidiscovery.k8s.io"]
+            .iter()
+            .all(|wanted| parts.contains(wanted))
     })
 }
 
 fn aggregated(core: bool) -> Response<Body> {
-    let groups: Vec<(&str, &str)> = if core { vec![("", "v1")] } else { GROUPS.to_vec() };
+    let groups: Vec<(&str, &str)> = if core {
+        vec![("", "v1")]
+    } else {
+        GROUPS.to_vec()
+    };
     let items: Vec<Value> = groups
         .into_iter()
         .map(|(group, version)| {
@@ -174,7 +210,9 @@ fn aggregated(core: bool) -> Response<Body> {
         .collect();
     let value = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     let mut response = json_response(200, to_bytes(&value));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
     response
 }
 

@@ -15,7 +15,12 @@ const RENAMED: [(&str, &str); 7] = [
 
 /// Returns a stored Event as events.k8s.io/v1 shows it.
 pub(crate) fn from_core(event: &Value) -> Value {
-    let mut out = rename(event, |name| RENAMED.iter().find(|(core, _)| *core == name).map(|(_, new)| *new));
+    let mut out = rename(event, |name| {
+        RENAMED
+            .iter()
+            .find(|(core, _)| *core == name)
+            .map(|(_, new)| *new)
+    });
     // core/v1 writes these two even if they are empty, events.k8s.io/v1 only if they are set.
     for name in ["reportingController", "reportingInstance"] {
         if out[name] == "" {
@@ -30,7 +35,12 @@ pub(crate) fn from_core(event: &Value) -> Value {
 
 /// Returns an events.k8s.io/v1 Event as it is stored.
 pub(crate) fn to_core(event: &Value) -> Value {
-    let mut out = rename(event, |name| RENAMED.iter().find(|(_, new)| *new == name).map(|(core, _)| *core));
+    let mut out = rename(event, |name| {
+        RENAMED
+            .iter()
+            .find(|(_, new)| *new == name)
+            .map(|(core, _)| *core)
+    });
     for name in ["reportingComponent", "reportingInstance"] {
         if out[name].is_null() {
             out[name] = json!("");
@@ -41,7 +51,8 @@ pub(crate) fn to_core(event: &Value) -> Value {
 
 fn rename(event: &Value, new_name: impl Fn(&str) -> Option<&'static str>) -> Value {
     let fields = event.as_object().into_iter().flatten();
-    let renamed = fields.map(|(name, value)| (new_name(name).unwrap_or(name).to_owned(), value.clone()));
+    let renamed =
+        fields.map(|(name, value)| (new_name(name).unwrap_or(name).to_owned(), value.clone()));
     Value::Object(renamed.collect::<Map<_, _>>())
 }
 
@@ -69,7 +80,10 @@ mod tests {
             "reportingComponent": "", "reportingInstance": "",
         });
         let other = from_core(&core);
-        assert_eq!((&other["note"], &other["regarding"]["kind"]), (&json!("m"), &json!("Node")));
+        assert_eq!(
+            (&other["note"], &other["regarding"]["kind"]),
+            (&json!("m"), &json!("Node"))
+        );
         assert_eq!(to_core(&other), core);
     }
 }

@@ -26,7 +26,11 @@ pub enum Action {
         #[serde(default)]
         message: String,
         /// Value of `Retry-After` in seconds.
-        #[serde(default, rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            rename = "retryAfterSeconds",
+            skip_serializing_if = "Option::is_none"
+        )]
         retry_after_seconds: Option<u32>,
     },
     /// The request is answered with this body instead: a whole Status object, or anything else.
@@ -132,16 +136,23 @@ impl Matcher {
     }
 
     fn matches(&self, request: &LoggedRequest) -> bool {
-        let same = |wanted: &Option<String>, got: &str| wanted.as_deref().is_none_or(|wanted| wanted == got);
+        let same = |wanted: &Option<String>, got: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == got)
+        };
         let verb = self.verb.as_deref().is_none_or(|verbs| {
             verbs.is_empty()
-                || verbs.split(',').any(|verb| verb == request.verb || (verb == "write" && request.is_write()))
+                || verbs
+                    .split(',')
+                    .any(|verb| verb == request.verb || (verb == "write" && request.is_write()))
         });
         verb && same(&self.resource, &request.resource)
             && same(&self.subresource, &request.subresource)
             && same(&self.namespace, &request.namespace)
             && same(&self.name, &request.name)
-            && self.path.as_deref().is_none_or(|prefix| request.path.starts_with(prefix))
+            && self
+                .path
+                .as_deref()
+                .is_none_or(|prefix| request.path.starts_with(prefix))
     }
 }
 
@@ -167,11 +178,19 @@ pub struct Rule {
 
 impl Rule {
     fn take(&mut self) -> bool {
-        if self.matcher.times.is_some_and(|times| self.applied >= times) {
+        if self
+            .matcher
+            .times
+            .is_some_and(|times| self.applied >= times)
+        {
             return false;
         }
         self.seen += 1;
-        if self.matcher.every.is_some_and(|every| every > 1 && !self.seen.is_multiple_of(every)) {
+        if self
+            .matcher
+            .every
+            .is_some_and(|every| every > 1 && !self.seen.is_multiple_of(every))
+        {
             return false;
         }
         self.applied += 1;
@@ -200,7 +219,12 @@ pub(crate) struct FaultEffect {
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { inner: Arc::new(Inner { rules: Mutex::default(), changed: watch::Sender::new(0) }) }
+        Self {
+            inner: Arc::new(Inner {
+                rules: Mutex::default(),
+                changed: watch::Sender::new(0),
+            }),
+        }
     }
 }
 
@@ -216,7 +240,13 @@ impl Faults {
             let mut rules = self.lock();
             rules.0 += 1;
             let id = rules.0;
-            rules.1.push(Rule { id, matcher, action, seen: 0, applied: 0 });
+            rules.1.push(Rule {
+                id,
+                matcher,
+                action,
+                seen: 0,
+                applied: 0,
+            });
             id
         };
         self.inner.changed.send_replace(id);
@@ -251,7 +281,10 @@ impl Faults {
     pub(crate) fn effect_of(&self, request: &LoggedRequest) -> FaultEffect {
         let mut effect = FaultEffect::default();
         let mut rules = self.lock();
-        for rule in rules.1.iter_mut().filter(|rule| rule.matcher.matches(request) && rule.action != Action::DropWatch)
+        for rule in rules
+            .1
+            .iter_mut()
+            .filter(|rule| rule.matcher.matches(request) && rule.action != Action::DropWatch)
         {
             if !rule.take() {
                 continue;
@@ -269,7 +302,9 @@ impl Faults {
     /// Returns `true` if this watch is to be cut now.
     pub(crate) fn drops(&self, request: &LoggedRequest) -> bool {
         let mut rules = self.lock();
-        rules.1.iter_mut().any(|rule| rule.action == Action::DropWatch && rule.matcher.matches(request) && rule.take())
+        rules.1.iter_mut().any(|rule| {
+            rule.action == Action::DropWatch && rule.matcher.matches(request) && rule.take()
+        })
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
@@ -300,8 +335,17 @@ mod tests {
     #[test]
     fn a_rule_applies_as_often_as_it_says() {
         let faults = Faults::default();
-        faults.add(Matcher::any().verb("write").resource("nodes").times(2).every(2), Action::Refused);
-        let applied: Vec<bool> = (0..6).map(|_| faults.effect_of(&patch("a")).action.is_some()).collect();
+        faults.add(
+            Matcher::any()
+                .verb("write")
+                .resource("nodes")
+                .times(2)
+                .every(2),
+            Action::Refused,
+        );
+        let applied: Vec<bool> = (0..6)
+            .map(|_| faults.effect_of(&patch("a")).action.is_some())
+            .collect();
         assert_eq!(applied, [false, true, false, true, false, false]);
     }
 
@@ -311,14 +355,19 @@ mod tests {
         faults.add(Matcher::any(), Action::Latency { millis: 100 });
         faults.add(Matcher::any().name("b"), Action::Hang);
         let effect = faults.effect_of(&patch("b"));
-        assert_eq!((effect.delay, effect.action), (Duration::from_millis(100), Some(Action::Hang)));
+        assert_eq!(
+            (effect.delay, effect.action),
+            (Duration::from_millis(100), Some(Action::Hang))
+        );
         assert_eq!(faults.effect_of(&patch("a")).action, None);
     }
 
     #[test]
     fn a_rule_reads_from_json() {
-        let rule: Rule =
-            serde_json::from_str(r#"{"match":{"verb":"patch","times":3},"action":{"status":{"code":503}}}"#).unwrap();
+        let rule: Rule = serde_json::from_str(
+            r#"{"match":{"verb":"patch","times":3},"action":{"status":{"code":503}}}"#,
+        )
+        .unwrap();
         assert!(matches!(rule.action, Action::Status { code: 503, .. }));
         let rule: Rule = serde_json::from_str(r#"{"action":"dropWatch"}"#).unwrap();
         assert_eq!(rule.action, Action::DropWatch);

@@ -10,7 +10,12 @@ use crate::tls::Certificate;
 #[must_use]
 pub fn kubeconfig(url: &str, certificate: Option<&Certificate>, token: Option<&str>) -> String {
     let authority = certificate
-        .map(|certificate| format!("\n    certificate-authority-data: {}", STANDARD.encode(certificate.pem())))
+        .map(|certificate| {
+            format!(
+                "\n    certificate-authority-data: {}",
+                STANDARD.encode(certificate.pem())
+            )
+        })
         .unwrap_or_default();
     // Over TLS, kubectl prompts for a user and password if the kubeconfig's user has no credential.
     let token = token.unwrap_or("embedded");

@@ -26,7 +26,10 @@ const NOT_ACCEPTABLE: &str = "406: Not Acceptable\n\nAvailable representations: 
 impl Form {
     /// Returns the first form in `Accept` that the server has.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accept = headers
+            .get(header::ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         if accept.trim().is_empty() {
             return Ok(Self::Json);
         }
@@ -41,7 +44,12 @@ impl Form {
         let mut parts = clause.split(';').map(str::trim);
         let media = parts.next()?;
         let params: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let param = |name: &str| params.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let param = |name: &str| {
+            params
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
         match media {
             "application/yaml" | "text/yaml" => Some(Self::Yaml),
             "application/json" | "application/*" | "*/*" => match param("as") {
@@ -106,7 +114,11 @@ impl View {
     /// Encodes an object as JSON with its kind.
     pub(crate) fn plain(&self, stored: &Stored) -> Bytes {
         if self.is_converted() {
-            return with_kind(&to_bytes(&self.value(stored)), self.resource.kind, &self.resource.api_version());
+            return with_kind(
+                &to_bytes(&self.value(stored)),
+                self.resource.kind,
+                &self.resource.api_version(),
+            );
         }
         stored.single(self.resource.kind, &self.resource.api_version())
     }
@@ -114,7 +126,11 @@ impl View {
     /// Returns the parsed object without its kind.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let value = stored.value();
-        if self.is_converted() { events::from_core(&value) } else { value }
+        if self.is_converted() {
+            events::from_core(&value)
+        } else {
+            value
+        }
     }
 
     fn is_converted(&self) -> bool {
@@ -126,7 +142,10 @@ impl View {
         match self.form {
             Form::Json | Form::Yaml => self.plain_list(metadata, objects),
             Form::Table => {
-                let rows = objects.iter().map(|stored| table::row(self, &self.value(stored))).collect();
+                let rows = objects
+                    .iter()
+                    .map(|stored| table::row(self, &self.value(stored)))
+                    .collect();
                 to_bytes(&table::table(self, metadata.clone(), rows, true))
             }
             Form::Metadata => {
@@ -173,10 +192,17 @@ pub(crate) fn to_bytes(value: &Value) -> Bytes {
 /// Returns an answer with a JSON body.
 pub(crate) fn json_response(code: u16, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     response
 }
 
@@ -185,18 +211,28 @@ pub(crate) fn respond(form: Form, code: u16, body: Bytes) -> Response<Body> {
     if form != Form::Yaml {
         return json_response(code, body);
     }
-    let yaml = serde_json::from_slice::<Value>(&body).ok().and_then(|value| serde_saphyr::to_string(&value).ok());
+    let yaml = serde_json::from_slice::<Value>(&body)
+        .ok()
+        .and_then(|value| serde_saphyr::to_string(&value).ok());
     let mut response = json_response(code, yaml.map_or(body, Bytes::from));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/yaml"),
+    );
     response
 }
 
 /// Returns the response to a failed request: a Status in JSON, or in YAML if the client requested it.
 pub(crate) fn error_response(form: Form, error: &ApiError) -> Response<Body> {
     let mut response = respond(form, error.code, to_bytes(&error.to_value()));
-    let retry = error.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_i64());
+    let retry = error
+        .details
+        .as_ref()
+        .and_then(|details| details["retryAfterSeconds"].as_i64());
     if let Some(seconds) = retry {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }

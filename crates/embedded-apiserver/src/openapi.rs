@@ -15,7 +15,10 @@ use crate::server::Inner;
 use crate::status::ApiError;
 
 /// Answers a path under `/openapi`.
-pub(crate) fn answer(inner: &Arc<Inner>, request: &Request) -> Option<Result<Response<Body>, ApiError>> {
+pub(crate) fn answer(
+    inner: &Arc<Inner>,
+    request: &Request,
+) -> Option<Result<Response<Body>, ApiError>> {
     let path = request.path.trim_end_matches('/');
     if path == "/openapi/v3" {
         return Some(Ok(json_response(200, to_bytes(&index()))));
@@ -28,17 +31,26 @@ pub(crate) fn answer(inner: &Arc<Inner>, request: &Request) -> Option<Result<Res
         "api/v1" => ("", "v1"),
         other => {
             let (group, version) = other.strip_prefix("apis/")?.split_once('/')?;
-            GROUPS.iter().find(|known| **known == (group, version)).copied()?
+            GROUPS
+                .iter()
+                .find(|known| **known == (group, version))
+                .copied()?
         }
     };
-    Some(Ok(json_response(200, to_bytes(&document(inner, group, version)))))
+    Some(Ok(json_response(
+        200,
+        to_bytes(&document(inner, group, version)),
+    )))
 }
 
 fn index() -> Value {
     let mut paths = Map::new();
     let mut add = |path: &str| {
         // The hash only has to change with the document, which never changes while the server runs.
-        paths.insert(path.to_owned(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash=1")}));
+        paths.insert(
+            path.to_owned(),
+            json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash=1")}),
+        );
     };
     add("api/v1");
     for (group, version) in GROUPS {
@@ -48,7 +60,11 @@ fn index() -> Value {
 }
 
 fn document(inner: &Inner, group: &str, version: &str) -> Value {
-    let resources = || RESOURCES.iter().filter(move |r| r.group == group && r.version == version);
+    let resources = || {
+        RESOURCES
+            .iter()
+            .filter(move |r| r.group == group && r.version == version)
+    };
     let mut paths = Map::new();
     for resource in resources() {
         add_paths(resource, &mut paths);
@@ -65,7 +81,11 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
     } else {
         format!("/apis/{}/{}", resource.group, resource.version)
     };
-    let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    let scope = if resource.namespaced {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     let collection = format!("{base}{scope}/{}", resource.plural);
     let mut many = Map::new();
     let mut one = Map::new();
@@ -80,9 +100,16 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
             one.insert("put".to_owned(), operation(resource, "put", &write));
             one.insert(
                 "patch".to_owned(),
-                operation(resource, "patch", &["dryRun", "fieldManager", "fieldValidation", "force"]),
+                operation(
+                    resource,
+                    "patch",
+                    &["dryRun", "fieldManager", "fieldValidation", "force"],
+                ),
             );
-            one.insert("delete".to_owned(), operation(resource, "delete", &["dryRun", "propagationPolicy"]));
+            one.insert(
+                "delete".to_owned(),
+                operation(resource, "delete", &["dryRun", "propagationPolicy"]),
+            );
         }
     }
     paths.insert(collection.clone(), Value::Object(many));
@@ -113,10 +140,20 @@ fn schemas() -> Value {
     for object in schema.objects() {
         out.insert(long_name(&object.name), object_schema(object, schema));
     }
-    for resource in RESOURCES.iter().filter(|resource| resource.type_name.is_empty()) {
-        let group = if resource.group.is_empty() { "core" } else { resource.group };
+    for resource in RESOURCES
+        .iter()
+        .filter(|resource| resource.type_name.is_empty())
+    {
+        let group = if resource.group.is_empty() {
+            "core"
+        } else {
+            resource.group
+        };
         let name = format!("io.k8s.api.{group}.{}.{}", resource.version, resource.kind);
-        out.insert(name, json!({"type": "object", "x-kubernetes-group-version-kind": [gvk(resource)]}));
+        out.insert(
+            name,
+            json!({"type": "object", "x-kubernetes-group-version-kind": [gvk(resource)]}),
+        );
     }
     Value::Object(out)
 }
@@ -142,7 +179,10 @@ fn object_schema(object: &ObjectType, schema: &Schema) -> Value {
     if object.atomic {
         out["x-kubernetes-map-type"] = json!("atomic");
     }
-    if let Some(resource) = RESOURCES.iter().find(|resource| resource.type_name == object.name) {
+    if let Some(resource) = RESOURCES
+        .iter()
+        .find(|resource| resource.type_name == object.name)
+    {
         out["x-kubernetes-group-version-kind"] = json!([gvk(resource)]);
     }
     out
@@ -157,20 +197,28 @@ fn type_schema(ty: &Type, schema: &Schema) -> Value {
         Type::Number => json!({"type": "number", "format": "double"}),
         Type::Time | Type::MicroTime => json!({"type": "string", "format": "date-time"}),
         Type::Bytes => json!({"type": "string", "format": "byte"}),
-        Type::IntOrString => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+        Type::IntOrString => {
+            json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+        }
         Type::Any => json!({"type": "object"}),
         Type::Object(index) => {
             let name = long_name(&schema.object(*index).name);
             json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]})
         }
         Type::Map { value, atomic } => {
-            let mut out = json!({"type": "object", "additionalProperties": type_schema(value, schema)});
+            let mut out =
+                json!({"type": "object", "additionalProperties": type_schema(value, schema)});
             if *atomic {
                 out["x-kubernetes-map-type"] = json!("atomic");
             }
             out
         }
-        Type::List { item, kind, merge_key, merge } => {
+        Type::List {
+            item,
+            kind,
+            merge_key,
+            merge,
+        } => {
             let mut out = json!({"type": "array", "items": type_schema(item, schema)});
             out["x-kubernetes-list-type"] = json!(match kind {
                 ListKind::Atomic => "atomic",
@@ -203,9 +251,17 @@ fn version_2(inner: &Inner, request: &Request) -> Response<Body> {
     }
     let info = [field(1, b"Kubernetes"), field(2, version.as_bytes())].concat();
     // Document: swagger = 1, info = 2, paths = 8, definitions = 9.
-    let document = [field(1, b"2.0"), field(2, &info), field(8, &[]), field(9, &[])].concat();
+    let document = [
+        field(1, b"2.0"),
+        field(2, &info),
+        field(8, &[]),
+        field(9, &[]),
+    ]
+    .concat();
     let mut response = json_response(200, document.into());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
     response
 }
 

@@ -64,30 +64,44 @@ pub(crate) struct Options(Vec<(String, String)>);
 
 impl Options {
     pub(crate) fn parse(uri: &Uri) -> Self {
-        Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| Self(pairs)).unwrap_or_default()
+        Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map(|Query(pairs)| Self(pairs))
+            .unwrap_or_default()
     }
 
     /// Returns the value of `name`; an empty one counts as missing.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(key, value)| key == name && !value.is_empty())
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns the values of all options called `name`.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns a flag as Go parses it: `true` without a value, or with anything but `0` and `false`.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.0.iter().any(|(key, value)| key == name && !matches!(value.as_str(), "0" | "false"))
+        self.0
+            .iter()
+            .any(|(key, value)| key == name && !matches!(value.as_str(), "0" | "false"))
     }
 
     /// Parses an option as a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        text.parse()
-            .map(Some)
-            .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|_| {
+            ApiError::bad_request(format!(
+                "strconv.ParseInt: parsing {text:?}: invalid syntax"
+            ))
+        })
     }
 
     pub(crate) fn dry_run(&self) -> bool {
@@ -109,12 +123,23 @@ impl Request {
     pub(crate) fn new(method: &Method, uri: &Uri, headers: HeaderMap) -> Self {
         let options = Options::parse(uri);
         let target = target(uri.path());
-        let verb = target.as_ref().map_or(Verb::Other, |target| verb(method, target, &options));
-        Self { verb, target, path: uri.path().to_owned(), options, headers }
+        let verb = target
+            .as_ref()
+            .map_or(Verb::Other, |target| verb(method, target, &options));
+        Self {
+            verb,
+            target,
+            path: uri.path().to_owned(),
+            options,
+            headers,
+        }
     }
 
     pub(crate) fn header(&self, name: http::header::HeaderName) -> &str {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 
     /// Returns the field manager for `managedFields`: the `fieldManager` option, or the program's name in `User-Agent`.
@@ -124,7 +149,11 @@ impl Request {
         }
         let agent = self.header(http::header::USER_AGENT);
         let name = agent.split('/').next().unwrap_or_default();
-        if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+        if name.is_empty() {
+            "unknown".to_owned()
+        } else {
+            name.to_owned()
+        }
     }
 }
 
@@ -145,7 +174,11 @@ fn verb(method: &Method, target: &Target, options: &Options) -> Verb {
 
 /// Parses `/api/v1/…` and `/apis/GROUP/VERSION/…`
 fn target(path: &str) -> Option<Target> {
-    let mut parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
+    let mut parts: Vec<String> = path
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(percent_decode)
+        .collect();
     let (group, version) = match parts.first().map(String::as_str)? {
         "api" if parts.len() >= 3 => (String::new(), parts[1].clone()),
         "apis" if parts.len() >= 4 => (parts[1].clone(), parts[2].clone()),
@@ -175,11 +208,18 @@ fn target(path: &str) -> Option<Target> {
             return None;
         }
     }
-    Some(Target { resource, namespace, name, subresource })
+    Some(Target {
+        resource,
+        namespace,
+        name,
+        subresource,
+    })
 }
 
 fn percent_decode(text: &str) -> String {
-    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8_lossy()
+        .into_owned()
 }
 
 #[cfg(test)]
@@ -192,21 +232,39 @@ mod tests {
 
     #[test]
     fn paths_lead_to_resources() {
-        let request = parse(&Method::GET, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a?x=1");
+        let request = parse(
+            &Method::GET,
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a?x=1",
+        );
         let target = request.target.unwrap();
-        assert_eq!((target.resource.plural, target.key()), ("leases", "kube-system/a".to_owned()));
+        assert_eq!(
+            (target.resource.plural, target.key()),
+            ("leases", "kube-system/a".to_owned())
+        );
         let request = parse(&Method::PATCH, "/api/v1/nodes/n%2D1/status");
         let target = request.target.unwrap();
-        assert_eq!((target.name(), target.subresource.as_deref()), ("n-1", Some("status")));
+        assert_eq!(
+            (target.name(), target.subresource.as_deref()),
+            ("n-1", Some("status"))
+        );
         let request = parse(&Method::DELETE, "/api/v1/namespaces/x");
-        assert_eq!((request.verb, request.target.unwrap().key()), (Verb::Delete, "x".to_owned()));
+        assert_eq!(
+            (request.verb, request.target.unwrap().key()),
+            (Verb::Delete, "x".to_owned())
+        );
     }
 
     #[test]
     fn a_list_with_the_watch_option_is_a_watch() {
-        assert_eq!(parse(&Method::GET, "/api/v1/nodes?watch=1").verb, Verb::Watch);
+        assert_eq!(
+            parse(&Method::GET, "/api/v1/nodes?watch=1").verb,
+            Verb::Watch
+        );
         assert_eq!(parse(&Method::GET, "/api/v1/nodes?watch").verb, Verb::Watch);
-        assert_eq!(parse(&Method::GET, "/api/v1/nodes?watch=false").verb, Verb::List);
+        assert_eq!(
+            parse(&Method::GET, "/api/v1/nodes?watch=false").verb,
+            Verb::List
+        );
         assert_eq!(parse(&Method::GET, "/api/v1/foos").verb, Verb::Other);
     }
 }

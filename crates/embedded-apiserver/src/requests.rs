@@ -41,7 +41,10 @@ impl LoggedRequest {
     /// Returns `true` if the request asks for a change.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+        matches!(
+            self.verb,
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        )
     }
 
     /// Returns the body as JSON, if it is.
@@ -67,7 +70,10 @@ struct Log {
 
 impl RequestLog {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { inner: Arc::default(), capacity }
+        Self {
+            inner: Arc::default(),
+            capacity,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
@@ -85,8 +91,12 @@ impl RequestLog {
         };
         let sender = sender(&request.user_agent);
         let mut log = self.lock();
-        *log.counts_by_agent.entry((sender, request.verb.to_owned(), resource.clone())).or_default() += 1;
-        *log.counts.entry((request.verb.to_owned(), resource)).or_default() += 1;
+        *log.counts_by_agent
+            .entry((sender, request.verb.to_owned(), resource.clone()))
+            .or_default() += 1;
+        *log.counts
+            .entry((request.verb.to_owned(), resource))
+            .or_default() += 1;
         log.requests.push_back(request);
         while log.requests.len() > self.capacity {
             log.requests.pop_front();
@@ -102,7 +112,12 @@ impl RequestLog {
     /// Returns the requests that ask for a change.
     #[must_use]
     pub fn writes(&self) -> Vec<LoggedRequest> {
-        self.lock().requests.iter().filter(|request| request.is_write()).cloned().collect()
+        self.lock()
+            .requests
+            .iter()
+            .filter(|request| request.is_write())
+            .cloned()
+            .collect()
     }
 
     /// Returns the number of all requests by verb and resource (`nodes`, `nodes/status`), also those no longer in
@@ -122,7 +137,11 @@ impl RequestLog {
     /// Returns the number of requests with this verb for this resource (`nodes`, `nodes/status`).
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> u64 {
-        self.lock().counts.get(&(verb.to_owned(), resource.to_owned())).copied().unwrap_or(0)
+        self.lock()
+            .counts
+            .get(&(verb.to_owned(), resource.to_owned()))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Forgets all requests and counts.
@@ -134,7 +153,9 @@ impl RequestLog {
 /// Returns `PROGRAM` or `PROGRAM/COMPONENT` of `PROGRAM/VERSION (OS/ARCH) kubernetes/COMMIT/COMPONENT`.
 fn sender(user_agent: &str) -> String {
     let program = user_agent.split('/').next().unwrap_or_default();
-    let commit = user_agent.split_once(" kubernetes/").map_or("", |(_, rest)| rest);
+    let commit = user_agent
+        .split_once(" kubernetes/")
+        .map_or("", |(_, rest)| rest);
     match commit.split_once('/') {
         Some((_, component)) => format!("{program}/{component}"),
         None => program.to_owned(),
@@ -149,7 +170,10 @@ mod tests {
     fn senders_are_programs_and_their_components() {
         let system = "v1.37.2 (linux/amd64) kubernetes/0123456";
         assert_eq!(sender(&format!("kubectl/{system}")), "kubectl");
-        assert_eq!(sender(&format!("ccm/{system}/node-controller")), "ccm/node-controller");
+        assert_eq!(
+            sender(&format!("ccm/{system}/node-controller")),
+            "ccm/node-controller"
+        );
         assert_eq!(sender("curl/8.5.0"), "curl");
         assert_eq!(sender(""), "");
     }

@@ -35,8 +35,19 @@ impl Verbs {
     /// Returns the verbs as discovery lists them.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
-            Self::All => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-            Self::NoCollection => &["create", "delete", "get", "list", "patch", "update", "watch"],
+            Self::All => &[
+                "create",
+                "delete",
+                "deletecollection",
+                "get",
+                "list",
+                "patch",
+                "update",
+                "watch",
+            ],
+            Self::NoCollection => &[
+                "create", "delete", "get", "list", "patch", "update", "watch",
+            ],
             Self::ReadOnly => &["get", "list", "watch"],
             Self::CreateOnly => &["create"],
         }
@@ -46,17 +57,29 @@ impl Verbs {
 impl Resource {
     /// Returns `v1` or `coordination.k8s.io/v1`
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// Returns the resource in error messages: `nodes`, `leases.coordination.k8s.io`
     pub(crate) fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     /// Returns the kind in error messages: `Node`, `Lease.coordination.k8s.io`
     pub(crate) fn qualified_kind(&self) -> String {
-        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+        if self.group.is_empty() {
+            self.kind.to_owned()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
     }
 
     /// Returns the resource whose objects this one shows. Both event APIs show one set of objects.
@@ -69,7 +92,10 @@ impl Resource {
 
     /// Returns `true` if a delete responds with the deleted object instead of a Status.
     pub(crate) fn delete_returns_object(&self) -> bool {
-        matches!(self.plural, "services" | "serviceaccounts" | "persistentvolumes")
+        matches!(
+            self.plural,
+            "services" | "serviceaccounts" | "persistentvolumes"
+        )
     }
 }
 
@@ -79,12 +105,16 @@ fn find_static(resource: &Resource) -> &'static Resource {
 
 /// Returns the resource at `/api/v1/PLURAL` (empty group) or `/apis/GROUP/VERSION/PLURAL`.
 pub(crate) fn by_path(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.plural == plural && r.version == version && r.group == group)
+    RESOURCES
+        .iter()
+        .find(|r| r.plural == plural && r.version == version && r.group == group)
 }
 
 /// Returns the resource with this kind and `apiVersion`.
 pub(crate) fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.kind == kind && r.api_version() == api_version)
+    RESOURCES
+        .iter()
+        .find(|r| r.kind == kind && r.api_version() == api_version)
 }
 
 /// Returns the first resource with this plural name; core before groups.
@@ -219,7 +249,13 @@ pub(crate) const RESOURCES: &[Resource] = &[
         verbs: Verbs::ReadOnly,
         ..BASE
     },
-    Resource { plural: "secrets", singular: "secret", kind: "Secret", type_name: "core.v1.Secret", ..BASE },
+    Resource {
+        plural: "secrets",
+        singular: "secret",
+        kind: "Secret",
+        type_name: "core.v1.Secret",
+        ..BASE
+    },
     Resource {
         plural: "serviceaccounts",
         singular: "serviceaccount",

@@ -63,8 +63,15 @@ impl Selector {
         fields: Option<&str>,
     ) -> Result<Self, ApiError> {
         let labels = labels.map(parse_labels).transpose()?.unwrap_or_default();
-        let fields = fields.map(|text| parse_fields(resource, text)).transpose()?.unwrap_or_default();
-        Ok(Self { namespace: namespace.map(str::to_owned), labels, fields })
+        let fields = fields
+            .map(|text| parse_fields(resource, text))
+            .transpose()?
+            .unwrap_or_default();
+        Ok(Self {
+            namespace: namespace.map(str::to_owned),
+            labels,
+            fields,
+        })
     }
 
     /// Returns `true` if the selector restricts labels or fields.
@@ -75,7 +82,9 @@ impl Selector {
     /// Returns `true` if the object is selected.
     pub(crate) fn matches(&self, stored: &Stored) -> bool {
         if let Some(namespace) = &self.namespace {
-            let Some((of, _)) = stored.key.split_once('/') else { return false };
+            let Some((of, _)) = stored.key.split_once('/') else {
+                return false;
+            };
             if of != namespace {
                 return false;
             }
@@ -87,8 +96,12 @@ impl Selector {
         if self.labels.is_empty() {
             return true;
         }
-        let Ok(head) = serde_json::from_slice::<Head>(&stored.body) else { return false };
-        self.labels.iter().all(|requirement| requirement.matches(head.metadata.labels.get(&requirement.key)))
+        let Ok(head) = serde_json::from_slice::<Head>(&stored.body) else {
+            return false;
+        };
+        self.labels
+            .iter()
+            .all(|requirement| requirement.matches(head.metadata.labels.get(&requirement.key)))
     }
 
     fn fields_match(&self, stored: &Stored) -> bool {
@@ -98,7 +111,10 @@ impl Selector {
             let equal = match requirement.path.as_str() {
                 "metadata.name" => requirement.value == name,
                 "metadata.namespace" => requirement.value == namespace,
-                path => field_text(parsed.get_or_insert_with(|| stored.value()), path) == requirement.value,
+                path => {
+                    field_text(parsed.get_or_insert_with(|| stored.value()), path)
+                        == requirement.value
+                }
             };
             equal == requirement.equal
         })
@@ -185,26 +201,40 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldRequirement>
         } else if let Some((path, value)) = term.split_once('=') {
             (path, value, true)
         } else {
-            return Err(ApiError::bad_request(format!("invalid selector: '{term}'; can't understand '{term}'")));
+            return Err(ApiError::bad_request(format!(
+                "invalid selector: '{term}'; can't understand '{term}'"
+            )));
         };
         if !supported(resource, path) {
-            let known =
-                resource.group.is_empty() && resource.plural != "configmaps" && resource.plural != "serviceaccounts";
+            let known = resource.group.is_empty()
+                && resource.plural != "configmaps"
+                && resource.plural != "serviceaccounts";
             let message = match resource.plural {
                 "nodes" | "pods" | "secrets" | "namespaces" | "events" | "services" if known => {
                     format!("field label not supported: {path}")
                 }
-                _ => format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+                _ => format!(
+                    "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                ),
             };
             return Err(ApiError::bad_request(message));
         }
-        out.push(FieldRequirement { path: path.to_owned(), value: value.to_owned(), equal });
+        out.push(FieldRequirement {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            equal,
+        });
     }
     Ok(out)
 }
 
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, ApiError> {
-    LabelParser { tokens: tokens(text), at: 0 }.selector().map_err(ApiError::bad_request)
+    LabelParser {
+        tokens: tokens(text),
+        at: 0,
+    }
+    .selector()
+    .map_err(ApiError::bad_request)
 }
 
 struct LabelParser {
@@ -231,7 +261,10 @@ impl LabelParser {
             return Ok(out);
         }
         loop {
-            out.push(self.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?);
+            out.push(
+                self.requirement()
+                    .map_err(|e| format!("unable to parse requirement: {e}"))?,
+            );
             match self.take().as_str() {
                 "" => return Ok(out),
                 "," if self.peek() != "" => {}
@@ -248,16 +281,24 @@ impl LabelParser {
         }
         let key = self.take();
         if matches!(key.as_str(), "" | "," | "(" | ")" | "=" | "==" | "!=" | "!") {
-            return Err(format!("found '{key}', expected: !, identifier, or 'end of string'"));
+            return Err(format!(
+                "found '{key}', expected: !, identifier, or 'end of string'"
+            ));
         }
         if let Some(problem) = crate::validation::names::qualified_name(&key).first() {
             return Err(format!("<nil>: Invalid value: {key:?}: {problem}"));
         }
         if absent {
-            return Ok(Requirement { key, operator: Operator::Absent });
+            return Ok(Requirement {
+                key,
+                operator: Operator::Absent,
+            });
         }
         if matches!(self.peek(), "" | ",") {
-            return Ok(Requirement { key, operator: Operator::Exists });
+            return Ok(Requirement {
+                key,
+                operator: Operator::Exists,
+            });
         }
         let operator = self.operator(&key)?;
         Ok(Requirement { key, operator })
@@ -272,7 +313,9 @@ impl LabelParser {
             "notin" => Ok(Operator::NotIn(self.values(key)?)),
             "gt" | ">" => Ok(Operator::Greater(self.bound()?)),
             "lt" | "<" => Ok(Operator::Less(self.bound()?)),
-            other => Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+            other => Err(format!(
+                "found '{other}', expected: in, notin, =, ==, !=, gt, lt"
+            )),
         }
     }
 
@@ -288,7 +331,9 @@ impl LabelParser {
             return Ok(String::new());
         }
         let value = self.take();
-        if OPERATORS.contains(&value.as_str()) && !matches!(value.as_str(), "in" | "notin" | "gt" | "lt") {
+        if OPERATORS.contains(&value.as_str())
+            && !matches!(value.as_str(), "in" | "notin" | "gt" | "lt")
+        {
             return Err(format!("found '{value}', expected: identifier"));
         }
         check_value(key, 0, &value)?;
@@ -323,7 +368,9 @@ impl LabelParser {
 
 fn check_value(key: &str, index: usize, value: &str) -> Result<(), String> {
     match crate::validation::names::label_value(value).first() {
-        Some(problem) => Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {problem}")),
+        Some(problem) => Err(format!(
+            "values[{index}][{key}]: Invalid value: {value:?}: {problem}"
+        )),
         None => Ok(()),
     }
 }
@@ -373,9 +420,15 @@ mod tests {
 
     fn selects(selector: &str, labels: &Value) -> bool {
         let body = json!({"metadata": {"name": "a", "labels": labels}}).to_string();
-        let stored = Stored { key: "a".into(), revision: 1, body: body.into() };
+        let stored = Stored {
+            key: "a".into(),
+            revision: 1,
+            body: body.into(),
+        };
         let nodes = crate::resources::by_plural("nodes").unwrap();
-        Selector::new(nodes, None, Some(selector), None).unwrap().matches(&stored)
+        Selector::new(nodes, None, Some(selector), None)
+            .unwrap()
+            .matches(&stored)
     }
 
     #[test]
@@ -395,7 +448,11 @@ mod tests {
             ("c=", false),
             ("a,!c", true),
         ] {
-            assert_eq!(selects(selector, &json!({"a": "1", "b": "3"})), wanted, "{selector}");
+            assert_eq!(
+                selects(selector, &json!({"a": "1", "b": "3"})),
+                wanted,
+                "{selector}"
+            );
         }
     }
 

@@ -31,11 +31,21 @@ impl ApiServer {
         shutdown: CancellationToken,
     ) -> Result<(), TlsError> {
         let config = certificate.server_config()?;
-        self.accept(listener, shutdown, Some(tokio_rustls::TlsAcceptor::from(Arc::new(config)))).await;
+        self.accept(
+            listener,
+            shutdown,
+            Some(tokio_rustls::TlsAcceptor::from(Arc::new(config))),
+        )
+        .await;
         Ok(())
     }
 
-    async fn accept(&self, listener: TcpListener, shutdown: CancellationToken, tls: Option<tokio_rustls::TlsAcceptor>) {
+    async fn accept(
+        &self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+        tls: Option<tokio_rustls::TlsAcceptor>,
+    ) {
         let connections = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
@@ -51,7 +61,9 @@ impl ApiServer {
             let _unsupported = stream.set_nodelay(true);
             let (server, shutdown, tls) = (self.clone(), shutdown.clone(), tls.clone());
             connections.spawn(async move {
-                let Some(tls) = tls else { return server.connection(stream, shutdown).await };
+                let Some(tls) = tls else {
+                    return server.connection(stream, shutdown).await;
+                };
                 match tls.accept(stream).await {
                     Ok(stream) => server.connection(stream, shutdown).await,
                     Err(error) => tracing::debug!(%peer, %error, "TLS handshake failed"),
@@ -67,11 +79,12 @@ impl ApiServer {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = self.service();
-        let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let mut service = service.clone();
-            // After an error, hyper closes the connection without a response.
-            async move { service.call(request).await }
-        });
+        let service =
+            hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                let mut service = service.clone();
+                // After an error, hyper closes the connection without a response.
+                async move { service.call(request).await }
+            });
         let builder = Builder::new(TokioExecutor::new());
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::select! {

@@ -56,7 +56,10 @@ impl User {
     pub fn admin() -> Self {
         Self {
             name: "kubernetes-admin".to_owned(),
-            groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+            groups: vec![
+                "system:masters".to_owned(),
+                "system:authenticated".to_owned(),
+            ],
         }
     }
 
@@ -87,7 +90,9 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SeedError {
     /// The server does not store this kind.
-    #[error("kind {kind:?} of apiVersion {api_version:?} is not served; set both fields to a kind that is")]
+    #[error(
+        "kind {kind:?} of apiVersion {api_version:?} is not served; set both fields to a kind that is"
+    )]
     UnknownKind {
         /// `kind` of the object.
         kind: String,
@@ -181,7 +186,9 @@ impl ApiServer {
             started_at: jiff::Timestamp::now(),
             options,
         };
-        let server = Self { inner: Arc::new(inner) };
+        let server = Self {
+            inner: Arc::new(inner),
+        };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let namespace = json!({
                 "kind": "Namespace", "apiVersion": "v1",
@@ -221,12 +228,21 @@ impl ApiServer {
         let (kind, api_version) = (text("kind"), text("apiVersion"));
         let resource = resources::by_kind(&api_version, &kind)
             .filter(|resource| !resource.type_name.is_empty())
-            .ok_or_else(|| SeedError::UnknownKind { kind: kind.clone(), api_version: api_version.clone() })?;
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            .ok_or_else(|| SeedError::UnknownKind {
+                kind: kind.clone(),
+                api_version: api_version.clone(),
+            })?;
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if name.is_empty() {
             return Err(SeedError::NoName(kind));
         }
-        let malformed = |problem| SeedError::Malformed { object: format!("{kind} {name:?}"), problem };
+        let malformed = |problem| SeedError::Malformed {
+            object: format!("{kind} {name:?}"),
+            problem,
+        };
         let ty = Schema::get().type_of(resource.type_name);
         let mut object = decode::decode(object, &ty, &mut Vec::new()).map_err(malformed)?;
         crate::defaults::apply(resource, &mut object);
@@ -248,8 +264,11 @@ impl ApiServer {
         self.inner.allocators.reserve(resource, &object);
         let storage = resource.storage().plural;
         loop {
-            let expect =
-                self.inner.store.get(storage, &key).map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+            let expect = self
+                .inner
+                .store
+                .get(storage, &key)
+                .map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
             if let Ok(stored) = self.inner.store.put(storage, &key, expect, object.clone()) {
                 return Ok(with_kind(&stored, resource));
             }
@@ -258,10 +277,17 @@ impl ApiServer {
 
     /// Removes an object at once, even if it has finalizers. Returns `false` if the object does not exist.
     pub fn remove(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
-        let Some(resource) = resources::by_plural(resource) else { return false };
+        let Some(resource) = resources::by_plural(resource) else {
+            return false;
+        };
         let key = crate::store::key(namespace, name);
         while let Some(stored) = self.inner.store.get(resource.plural, &key) {
-            if self.inner.store.remove(resource.plural, &key, stored.revision, None).is_ok() {
+            if self
+                .inner
+                .store
+                .remove(resource.plural, &key, stored.revision, None)
+                .is_ok()
+            {
                 self.inner.allocators.release(resource, &stored.value());
                 return true;
             }
@@ -273,16 +299,25 @@ impl ApiServer {
     #[must_use]
     pub fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let resource = resources::by_plural(resource)?;
-        let stored = self.inner.store.get(resource.plural, &crate::store::key(namespace, name))?;
+        let stored = self
+            .inner
+            .store
+            .get(resource.plural, &crate::store::key(namespace, name))?;
         Some(with_kind(&stored, resource))
     }
 
     /// Returns all objects of a resource (`nodes`), sorted by namespace and name.
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
-        let Some(resource) = resources::by_plural(resource) else { return Vec::new() };
+        let Some(resource) = resources::by_plural(resource) else {
+            return Vec::new();
+        };
         let snapshot = self.inner.store.snapshot(resource.plural);
-        snapshot.objects.iter().map(|stored| with_kind(stored, resource)).collect()
+        snapshot
+            .objects
+            .iter()
+            .map(|stored| with_kind(stored, resource))
+            .collect()
     }
 
     /// Returns the revision of the latest write.
@@ -328,7 +363,9 @@ impl ApiServer {
 /// Returns a new UID, from the thread's random numbers, like all generated values of objects: with a seed
 /// (`fastrand::seed`) a run can be replayed.
 pub(crate) fn new_uid() -> String {
-    uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid().to_string()
+    uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes())
+        .into_uuid()
+        .to_string()
 }
 
 fn with_kind(stored: &Stored, resource: &Resource) -> Value {

@@ -70,20 +70,33 @@ impl ApiService {
     }
 }
 
-async fn answer<B>(inner: Arc<Inner>, request: http::Request<B>) -> Result<Response<Body>, ConnectionCut>
+async fn answer<B>(
+    inner: Arc<Inner>,
+    request: http::Request<B>,
+) -> Result<Response<Body>, ConnectionCut>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
     let (parts, body) = request.into_parts();
-    let Ok(body) =
-        http_body_util::Limited::new(body, MAX_BODY).collect().await.map(http_body_util::Collected::to_bytes)
+    let Ok(body) = http_body_util::Limited::new(body, MAX_BODY)
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
     else {
         let message = format!("Request entity too large: limit is {MAX_BODY}");
-        return Ok(error_response(Form::Json, &ApiError::new(413, "RequestEntityTooLarge", message)));
+        return Ok(error_response(
+            Form::Json,
+            &ApiError::new(413, "RequestEntityTooLarge", message),
+        ));
     };
     if parts.uri.path().starts_with("/_") {
-        return Ok(crate::control::answer(&inner, &parts.method, parts.uri.path(), &body));
+        return Ok(crate::control::answer(
+            &inner,
+            &parts.method,
+            parts.uri.path(),
+            &body,
+        ));
     }
     let request = Request::new(&parts.method, &parts.uri, parts.headers);
     let mut entry = entry(&request, parts.uri.query().unwrap_or_default(), &body);
@@ -106,12 +119,22 @@ where
             return std::future::pending().await;
         }
         Some(Action::Body { code, body }) => Ok(json_response(code, to_bytes(&body))),
-        Some(Action::Status { code, reason, message, retry_after_seconds }) => {
-            Ok(injected(code, &reason, &message, retry_after_seconds))
-        }
+        Some(Action::Status {
+            code,
+            reason,
+            message,
+            retry_after_seconds,
+        }) => Ok(injected(code, &reason, &message, retry_after_seconds)),
     };
-    entry.status = result.as_ref().map_or(0, |response| response.status().as_u16());
-    tracing::trace!(verb = entry.verb, path = entry.path, status = entry.status, "request");
+    entry.status = result
+        .as_ref()
+        .map_or(0, |response| response.status().as_u16());
+    tracing::trace!(
+        verb = entry.verb,
+        path = entry.path,
+        status = entry.status,
+        "request"
+    );
     inner.requests.push(entry);
     result
 }
@@ -123,12 +146,15 @@ async fn handle(
     body: Bytes,
     entry: &LoggedRequest,
 ) -> Response<Body> {
-    let failed = |error: ApiError| error_response(Form::of(&request.headers).unwrap_or(Form::Json), &error);
+    let failed =
+        |error: ApiError| error_response(Form::of(&request.headers).unwrap_or(Form::Json), &error);
     let user = match handlers::review::authenticate(inner, request) {
         Ok(user) => user,
         Err(error) => return failed(error),
     };
-    handlers::dispatch(inner, request, method, body, entry, &user).await.unwrap_or_else(failed)
+    handlers::dispatch(inner, request, method, body, entry, &user)
+        .await
+        .unwrap_or_else(failed)
 }
 
 fn injected(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> Response<Body> {
@@ -141,7 +167,9 @@ fn injected(code: u16, reason: &str, message: &str, retry_after: Option<u32>) ->
     }
     let mut response = json_response(code, to_bytes(&status));
     if let Some(seconds) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }

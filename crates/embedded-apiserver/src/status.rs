@@ -33,27 +33,55 @@ impl StatusCause {
     }
 
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message = if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
-        Self { reason: "FieldValueRequired", message, field: field.into() }
+        let message = if detail.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {detail}")
+        };
+        Self {
+            reason: "FieldValueRequired",
+            message,
+            field: field.into(),
+        }
     }
 
     pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self { reason: "FieldValueForbidden", message: format!("Forbidden: {detail}"), field: field.into() }
+        Self {
+            reason: "FieldValueForbidden",
+            message: format!("Forbidden: {detail}"),
+            field: field.into(),
+        }
     }
 
     pub(crate) fn duplicate(field: impl Into<String>, shown: &str) -> Self {
-        Self { reason: "FieldValueDuplicate", message: format!("Duplicate value: {shown}"), field: field.into() }
+        Self {
+            reason: "FieldValueDuplicate",
+            message: format!("Duplicate value: {shown}"),
+            field: field.into(),
+        }
     }
 
     pub(crate) fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let message = format!("Too long: may not be more than {limit} bytes");
-        Self { reason: "FieldValueTooLong", message, field: field.into() }
+        Self {
+            reason: "FieldValueTooLong",
+            message,
+            field: field.into(),
+        }
     }
 
     pub(crate) fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
-        let message = format!("Unsupported value: {}: supported values: {}", shown(value), list.join(", "));
-        Self { reason: "FieldValueNotSupported", message, field: field.into() }
+        let message = format!(
+            "Unsupported value: {}: supported values: {}",
+            shown(value),
+            list.join(", ")
+        );
+        Self {
+            reason: "FieldValueNotSupported",
+            message,
+            field: field.into(),
+        }
     }
 }
 
@@ -67,7 +95,13 @@ pub(crate) fn shown(value: &Value) -> String {
 
 impl ApiError {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, metadata: json!({}) }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            metadata: json!({}),
+        }
     }
 
     fn about(mut self, resource: &Resource, kind: &str, name: &str) -> Self {
@@ -84,24 +118,28 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified())).about(
-            resource,
-            resource.plural,
-            name,
+        Self::new(
+            404,
+            "NotFound",
+            format!("{} \"{name}\" not found", resource.qualified()),
         )
+        .about(resource, resource.plural, name)
     }
 
     pub(crate) fn already_exists(resource: &Resource, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", resource.qualified())).about(
-            resource,
-            resource.plural,
-            name,
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{} \"{name}\" already exists", resource.qualified()),
         )
+        .about(resource, resource.plural, name)
     }
 
     pub(crate) fn generate_name_conflict(resource: &Resource, name: &str) -> Self {
         let mut error = Self::already_exists(resource, name);
-        error.message.push_str(", the server was not able to generate a unique name for the object");
+        error
+            .message
+            .push_str(", the server was not able to generate a unique name for the object");
         if let Some(details) = &mut error.details {
             details["retryAfterSeconds"] = json!(1);
         }
@@ -118,14 +156,20 @@ impl ApiError {
     }
 
     pub(crate) fn conflict(resource: &Resource, name: &str, detail: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {detail}", resource.qualified());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {detail}",
+            resource.qualified()
+        );
         Self::new(409, "Conflict", message).about(resource, resource.plural, name)
     }
 
     /// Creates the error for a delete precondition that does not hold: it names the kind where other conflicts name the
     /// resource.
     pub(crate) fn precondition(resource: &Resource, name: &str, detail: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {detail}", resource.qualified_kind());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {detail}",
+            resource.qualified_kind()
+        );
         Self::new(409, "Conflict", message).about(resource, resource.kind, name)
     }
 
@@ -151,14 +195,21 @@ impl ApiError {
     }
 
     pub(crate) fn unknown_path() -> Self {
-        let mut error = Self::new(404, "NotFound", "the server could not find the requested resource");
+        let mut error = Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
         error.details = Some(json!({}));
         error
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        let mut error =
-            Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+        let mut error = Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        );
         error.details = Some(json!({}));
         error
     }
@@ -169,8 +220,17 @@ impl ApiError {
     }
 
     /// Creates the error for an invalid value of `kind`.
-    pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[StatusCause]) -> Self {
-        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+    pub(crate) fn invalid_kind(
+        group: &str,
+        kind: &str,
+        name: &str,
+        causes: &[StatusCause],
+    ) -> Self {
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
         // Two validations may find the same mistake, which is reported once.
         let mut found: Vec<&StatusCause> = Vec::new();
         for cause in causes {
@@ -178,8 +238,15 @@ impl ApiError {
                 found.push(cause);
             }
         }
-        let lines: Vec<String> = found.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-        let text = if lines.len() == 1 { lines.concat() } else { format!("[{}]", lines.join(", ")) };
+        let lines: Vec<String> = found
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
+        let text = if lines.len() == 1 {
+            lines.concat()
+        } else {
+            format!("[{}]", lines.join(", "))
+        };
         let mut details = Map::new();
         if !name.is_empty() {
             details.insert("name".to_owned(), json!(name));
@@ -190,10 +257,16 @@ impl ApiError {
         if !kind.is_empty() {
             details.insert("kind".to_owned(), json!(kind));
         }
-        let causes: Vec<Value> =
-            found.iter().map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field})).collect();
+        let causes: Vec<Value> = found
+            .iter()
+            .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
+            .collect();
         details.insert("causes".to_owned(), Value::Array(causes));
-        let mut error = Self::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {text}"));
+        let mut error = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} \"{name}\" is invalid: {text}"),
+        );
         error.details = Some(Value::Object(details));
         error
     }

@@ -107,7 +107,14 @@ struct Collection {
 impl Default for Collection {
     fn default() -> Self {
         let (objects, hidden) = (BTreeMap::new(), BTreeMap::new());
-        Self { objects, hidden, history: VecDeque::new(), oldest: 0, lost: 0, changed: watch::Sender::new(0) }
+        Self {
+            objects,
+            hidden,
+            history: VecDeque::new(),
+            oldest: 0,
+            lost: 0,
+            changed: watch::Sender::new(0),
+        }
     }
 }
 
@@ -127,7 +134,13 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(first_revision: u64, capacity: usize) -> Self {
-        Self { state: Mutex::new(StoreState { revision: first_revision, collections: HashMap::new() }), capacity }
+        Self {
+            state: Mutex::new(StoreState {
+                revision: first_revision,
+                collections: HashMap::new(),
+            }),
+            capacity,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, StoreState> {
@@ -141,7 +154,12 @@ impl Store {
     }
 
     pub(crate) fn get(&self, resource: &'static str, key: &str) -> Option<Arc<Stored>> {
-        self.lock().collections.get(resource)?.objects.get(key).cloned()
+        self.lock()
+            .collections
+            .get(resource)?
+            .objects
+            .get(key)
+            .cloned()
     }
 
     /// Writes `value` (its `metadata.resourceVersion` is set here) if the object meets the precondition.
@@ -162,9 +180,23 @@ impl Store {
             _ => return Err(Mismatch),
         }
         let stored = store_as(key, revision, &mut value);
-        collection.objects.insert(stored.key.clone(), stored.clone());
-        let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        collection.record(self.capacity, Event { revision, change, object: stored.clone(), previous });
+        collection
+            .objects
+            .insert(stored.key.clone(), stored.clone());
+        let change = if previous.is_some() {
+            Change::Modified
+        } else {
+            Change::Added
+        };
+        collection.record(
+            self.capacity,
+            Event {
+                revision,
+                change,
+                object: stored.clone(),
+                previous,
+            },
+        );
         state.revision = revision;
         Ok(stored)
     }
@@ -180,13 +212,23 @@ impl Store {
         let mut state = self.lock();
         let revision = state.revision + 1;
         let collection = state.collections.entry(resource).or_default();
-        let Some(previous) = collection.objects.get(key).filter(|stored| stored.revision == expected).cloned() else {
+        let Some(previous) = collection
+            .objects
+            .get(key)
+            .filter(|stored| stored.revision == expected)
+            .cloned()
+        else {
             return Err(Mismatch);
         };
         let mut value = last.unwrap_or_else(|| previous.value());
         let stored = store_as(key, revision, &mut value);
         collection.objects.remove(key);
-        let event = Event { revision, change: Change::Deleted, object: stored.clone(), previous: Some(previous) };
+        let event = Event {
+            revision,
+            change: Change::Deleted,
+            object: stored.clone(),
+            previous: Some(previous),
+        };
         collection.record(self.capacity, event);
         state.revision = revision;
         Ok(stored)
@@ -195,23 +237,41 @@ impl Store {
     /// Returns the current objects of a resource, sorted by key.
     pub(crate) fn snapshot(&self, resource: &'static str) -> Snapshot {
         let state = self.lock();
-        let objects =
-            state.collections.get(resource).map(|c| c.objects.values().cloned().collect()).unwrap_or_default();
-        Snapshot { revision: state.revision, objects }
+        let objects = state
+            .collections
+            .get(resource)
+            .map(|c| c.objects.values().cloned().collect())
+            .unwrap_or_default();
+        Snapshot {
+            revision: state.revision,
+            objects,
+        }
     }
 
     /// Returns the objects of a resource as they were at `revision`.
-    pub(crate) fn snapshot_at(&self, resource: &'static str, revision: u64) -> Result<Snapshot, Compacted> {
+    pub(crate) fn snapshot_at(
+        &self,
+        resource: &'static str,
+        revision: u64,
+    ) -> Result<Snapshot, Compacted> {
         let state = self.lock();
         let Some(collection) = state.collections.get(resource) else {
-            return Ok(Snapshot { revision, objects: Vec::new() });
+            return Ok(Snapshot {
+                revision,
+                objects: Vec::new(),
+            });
         };
         if revision < collection.oldest {
-            return Err(Compacted { oldest: collection.oldest });
+            return Err(Compacted {
+                oldest: collection.oldest,
+            });
         }
         let later = collection.after(revision);
         if later == collection.history.len() {
-            return Ok(Snapshot { revision, objects: collection.objects.values().cloned().collect() });
+            return Ok(Snapshot {
+                revision,
+                objects: collection.objects.values().cloned().collect(),
+            });
         }
         let mut objects = collection.objects.clone();
         for event in collection.history.iter().skip(later).rev() {
@@ -220,7 +280,10 @@ impl Store {
                 None => objects.remove(&event.object.key),
             };
         }
-        Ok(Snapshot { revision, objects: objects.into_values().collect() })
+        Ok(Snapshot {
+            revision,
+            objects: objects.into_values().collect(),
+        })
     }
 
     /// Returns the first `limit` changes after `revision`, and the revision up to which they are all. A reader that is
@@ -236,19 +299,41 @@ impl Store {
         let Some(collection) = state.collections.get(resource) else {
             return Ok((state.revision, Vec::new()));
         };
-        if revision < if new { collection.oldest } else { collection.lost } {
-            return Err(Compacted { oldest: collection.oldest });
+        if revision
+            < if new {
+                collection.oldest
+            } else {
+                collection.lost
+            }
+        {
+            return Err(Compacted {
+                oldest: collection.oldest,
+            });
         }
         let first = collection.after(revision);
-        let events: Vec<_> = collection.history.iter().skip(first).take(limit).cloned().collect();
+        let events: Vec<_> = collection
+            .history
+            .iter()
+            .skip(first)
+            .take(limit)
+            .cloned()
+            .collect();
         let is_all = first + events.len() == collection.history.len();
-        let last = events.last().map(|event| event.revision).filter(|_| !is_all);
+        let last = events
+            .last()
+            .map(|event| event.revision)
+            .filter(|_| !is_all);
         Ok((last.unwrap_or(state.revision), events))
     }
 
     /// Returns a receiver of the revision of each change to the resource.
     pub(crate) fn subscribe(&self, resource: &'static str) -> watch::Receiver<u64> {
-        self.lock().collections.entry(resource).or_default().changed.subscribe()
+        self.lock()
+            .collections
+            .entry(resource)
+            .or_default()
+            .changed
+            .subscribe()
     }
 
     /// Removes all objects of a resource and its history, like a lost storage: no deletion is reported, and watches end
@@ -285,8 +370,14 @@ impl Store {
         let mut state = self.lock();
         let revision = state.revision;
         for resource in crate::resources::RESOURCES {
-            let collection = state.collections.entry(resource.storage().plural).or_default();
-            collection.lost = collection.history.back().map_or(collection.lost, |event| event.revision);
+            let collection = state
+                .collections
+                .entry(resource.storage().plural)
+                .or_default();
+            collection.lost = collection
+                .history
+                .back()
+                .map_or(collection.lost, |event| event.revision);
             collection.history.clear();
             collection.oldest = revision;
         }
@@ -296,7 +387,8 @@ impl Store {
 impl Collection {
     /// Returns the index of the first change after `revision`.
     fn after(&self, revision: u64) -> usize {
-        self.history.partition_point(|event| event.revision <= revision)
+        self.history
+            .partition_point(|event| event.revision <= revision)
     }
 
     fn record(&mut self, capacity: usize, event: Event) {
@@ -319,12 +411,19 @@ fn store_as(key: &str, revision: u64, value: &mut Value) -> Arc<Stored> {
         map.remove("apiVersion");
     }
     let body = serde_json::to_vec(value).unwrap_or_default();
-    Arc::new(Stored { key: key.into(), revision, body: body.into() })
+    Arc::new(Stored {
+        key: key.into(),
+        revision,
+        body: body.into(),
+    })
 }
 
 /// Returns `NAMESPACE/NAME`, or `NAME` for a cluster-scoped object.
 pub(crate) fn key(namespace: Option<&str>, name: &str) -> String {
-    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+    namespace.map_or_else(
+        || name.to_owned(),
+        |namespace| format!("{namespace}/{name}"),
+    )
 }
 
 #[cfg(test)]
@@ -339,7 +438,10 @@ mod tests {
 
     fn put(store: &Store, name: &str, expect: Expect, text: &str) -> u64 {
         let value = json!({"metadata": {"name": name}, "data": text});
-        store.put("configmaps", name, expect, value).unwrap().revision
+        store
+            .put("configmaps", name, expect, value)
+            .unwrap()
+            .revision
     }
 
     #[test]
@@ -350,8 +452,15 @@ mod tests {
         put(&store, "a", Expect::Revision(first), "2");
         store.remove("configmaps", "b", second, None).unwrap();
         let then = store.snapshot_at("configmaps", second).unwrap();
-        let shown: Vec<_> = then.objects.iter().map(|o| (o.key.to_string(), o.value()["data"].clone())).collect();
-        assert_eq!(shown, [("a".to_owned(), json!("1")), ("b".to_owned(), json!("1"))]);
+        let shown: Vec<_> = then
+            .objects
+            .iter()
+            .map(|o| (o.key.to_string(), o.value()["data"].clone()))
+            .collect();
+        assert_eq!(
+            shown,
+            [("a".to_owned(), json!("1")), ("b".to_owned(), json!("1"))]
+        );
     }
 
     #[test]
@@ -361,7 +470,10 @@ mod tests {
         for text in ["1", "2", "3"] {
             revision = put(&store, "a", Expect::Revision(revision), text);
         }
-        assert_eq!(store.since("configmaps", 10, true, 9).unwrap_err(), Compacted { oldest: 11 });
+        assert_eq!(
+            store.since("configmaps", 10, true, 9).unwrap_err(),
+            Compacted { oldest: 11 }
+        );
         assert_eq!(store.since("configmaps", 11, true, 9).unwrap().1.len(), 3);
         assert_eq!(store.since("configmaps", 11, false, 2).unwrap().0, 13);
     }
@@ -371,7 +483,12 @@ mod tests {
         let store = store();
         let revision = put(&store, "a", Expect::Absent, "1");
         put(&store, "a", Expect::Revision(revision), "2");
-        let late = store.put("configmaps", "a", Expect::Revision(revision), json!({"metadata": {}}));
+        let late = store.put(
+            "configmaps",
+            "a",
+            Expect::Revision(revision),
+            json!({"metadata": {}}),
+        );
         assert_eq!(late.unwrap_err(), Mismatch);
     }
 }

@@ -8,11 +8,17 @@ use crate::resources::Resource;
 /// Moves `stringData`, which is write-only, to `data`.
 pub(crate) fn write_only_strings(secret: &mut Value) {
     use base64::Engine as _;
-    let Some(map) = secret.as_object_mut() else { return };
-    let Some(Value::Object(strings)) = map.remove("stringData") else { return };
+    let Some(map) = secret.as_object_mut() else {
+        return;
+    };
+    let Some(Value::Object(strings)) = map.remove("stringData") else {
+        return;
+    };
     let data = map.entry("data").or_insert_with(|| json!({}));
     for (key, value) in strings {
-        data[key] = json!(base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default()));
+        data[key] = json!(
+            base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default())
+        );
     }
 }
 
@@ -38,7 +44,9 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, now: &str) {
 /// Prepares a new version of an object.
 pub(crate) fn update(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) {
     if resource.plural == "endpointslices" {
-        let same = ["addressType", "endpoints", "ports"].iter().all(|field| new[*field] == old[*field]);
+        let same = ["addressType", "endpoints", "ports"]
+            .iter()
+            .all(|field| new[*field] == old[*field]);
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
         new["metadata"]["generation"] = json!(if same { generation } else { generation + 1 });
     }
@@ -74,7 +82,12 @@ fn copy(new: &mut Value, old: &Value, field: &str) {
 
 /// Keeps the values that were allocated for a Service, also if the writer omits them.
 fn keep_allocated(new: &mut Value, old: &Value) {
-    let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    let kind = |service: &Value| {
+        service["spec"]["type"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (before, after) = (kind(old), kind(new));
     let (old, spec) = (&old["spec"], &mut new["spec"]);
     if before != "ExternalName" && after != "ExternalName" && old["clusterIP"].is_string() {
@@ -88,18 +101,33 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     if has_ports(&before) && has_ports(&after) {
         let old_ports: Vec<Value> = old["ports"].as_array().cloned().unwrap_or_default();
         let listed = |spec: &Value, port: &Value| {
-            spec["ports"].as_array().into_iter().flatten().any(|other| other["nodePort"] == *port)
+            spec["ports"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|other| other["nodePort"] == *port)
         };
-        let kept: Vec<&Value> = old_ports.iter().filter(|port| !listed(spec, &port["nodePort"])).collect();
-        let mut free: Vec<(Value, Value)> = kept.iter().map(|p| (p["name"].clone(), p["nodePort"].clone())).collect();
+        let kept: Vec<&Value> = old_ports
+            .iter()
+            .filter(|port| !listed(spec, &port["nodePort"]))
+            .collect();
+        let mut free: Vec<(Value, Value)> = kept
+            .iter()
+            .map(|p| (p["name"].clone(), p["nodePort"].clone()))
+            .collect();
         for port in items_mut(spec, "ports").filter(|port| port["nodePort"].is_null()) {
             let name = &port["name"];
-            if let Some(index) = free.iter().position(|(of, number)| of == name && !number.is_null()) {
+            if let Some(index) = free
+                .iter()
+                .position(|(of, number)| of == name && !number.is_null())
+            {
                 port["nodePort"] = free.remove(index).1;
             }
         }
     }
-    let checks = |kind: &str, spec: &Value| kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
+    let checks = |kind: &str, spec: &Value| {
+        kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
+    };
     if checks(&before, old) && checks(&after, spec) && spec["healthCheckNodePort"].is_null() {
         spec["healthCheckNodePort"] = old["healthCheckNodePort"].clone();
     }
@@ -123,7 +151,13 @@ fn drop_type_dependent(new: &mut Value, old: Option<&Value>) {
     };
     let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
     if kind == "ExternalName" && before != "ExternalName" {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+        for field in [
+            "clusterIP",
+            "clusterIPs",
+            "ipFamilies",
+            "ipFamilyPolicy",
+            "internalTrafficPolicy",
+        ] {
             remove(spec, field);
         }
     }
@@ -136,8 +170,9 @@ fn drop_type_dependent(new: &mut Value, old: Option<&Value>) {
             }
         }
     }
-    let needs_check =
-        |service_type: &str, spec: &Value| service_type == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
+    let needs_check = |service_type: &str, spec: &Value| {
+        service_type == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
+    };
     if needs_check(&before, &old["spec"]) && !needs_check(&kind, spec) {
         remove(spec, "healthCheckNodePort");
     }
@@ -147,7 +182,9 @@ fn drop_type_dependent(new: &mut Value, old: Option<&Value>) {
         new["status"]["loadBalancer"] = json!({});
     }
     let spec = &mut new["spec"];
-    let external = spec["externalIPs"].as_array().is_some_and(|ips| !ips.is_empty());
+    let external = spec["externalIPs"]
+        .as_array()
+        .is_some_and(|ips| !ips.is_empty());
     if has_node_ports(&before) && !has_node_ports(&kind) && !external {
         remove(spec, "externalTrafficPolicy");
     }

@@ -29,7 +29,9 @@ pub struct Certificate {
 
 impl std::fmt::Debug for Certificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Certificate").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Certificate")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -41,9 +43,18 @@ impl Certificate {
     /// A name is malformed.
     pub fn self_signed(names: &[&str]) -> Result<Self, TlsError> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let made = rcgen::generate_simple_self_signed(names.clone())
-            .map_err(|source| TlsError::Generate { names: names.clone(), source })?;
-        Ok(Self { names, chain: made.cert.der().clone(), pem: made.cert.pem(), key: made.signing_key.serialize_der() })
+        let made = rcgen::generate_simple_self_signed(names.clone()).map_err(|source| {
+            TlsError::Generate {
+                names: names.clone(),
+                source,
+            }
+        })?;
+        Ok(Self {
+            names,
+            chain: made.cert.der().clone(),
+            pem: made.cert.pem(),
+            key: made.signing_key.serialize_der(),
+        })
     }
 
     /// Returns the certificate in PEM, which is its own authority.

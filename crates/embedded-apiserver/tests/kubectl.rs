@@ -14,7 +14,8 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 const SERVICE: &str = r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "selector": {"a": "b"}, "ports": [{"port": 80}]}}"#;
-const CONFIG: &str = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "b"}}"#;
+const CONFIG: &str =
+    r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "b"}}"#;
 
 /// A command line, what it reads, and what its output must contain.
 const SESSION: [(&str, &str, &str); 31] = [
@@ -32,15 +33,35 @@ const SESSION: [(&str, &str, &str); 31] = [
     ("taint node n1 k=v:NoSchedule", "", "tainted"),
     ("taint node n1 k-", "", "untainted"),
     ("cordon n1", "", "cordoned"),
-    ("patch node n1 -p {\"metadata\":{\"labels\":{\"p\":\"1\"}}}", "", "patched"),
-    ("patch node n1 --type=merge -p {\"metadata\":{\"labels\":{\"p\":\"2\"}}}", "", "patched"),
-    ("patch node n1 --type=json -p [{\"op\":\"remove\",\"path\":\"/metadata/labels/p\"}]", "", "patched"),
+    (
+        "patch node n1 -p {\"metadata\":{\"labels\":{\"p\":\"1\"}}}",
+        "",
+        "patched",
+    ),
+    (
+        "patch node n1 --type=merge -p {\"metadata\":{\"labels\":{\"p\":\"2\"}}}",
+        "",
+        "patched",
+    ),
+    (
+        "patch node n1 --type=json -p [{\"op\":\"remove\",\"path\":\"/metadata/labels/p\"}]",
+        "",
+        "patched",
+    ),
     ("create -f -", CONFIG, "configmap/cm created"),
-    ("create configmap other --from-literal=a=b", "", "configmap/other created"),
+    (
+        "create configmap other --from-literal=a=b",
+        "",
+        "configmap/other created",
+    ),
     ("create namespace team", "", "namespace/team created"),
     ("apply -f -", SERVICE, "service/web created"),
     ("apply -f -", SERVICE, "service/web unchanged"),
-    ("apply --server-side --field-manager=me --force-conflicts -f -", CONFIG, "configmap/cm serverside-applied"),
+    (
+        "apply --server-side --field-manager=me --force-conflicts -f -",
+        CONFIG,
+        "configmap/cm serverside-applied",
+    ),
     ("get services -A", "", "<pending>"),
     ("describe service web", "", "LoadBalancer"),
     ("get all", "", "service/web"),
@@ -67,14 +88,22 @@ async fn a_session_with_kubectl_works() {
         let (server, shutdown) = (server.clone(), shutdown.clone());
         async move { server.serve_tcp(listener, shutdown).await }
     });
-    let directory = std::env::temp_dir().join(format!("embedded-apiserver-kubectl-{}", std::process::id()));
+    let directory =
+        std::env::temp_dir().join(format!("embedded-apiserver-kubectl-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let config = directory.join("kubeconfig");
-    std::fs::File::create(&config).unwrap().write_all(kubeconfig(&url, None, None).as_bytes()).unwrap();
+    std::fs::File::create(&config)
+        .unwrap()
+        .write_all(kubeconfig(&url, None, None).as_bytes())
+        .unwrap();
     for (line, input, wanted) in SESSION {
         let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
         let mut command = Command::new(program);
-        command.env("KUBECONFIG", &config).arg("--cache-dir").arg(directory.join("cache")).args(line.split(' '));
+        command
+            .env("KUBECONFIG", &config)
+            .arg("--cache-dir")
+            .arg(directory.join("cache"))
+            .args(line.split(' '));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -82,10 +111,23 @@ async fn a_session_with_kubectl_works() {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .await
+            .unwrap();
         let output = child.wait_with_output().await.unwrap();
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && text.contains(wanted), "kubectl {line}: {text}");
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            output.status.success() && text.contains(wanted),
+            "kubectl {line}: {text}"
+        );
     }
     std::fs::remove_dir_all(&directory).unwrap();
     shutdown.cancel();

@@ -13,7 +13,12 @@ use serde_json::{Value, json};
 use support::{Watch, delete, get, patch, post};
 
 fn run<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
@@ -40,10 +45,21 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 async fn perform(server: &ApiServer, act: &Act) {
     match act {
         Act::Create(name) => {
-            post(server, PATH, json!({"metadata": {"name": format!("c{name}"), "labels": {"on": "true"}}})).await
+            post(
+                server,
+                PATH,
+                json!({"metadata": {"name": format!("c{name}"), "labels": {"on": "true"}}}),
+            )
+            .await
         }
         Act::Change(name, value) => {
-            patch(server, "merge", &format!("{PATH}/c{name}"), json!({"data": {"k": value.to_string()}})).await
+            patch(
+                server,
+                "merge",
+                &format!("{PATH}/c{name}"),
+                json!({"data": {"k": value.to_string()}}),
+            )
+            .await
         }
         Act::Label(name, on) => {
             let labels = json!({"metadata": {"labels": {"on": on.to_string()}}});
@@ -55,7 +71,14 @@ async fn perform(server: &ApiServer, act: &Act) {
 
 fn by_name(items: &Value) -> BTreeMap<String, Value> {
     let items = items.as_array().into_iter().flatten();
-    items.map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), item.clone())).collect()
+    items
+        .map(|item| {
+            (
+                item["metadata"]["name"].as_str().unwrap().to_owned(),
+                item.clone(),
+            )
+        })
+        .collect()
 }
 
 /// Applies a watch event to what a list showed.
@@ -68,7 +91,10 @@ fn replay(state: &mut BTreeMap<String, Value>, event: &Value) {
     match event["type"].as_str().unwrap() {
         "DELETED" => drop(state.remove(&name)),
         "ADDED" => assert!(state.insert(name, object).is_none(), "added twice"),
-        _ => assert!(state.insert(name, object).is_some(), "modified before it was added"),
+        _ => assert!(
+            state.insert(name, object).is_some(),
+            "modified before it was added"
+        ),
     }
 }
 

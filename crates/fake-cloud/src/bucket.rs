@@ -31,7 +31,12 @@ impl Bucket {
     #[must_use]
     pub fn new(limit: u32, time: Duration, remaining: u32) -> Self {
         let per_second = f64::from(limit) / time.as_secs_f64();
-        Self { limit, level: f64::from(remaining), per_second, at: Instant::now() }
+        Self {
+            limit,
+            level: f64::from(remaining),
+            per_second,
+            at: Instant::now(),
+        }
     }
 
     /// Takes one request from the bucket, if there is one.
@@ -40,13 +45,20 @@ impl Bucket {
         let now = Instant::now();
         let passed = now.saturating_duration_since(self.at);
         self.at = now;
-        self.level = (self.level + passed.as_secs_f64() * self.per_second).min(f64::from(self.limit));
+        self.level =
+            (self.level + passed.as_secs_f64() * self.per_second).min(f64::from(self.limit));
         // Levels are sums of fractions: a whole request may fall short by a rounding error.
         let is_exceeded = self.level < 1.0 - 1e-6;
         if !is_exceeded {
             self.level = (self.level - 1.0).max(0.0);
         }
-        let full_in = Duration::from_secs_f64((f64::from(self.limit) - self.level) / self.per_second);
-        Allowance { limit: self.limit, remaining: self.level as u32, full_in, is_exceeded }
+        let full_in =
+            Duration::from_secs_f64((f64::from(self.limit) - self.level) / self.per_second);
+        Allowance {
+            limit: self.limit,
+            remaining: self.level as u32,
+            full_in,
+            is_exceeded,
+        }
     }
 }

@@ -15,7 +15,10 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { epoch: Timestamp::now(), started: None }
+        Self {
+            epoch: Timestamp::now(),
+            started: None,
+        }
     }
 }
 
@@ -26,14 +29,21 @@ impl Clock {
     }
 
     fn at(&self, later: Duration) -> Timestamp {
-        let passed = self.started.map(|started| started.elapsed()).unwrap_or_default();
-        self.epoch.saturating_add(passed + later).unwrap_or(self.epoch)
+        let passed = self
+            .started
+            .map(|started| started.elapsed())
+            .unwrap_or_default();
+        self.epoch
+            .saturating_add(passed + later)
+            .unwrap_or(self.epoch)
     }
 
     /// Returns the time in the form `2026-11-22T02:00:26`.
     #[must_use]
     pub fn local(&self) -> String {
-        self.at(Duration::ZERO).strftime("%Y-%m-%dT%H:%M:%S").to_string()
+        self.at(Duration::ZERO)
+            .strftime("%Y-%m-%dT%H:%M:%S")
+            .to_string()
     }
 
     /// Returns the time in the form `2026-11-22T02:00:26Z`.
@@ -45,6 +55,8 @@ impl Clock {
     /// Returns the time `later` from now, in the form `2026-11-22T02:00:26.000000Z`.
     #[must_use]
     pub fn precise(&self, later: Duration) -> String {
-        self.at(later).strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
+        self.at(later)
+            .strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+            .to_string()
     }
 }

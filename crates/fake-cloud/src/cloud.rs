@@ -43,7 +43,10 @@ pub trait Cloud: Sized + Send + 'static {
 
     /// Returns the refusal for a path that does not exist, or not with this method.
     fn unknown(request: &ApiRequest<Self::Service>) -> Self::Refusal {
-        Self::refusal(request, Refused::new(404, "not_found", "there is no such path"))
+        Self::refusal(
+            request,
+            Refused::new(404, "not_found", "there is no such path"),
+        )
     }
 
     /// Returns `true` if a request on this route changes nothing: also for requests for a token, and reads that are
@@ -74,7 +77,10 @@ impl<C: Cloud> Handle<C> {
     /// Returns a handle to this cloud.
     #[must_use]
     pub fn new(cloud: C) -> Self {
-        Self(Arc::new(Shared { fault_injector: FaultInjector::default(), cloud: Mutex::new(cloud) }))
+        Self(Arc::new(Shared {
+            fault_injector: FaultInjector::default(),
+            cloud: Mutex::new(cloud),
+        }))
     }
 
     /// Locks the cloud's model, for controls of a test.
@@ -116,7 +122,9 @@ async fn serve<C: Cloud>(State(handle): State<Handle<C>>, request: Request) -> R
         route: recorded.route,
         path: recorded.path,
         ids: target.ids,
-        query: Query::try_from_uri(&head.uri).map(|Query(it)| it).unwrap_or_default(),
+        query: Query::try_from_uri(&head.uri)
+            .map(|Query(it)| it)
+            .unwrap_or_default(),
         headers: head.headers,
         bytes,
         body: recorded.body,
@@ -129,11 +137,19 @@ async fn serve<C: Cloud>(State(handle): State<Handle<C>>, request: Request) -> R
     passing.answer(reply.into_response()).await
 }
 
-fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, request: &mut ApiRequest<C::Service>) -> Reply {
+fn answer<C: Cloud>(
+    cloud: &mut C,
+    handler: Option<Handler<C>>,
+    request: &mut ApiRequest<C::Service>,
+) -> Reply {
     cloud.advance(request.now);
     let admitted = cloud.admit(request);
     if let (Ok(()), Some(status)) = (&admitted, request.effects.foreign()) {
-        return Reply::text(status, "text/html", "<html>something between you and the API</html>");
+        return Reply::text(
+            status,
+            "text/html",
+            "<html>something between you and the API</html>",
+        );
     }
     let refused = request.effects.refused();
     let retry_after = refused.as_ref().and_then(|it| it.retry_after);
@@ -144,7 +160,9 @@ fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, request: &mut Ap
     });
     let mut reply = done.unwrap_or_else(|refusal| C::render_refusal(request, refusal));
     reply.headers.append(&mut request.on_answer);
-    reply.headers.extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
+    reply
+        .headers
+        .extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
     reply
 }
 

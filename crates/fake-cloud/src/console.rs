@@ -11,7 +11,10 @@ use crate::port::Port;
 /// Returns an argument of the program, counted from 1; `otherwise` if there is none, or if it cannot be read.
 #[must_use]
 pub fn argument<T: std::str::FromStr>(at: usize, otherwise: T) -> T {
-    std::env::args().nth(at).and_then(|it| it.parse().ok()).unwrap_or(otherwise)
+    std::env::args()
+        .nth(at)
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 /// Serves `router` until the program is killed, and [executes](execute) the lines that arrive on standard input. Each is
@@ -70,5 +73,8 @@ pub fn execute<C: Cloud>(
 /// Reads the file that a command names; null if it is no JSON.
 #[must_use]
 pub fn read(path: &str) -> Value {
-    std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    std::fs::read(path)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default()
 }

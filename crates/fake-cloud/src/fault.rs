@@ -67,13 +67,23 @@ impl Refused {
     /// Returns a refusal with this status, code and message.
     #[must_use]
     pub fn new(status: u16, code: &str, message: &str) -> Self {
-        Self { status: Some(status), code: code.to_owned(), message: message.to_owned(), retry_after: None }
+        Self {
+            status: Some(status),
+            code: code.to_owned(),
+            message: message.to_owned(),
+            retry_after: None,
+        }
     }
 
     /// Returns a refusal with this code and message, and the status of the code.
     #[must_use]
     pub fn code(code: &str, message: impl Into<String>) -> Self {
-        Self { status: None, code: code.to_owned(), message: message.into(), retry_after: None }
+        Self {
+            status: None,
+            code: code.to_owned(),
+            message: message.into(),
+            retry_after: None,
+        }
     }
 }
 
@@ -90,14 +100,23 @@ pub fn refuse<T>(code: &str, message: impl Into<String>) -> Result<T, Refused> {
 /// # Errors
 /// The refusal.
 pub fn check(is_right: bool, code: &str, message: impl Into<String>) -> Result<(), Refused> {
-    if is_right { Ok(()) } else { refuse(code, message) }
+    if is_right {
+        Ok(())
+    } else {
+        refuse(code, message)
+    }
 }
 
 impl Fault {
     /// Returns a fault that lasts until it is cleared.
     #[must_use]
     pub fn new(route: &str, kind: FaultKind) -> Self {
-        Self { route: route.to_owned(), kind, spared: 0, times: None }
+        Self {
+            route: route.to_owned(),
+            kind,
+            spared: 0,
+            times: None,
+        }
     }
 
     /// Returns a refusal with this status, in a form that is not the API's.
@@ -122,14 +141,23 @@ impl Fault {
     /// Returns a refusal with this status, in the API's own form, with this code (`OverQuota`) and message.
     #[must_use]
     pub fn refused_as(route: &str, status: u16, code: &str, message: &str) -> Self {
-        Self::new(route, FaultKind::Refused(Refused::new(status, code, message)))
+        Self::new(
+            route,
+            FaultKind::Refused(Refused::new(status, code, message)),
+        )
     }
 
     /// Returns a refusal with this status (429, 503), in the API's own form, and `Retry-After` in seconds.
     #[must_use]
     pub fn retry_after(route: &str, status: u16, seconds: u32) -> Self {
         let refused = Refused::new(status, "", "there are too many requests");
-        Self::new(route, FaultKind::Refused(Refused { retry_after: Some(seconds), ..refused }))
+        Self::new(
+            route,
+            FaultKind::Refused(Refused {
+                retry_after: Some(seconds),
+                ..refused
+            }),
+        )
     }
 
     /// Returns a fault that makes started operations end in an error with this code; empty if the API shows none.
@@ -163,7 +191,10 @@ impl Fault {
     /// Limits the fault to this number of requests.
     #[must_use]
     pub fn times(self, times: u32) -> Self {
-        Self { times: Some(times), ..self }
+        Self {
+            times: Some(times),
+            ..self
+        }
     }
 
     /// Spares this number of requests first.
@@ -174,7 +205,9 @@ impl Fault {
 
     /// Returns `true` if a request on `route` is hit, and counts the request.
     fn hits(&mut self, route: &str) -> bool {
-        let is_named = self.route.is_empty() || self.route == route || route.split(' ').next() == Some(&self.route);
+        let is_named = self.route.is_empty()
+            || self.route == route
+            || route.split(' ').next() == Some(&self.route);
         if is_named && self.spared > 0 {
             self.spared -= 1;
             return false;
@@ -220,15 +253,33 @@ impl Effects {
     /// Returns the error code of operations that the request starts, if they fail.
     #[must_use]
     pub fn error(&self) -> Option<String> {
-        self.find(|it| if let FaultKind::EndsInError(code) = it { Some(code.clone()) } else { None })
+        self.find(|it| {
+            if let FaultKind::EndsInError(code) = it {
+                Some(code.clone())
+            } else {
+                None
+            }
+        })
     }
 
     pub(crate) fn missing_page(&self) -> Option<usize> {
-        self.find(|it| if let FaultKind::MissingPage(at) = it { Some(*at) } else { None })
+        self.find(|it| {
+            if let FaultKind::MissingPage(at) = it {
+                Some(*at)
+            } else {
+                None
+            }
+        })
     }
 
     pub(crate) fn early_end(&self) -> Option<usize> {
-        self.find(|it| if let FaultKind::EarlyEnd(at) = it { Some(*at) } else { None })
+        self.find(|it| {
+            if let FaultKind::EarlyEnd(at) = it {
+                Some(*at)
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns the number of bytes to send before the answer.
@@ -242,11 +293,23 @@ impl Effects {
 
     /// Returns the status that a proxy between client and API answers with.
     pub(crate) fn foreign(&self) -> Option<u16> {
-        self.find(|it| if let FaultKind::Status(status) = it { Some(*status) } else { None })
+        self.find(|it| {
+            if let FaultKind::Status(status) = it {
+                Some(*status)
+            } else {
+                None
+            }
+        })
     }
 
     pub(crate) fn refused(&self) -> Option<Refused> {
-        self.find(|it| if let FaultKind::Refused(refused) = it { Some(refused.clone()) } else { None })
+        self.find(|it| {
+            if let FaultKind::Refused(refused) = it {
+                Some(refused.clone())
+            } else {
+                None
+            }
+        })
     }
 
     /// Waits as long as the faults require.
@@ -254,7 +317,13 @@ impl Effects {
         if self.has(&FaultKind::Hang) {
             pending::<()>().await;
         }
-        if let Some(time) = self.find(|it| if let FaultKind::Latency(time) = it { Some(*time) } else { None }) {
+        if let Some(time) = self.find(|it| {
+            if let FaultKind::Latency(time) = it {
+                Some(*time)
+            } else {
+                None
+            }
+        }) {
             tokio::time::sleep(time).await;
         }
     }

@@ -85,19 +85,30 @@ impl FaultInjector {
     #[must_use]
     pub fn count(&self, route: &str) -> usize {
         let counts = self.counts().into_iter();
-        counts.filter(|(it, _)| it == route || it.split(' ').next() == Some(route)).map(|(_, count)| count).sum()
+        counts
+            .filter(|(it, _)| it == route || it.split(' ').next() == Some(route))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Returns the bodies that were sent to this route.
     #[must_use]
     pub fn bodies(&self, route: &str) -> Vec<Value> {
-        self.requests().into_iter().filter(|it| it.route == route).map(|it| it.body).collect()
+        self.requests()
+            .into_iter()
+            .filter(|it| it.route == route)
+            .map(|it| it.body)
+            .collect()
     }
 
     /// Returns route and body of the requests that change something.
     #[must_use]
     pub fn changes(&self) -> Vec<(String, Value)> {
-        self.requests().into_iter().filter(Recorded::is_mutation).map(|it| (it.route, it.body)).collect()
+        self.requests()
+            .into_iter()
+            .filter(Recorded::is_mutation)
+            .map(|it| (it.route, it.body))
+            .collect()
     }
 
     /// Returns the maximum number of bytes that a client read of one answer with [`LongAnswer`](FaultKind::LongAnswer)
@@ -132,7 +143,12 @@ impl FaultInjector {
     pub(crate) fn admit(&self, request: Recorded) -> Passing {
         let mut state = self.state();
         let effects = Effects::take(&mut state.faults, &request.route);
-        let passing = Passing { fault_injector: self.clone(), at: request.at, index: state.requests.len(), effects };
+        let passing = Passing {
+            fault_injector: self.clone(),
+            at: request.at,
+            index: state.requests.len(),
+            effects,
+        };
         state.requests.push(request);
         passing
     }
@@ -145,7 +161,13 @@ impl Passing {
             return Response::new(cut(Bytes::new()));
         }
         // The record may have been cleared meanwhile.
-        if let Some(record) = self.fault_injector.state().requests.get_mut(self.index).filter(|it| it.at == self.at) {
+        if let Some(record) = self
+            .fault_injector
+            .state()
+            .requests
+            .get_mut(self.index)
+            .filter(|it| it.at == self.at)
+        {
             record.status = answer.status().as_u16();
         }
         let is_cut = self.effects.has(&FaultKind::CutAnswer);

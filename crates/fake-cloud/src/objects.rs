@@ -20,7 +20,11 @@ impl Objects {
     /// Returns no objects, for this account.
     #[must_use]
     pub fn of(account: &'static str) -> Self {
-        Self { account, kinds: BTreeMap::new(), created: 0 }
+        Self {
+            account,
+            kinds: BTreeMap::new(),
+            created: 0,
+        }
     }
 
     /// Returns all objects of a kind, of any account.
@@ -50,17 +54,31 @@ impl Objects {
 
     /// Returns the account's objects of a kind for which `matches` holds.
     pub fn matching(&self, kind: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
-        self.all(kind).iter().filter(|it| it["_account"] == self.account && matches(it)).cloned().collect()
+        self.all(kind)
+            .iter()
+            .filter(|it| it["_account"] == self.account && matches(it))
+            .cloned()
+            .collect()
     }
 
     /// Returns the account's object whose field `key` is `id`.
     ///
     /// # Errors
     /// A refusal with `code` if there is none.
-    pub fn find(&mut self, kind: &'static str, key: &str, id: &Value, code: &str) -> Result<&mut Value, Refused> {
+    pub fn find(
+        &mut self,
+        kind: &'static str,
+        key: &str,
+        id: &Value,
+        code: &str,
+    ) -> Result<&mut Value, Refused> {
         let account = self.account;
-        let found = self.each(kind).iter_mut().find(|it| it["_account"] == account && it[key] == *id);
-        found.ok_or_else(|| Refused::code(code, format!("The specified {key} {id} does not exist.")))
+        let found = self
+            .each(kind)
+            .iter_mut()
+            .find(|it| it["_account"] == account && it[key] == *id);
+        found
+            .ok_or_else(|| Refused::code(code, format!("The specified {key} {id} does not exist.")))
     }
 
     /// Removes the account's objects of a kind for which `is_gone` holds, and returns how many there were.

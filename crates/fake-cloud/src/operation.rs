@@ -20,7 +20,10 @@ impl Operation {
     /// Returns an operation that takes `time` from now on, and fails if the faults say so.
     #[must_use]
     pub fn begin(time: Duration, effects: &Effects) -> Self {
-        Self { ends: Instant::now() + time, error: effects.error() }
+        Self {
+            ends: Instant::now() + time,
+            error: effects.error(),
+        }
     }
 
     /// Returns `true` if the operation has ended.
@@ -41,7 +44,8 @@ pub struct Operations {
 impl Operations {
     /// Starts an operation, replacing the object's current one.
     pub fn begin(&mut self, id: &str, time: Duration, effects: &Effects) {
-        self.running.insert(id.to_owned(), Operation::begin(time, effects));
+        self.running
+            .insert(id.to_owned(), Operation::begin(time, effects));
     }
 
     /// Forgets the operation of an object that was deleted.

@@ -30,22 +30,48 @@ pub enum Next {
 
 impl<T> Page<T> {
     /// Returns the page with this number, from 1, of `size` items each: for APIs with page numbers.
-    pub fn numbered(items: impl IntoIterator<Item = T>, number: usize, size: usize, effects: &Effects) -> Self {
+    pub fn numbered(
+        items: impl IntoIterator<Item = T>,
+        number: usize,
+        size: usize,
+        effects: &Effects,
+    ) -> Self {
         // From a missing page on, each page is the one after it.
-        let is_shifted = effects.missing_page().is_some_and(|missing| number >= missing);
-        Self::cut(items, number, (number - 1 + usize::from(is_shifted)) * size, size, effects)
+        let is_shifted = effects
+            .missing_page()
+            .is_some_and(|missing| number >= missing);
+        Self::cut(
+            items,
+            number,
+            (number - 1 + usize::from(is_shifted)) * size,
+            size,
+            effects,
+        )
     }
 
     /// Returns the page that begins at this item, from 0, of `size` items each: for APIs that continue after the last
     /// item, or at an offset.
-    pub fn starting(items: impl IntoIterator<Item = T>, start: usize, size: usize, effects: &Effects) -> Self {
+    pub fn starting(
+        items: impl IntoIterator<Item = T>,
+        start: usize,
+        size: usize,
+        effects: &Effects,
+    ) -> Self {
         let number = start / size + 1;
         // A client that continues after the items of a missing page continues at the right place.
-        let skipped = if effects.missing_page() == Some(number) { size } else { 0 };
+        let skipped = if effects.missing_page() == Some(number) {
+            size
+        } else {
+            0
+        };
         let mut page = Self::cut(items, number, start + skipped, size, effects);
         let is_end = start + skipped + page.items.len() >= page.total;
         if page.next != Next::Itself && !effects.has(&FaultKind::EmptyPages) {
-            page.next = if is_end || page.is_early_end(effects) { Next::Nothing } else { Next::Following };
+            page.next = if is_end || page.is_early_end(effects) {
+                Next::Nothing
+            } else {
+                Next::Following
+            };
         }
         page
     }
@@ -63,7 +89,13 @@ impl<T> Page<T> {
         effects.early_end().is_some_and(|end| self.number >= end)
     }
 
-    fn cut(items: impl IntoIterator<Item = T>, number: usize, start: usize, size: usize, effects: &Effects) -> Self {
+    fn cut(
+        items: impl IntoIterator<Item = T>,
+        number: usize,
+        start: usize,
+        size: usize,
+        effects: &Effects,
+    ) -> Self {
         let mut items: Vec<T> = items.into_iter().collect();
         let is_without_end = effects.has(&FaultKind::EmptyPages);
         if is_without_end || effects.has(&FaultKind::EmptyList) {
@@ -79,6 +111,12 @@ impl<T> Page<T> {
             true => Next::Following,
             false => Next::Nothing,
         };
-        Self { items: items.into_iter().skip(start).take(size).collect(), number, last, total, next }
+        Self {
+            items: items.into_iter().skip(start).take(size).collect(),
+            number,
+            last,
+            total,
+            next,
+        }
     }
 }

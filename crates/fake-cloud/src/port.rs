@@ -20,7 +20,10 @@ impl Port {
     /// An error if the port cannot be opened.
     pub async fn open(address: &str) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { address: listener.local_addr()?, listener })
+        Ok(Self {
+            address: listener.local_addr()?,
+            listener,
+        })
     }
 
     /// Returns the URL, such as `http://127.0.0.1:43617`.
@@ -34,7 +37,10 @@ impl Port {
     pub fn serve(self, router: Router) -> Served {
         let url = self.url();
         let server = tokio::spawn(async move { axum::serve(self.listener, router).await });
-        Served { url, server: server.abort_handle() }
+        Served {
+            url,
+            server: server.abort_handle(),
+        }
     }
 }
 

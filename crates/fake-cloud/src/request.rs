@@ -57,7 +57,10 @@ impl<S> ApiRequest<S> {
 
     /// Returns all values of a parameter of the query.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.query
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns a header of the request.
@@ -95,13 +98,21 @@ impl Reply {
     /// Returns an answer with a text body of this content type: YAML, XML, HTML.
     #[must_use]
     pub fn text(status: u16, kind: &'static str, text: impl Into<String>) -> Self {
-        Self { status, body: Some((kind, text.into())), headers: Vec::new() }
+        Self {
+            status,
+            body: Some((kind, text.into())),
+            headers: Vec::new(),
+        }
     }
 
     /// Returns an answer without a body.
     #[must_use]
     pub fn empty(status: u16) -> Self {
-        Self { status, body: None, headers: Vec::new() }
+        Self {
+            status,
+            body: None,
+            headers: Vec::new(),
+        }
     }
 
     /// Adds a header to the answer.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use fake_cloud::{
-    ApiRequest, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Objects, Operations, Page, Port, Refused,
-    Reply, Routes, console, merge,
+    ApiRequest, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Objects, Operations, Page,
+    Port, Refused, Reply, Routes, console, merge,
 };
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -25,26 +25,38 @@ struct Acme {
 }
 
 fn list(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
-    let number = request.query("page").and_then(|it| it.parse().ok()).unwrap_or(1);
+    let number = request
+        .query("page")
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(1);
     let page = Page::numbered(acme.machines.values(), number, 2, &request.effects);
     let next = match page.next {
         Next::Nothing => None,
         Next::Following => Some(number + 1),
         Next::Itself => Some(number),
     };
-    Ok(Reply::new(200, json!({"machines": page.items, "total": page.total, "next_page": next})))
+    Ok(Reply::new(
+        200,
+        json!({"machines": page.items, "total": page.total, "next_page": next}),
+    ))
 }
 
 fn create(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
-    let name = request.body["name"].as_str().ok_or_else(|| Refused::new(422, "invalid", "name is missing"))?;
+    let name = request.body["name"]
+        .as_str()
+        .ok_or_else(|| Refused::new(422, "invalid", "name is missing"))?;
     let machine = json!({"name": name, "state": "building"});
     acme.machines.insert(name.to_owned(), machine.clone());
-    acme.work.begin(name, Duration::from_secs(3), &request.effects);
+    acme.work
+        .begin(name, Duration::from_secs(3), &request.effects);
     Ok(Reply::new(202, machine))
 }
 
 fn get(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
-    let machine = acme.machines.get(request.id()).ok_or_else(|| Refused::new(404, "not_found", "there is none"))?;
+    let machine = acme
+        .machines
+        .get(request.id())
+        .ok_or_else(|| Refused::new(404, "not_found", "there is none"))?;
     Ok(Reply::new(200, machine.clone()))
 }
 
@@ -54,13 +66,23 @@ impl Cloud for Acme {
     const ROUTES: &'static [Routes<Self>] = &[Routes {
         prefix: "/v1",
         service: (),
-        table: &[("GET", "/machines", list), ("POST", "/machines", create), ("GET", "/machines/{name}", get)],
+        table: &[
+            ("GET", "/machines", list),
+            ("POST", "/machines", create),
+            ("GET", "/machines/{name}", get),
+        ],
     }];
 
     fn advance(&mut self, _: Instant) {
         for (name, work) in self.work.finished() {
-            let state = if work.error.is_some() { "failed" } else { "running" };
-            self.machines.entry(name).and_modify(|it| it["state"] = state.into());
+            let state = if work.error.is_some() {
+                "failed"
+            } else {
+                "running"
+            };
+            self.machines
+                .entry(name)
+                .and_modify(|it| it["state"] = state.into());
         }
     }
     fn admit(&mut self, request: &mut ApiRequest<()>) -> Result<(), Refused> {
@@ -70,19 +92,46 @@ impl Cloud for Acme {
         }
     }
     fn render_refusal(_: &ApiRequest<()>, refused: Refused) -> Reply {
-        let status = refused.status.unwrap_or(if refused.code == "busy" { 409 } else { 500 });
+        let status = refused
+            .status
+            .unwrap_or(if refused.code == "busy" { 409 } else { 500 });
         Reply::new(status, json!({"code": refused.code}))
     }
 }
 
 /// Sends a request; returns status, headers, and the body, or `None` if it broke off.
-async fn send(acme: &Handle<Acme>, method: &str, path: &str, body: &Value) -> (u16, HeaderMap, Option<Value>) {
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(path).header("authorization", "Bearer token");
-    let answer = acme.router().oneshot(request.body(body).unwrap()).await.unwrap();
+async fn send(
+    acme: &Handle<Acme>,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> (u16, HeaderMap, Option<Value>) {
+    let body = if body.is_null() {
+        Body::empty()
+    } else {
+        Body::from(body.to_string())
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", "Bearer token");
+    let answer = acme
+        .router()
+        .oneshot(request.body(body).unwrap())
+        .await
+        .unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-    let bytes = answer.into_body().collect().await.ok().map(http_body_util::Collected::to_bytes);
-    (status, headers, bytes.map(|it| serde_json::from_slice(&it).unwrap_or_default()))
+    let bytes = answer
+        .into_body()
+        .collect()
+        .await
+        .ok()
+        .map(http_body_util::Collected::to_bytes);
+    (
+        status,
+        headers,
+        bytes.map(|it| serde_json::from_slice(&it).unwrap_or_default()),
+    )
 }
 
 async fn ask(acme: &Handle<Acme>, path: &str) -> (u16, Value) {
@@ -91,7 +140,9 @@ async fn ask(acme: &Handle<Acme>, path: &str) -> (u16, Value) {
 }
 
 async fn make(acme: &Handle<Acme>, name: &str) -> u16 {
-    send(acme, "POST", "/v1/machines", &json!({"name": name})).await.0
+    send(acme, "POST", "/v1/machines", &json!({"name": name}))
+        .await
+        .0
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,11 +150,20 @@ async fn request_reaches_its_handler_and_is_recorded() {
     let acme = Handle::new(Acme::default());
     assert_eq!(make(&acme, "a").await, 202);
     assert_eq!(send(&acme, "POST", "/v1/machines", &json!({})).await.0, 422);
-    assert_eq!(ask(&acme, "/v1/machines/a").await, (200, json!({"name": "a", "state": "building"})));
+    assert_eq!(
+        ask(&acme, "/v1/machines/a").await,
+        (200, json!({"name": "a", "state": "building"}))
+    );
     assert_eq!(ask(&acme, "/v1/machines/b").await.0, 404);
-    assert_eq!(ask(&acme, "/v1/nonsense").await, (404, json!({"code": "not_found"})));
+    assert_eq!(
+        ask(&acme, "/v1/nonsense").await,
+        (404, json!({"code": "not_found"}))
+    );
     assert_eq!(ask(&acme, "/elsewhere").await, (404, Value::Null));
-    let nobody = Request::builder().uri("/v1/machines").body(Body::empty()).unwrap();
+    let nobody = Request::builder()
+        .uri("/v1/machines")
+        .body(Body::empty())
+        .unwrap();
     assert_eq!(acme.router().oneshot(nobody).await.unwrap().status(), 401);
 
     let fault_injector = acme.fault_injector();
@@ -115,10 +175,16 @@ async fn request_reaches_its_handler_and_is_recorded() {
         ),
         (2, 4, 2)
     );
-    assert_eq!(fault_injector.bodies("POST /machines"), [json!({"name": "a"}), json!({})]);
+    assert_eq!(
+        fault_injector.bodies("POST /machines"),
+        [json!({"name": "a"}), json!({})]
+    );
     assert_eq!(fault_injector.changes().len(), 2);
     let last = fault_injector.requests().pop().unwrap();
-    assert_eq!((last.path.as_str(), last.status, last.is_mutation()), ("/v1/machines", 401, false));
+    assert_eq!(
+        (last.path.as_str(), last.status, last.is_mutation()),
+        ("/v1/machines", 401, false)
+    );
     fault_injector.forget_requests();
     assert!(fault_injector.counts().is_empty());
 }
@@ -129,15 +195,38 @@ async fn faults_hit_the_named_route_the_given_number_of_times() {
     let fault_injector = acme.fault_injector();
     fault_injector.fail(Fault::status("GET /machines", 502).after(1).times(1));
     fault_injector.fail(Fault::code("POST", "busy").times(2));
-    assert_eq!((ask(&acme, "/v1/machines").await.0, ask(&acme, "/v1/machines").await.0), (200, 502));
-    assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the fault hits the second request only");
-    assert_eq!((make(&acme, "a").await, make(&acme, "a").await, make(&acme, "a").await), (409, 409, 202));
+    assert_eq!(
+        (
+            ask(&acme, "/v1/machines").await.0,
+            ask(&acme, "/v1/machines").await.0
+        ),
+        (200, 502)
+    );
+    assert_eq!(
+        ask(&acme, "/v1/machines").await.0,
+        200,
+        "the fault hits the second request only"
+    );
+    assert_eq!(
+        (
+            make(&acme, "a").await,
+            make(&acme, "a").await,
+            make(&acme, "a").await
+        ),
+        (409, 409, 202)
+    );
     fault_injector.fail(Fault::retry_after("", 429, 7));
     let (status, headers, body) = send(&acme, "GET", "/v1/machines", &Value::Null).await;
-    assert_eq!((status, &headers["retry-after"], body), (429, &"7".parse().unwrap(), Some(json!({"code": ""}))));
+    assert_eq!(
+        (status, &headers["retry-after"], body),
+        (429, &"7".parse().unwrap(), Some(json!({"code": ""})))
+    );
     fault_injector.clear_faults();
     fault_injector.fail(Fault::refused_as("GET /machines", 403, "quota", "no"));
-    assert_eq!(ask(&acme, "/v1/machines").await, (403, json!({"code": "quota"})));
+    assert_eq!(
+        ask(&acme, "/v1/machines").await,
+        (403, json!({"code": "quota"}))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +234,12 @@ async fn lost_and_cut_requests_are_applied_and_hanging_ones_are_not() {
     let acme = Handle::new(Acme::default());
     let fault_injector = acme.fault_injector();
     fault_injector.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
-    assert_eq!(send(&acme, "POST", "/v1/machines", &json!({"name": "lost"})).await.2, None);
+    assert_eq!(
+        send(&acme, "POST", "/v1/machines", &json!({"name": "lost"}))
+            .await
+            .2,
+        None
+    );
     assert_eq!(fault_injector.requests()[0].status, 0, "the answer is lost");
     fault_injector.fail(Fault::new("POST", FaultKind::CutAnswer).times(1));
     let cut = send(&acme, "POST", "/v1/machines", &json!({"name": "cut"})).await;
@@ -157,26 +251,40 @@ async fn lost_and_cut_requests_are_applied_and_hanging_ones_are_not() {
     let begun = Instant::now();
     assert_eq!(make(&acme, "late").await, 202);
     assert_eq!(begun.elapsed(), Duration::from_secs(9));
-    assert_eq!(acme.lock().machines.keys().collect::<Vec<_>>(), ["cut", "late", "lost"]);
+    assert_eq!(
+        acme.lock().machines.keys().collect::<Vec<_>>(),
+        ["cut", "late", "lost"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn background_operations_take_time_and_may_fail() {
     let acme = Handle::new(Acme::default());
     make(&acme, "good").await;
-    acme.fault_injector().fail(Fault::ends_in_error("POST /machines", "no_room"));
+    acme.fault_injector()
+        .fail(Fault::ends_in_error("POST /machines", "no_room"));
     make(&acme, "bad").await;
-    let state = async |name: &str| ask(&acme, &format!("/v1/machines/{name}")).await.1["state"].clone();
-    assert_eq!((state("good").await, state("bad").await), (json!("building"), json!("building")));
+    let state =
+        async |name: &str| ask(&acme, &format!("/v1/machines/{name}")).await.1["state"].clone();
+    assert_eq!(
+        (state("good").await, state("bad").await),
+        (json!("building"), json!("building"))
+    );
     acme.lock().work.is_frozen = true;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(state("good").await, "building", "nothing ends");
     acme.lock().work.is_frozen = false;
-    assert_eq!((state("good").await, state("bad").await), (json!("running"), json!("failed")));
+    assert_eq!(
+        (state("good").await, state("bad").await),
+        (json!("running"), json!("failed"))
+    );
 }
 
 /// Returns the pages that a client reads, ten at most.
-fn read(page: impl Fn(usize) -> Page<u32>, after: impl Fn(usize, &Page<u32>) -> usize) -> Vec<Vec<u32>> {
+fn read(
+    page: impl Fn(usize) -> Page<u32>,
+    after: impl Fn(usize, &Page<u32>) -> usize,
+) -> Vec<Vec<u32>> {
     let (mut at, mut pages) = (0, Vec::new());
     while pages.len() < 10 {
         let page = page(at);
@@ -202,9 +310,13 @@ async fn paging_faults_are_the_same_for_all_forms_of_paging() {
     ];
     for (kind, wanted) in cases {
         let effects = Effects::of([kind.clone()]);
-        let numbered = read(|at| Page::numbered(1..=5, at + 1, 2, &effects), |at, _| at + 1);
+        let numbered = read(
+            |at| Page::numbered(1..=5, at + 1, 2, &effects),
+            |at, _| at + 1,
+        );
         assert_eq!(numbered, wanted, "{kind:?}");
-        let after_the_last = |_: usize, page: &Page<u32>| usize::try_from(*page.items.last().unwrap()).unwrap();
+        let after_the_last =
+            |_: usize, page: &Page<u32>| usize::try_from(*page.items.last().unwrap()).unwrap();
         let by_marker = read(|at| Page::starting(1..=5, at, 2, &effects), after_the_last);
         assert_eq!(by_marker, wanted, "{kind:?}");
     }
@@ -218,10 +330,16 @@ async fn paging_faults_are_the_same_for_all_forms_of_paging() {
 #[tokio::test(start_paused = true)]
 async fn a_bucket_is_refilled_evenly() {
     let mut bucket = Bucket::new(60, Duration::from_secs(60), 2);
-    assert_eq!([(); 3].map(|()| bucket.take().is_exceeded), [false, false, true]);
+    assert_eq!(
+        [(); 3].map(|()| bucket.take().is_exceeded),
+        [false, false, true]
+    );
     tokio::time::sleep(Duration::from_secs(2)).await;
     let left = bucket.take();
-    assert_eq!((left.is_exceeded, left.remaining, left.full_in), (false, 1, Duration::from_secs(59)));
+    assert_eq!(
+        (left.is_exceeded, left.remaining, left.full_in),
+        (false, 1, Duration::from_secs(59))
+    );
 }
 
 #[tokio::test]
@@ -233,10 +351,16 @@ async fn fake_on_a_port_is_served_until_it_is_dropped() {
     assert_eq!(served.url(), url);
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /v1/machines HTTP/1.1\r\nhost: acme\r\nconnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /v1/machines HTTP/1.1\r\nhost: acme\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.ends_with(r#"{"code":"unauthorized"}"#), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 401 ") && answer.ends_with(r#"{"code":"unauthorized"}"#),
+        "{answer}"
+    );
     drop(served);
     while tokio::net::TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
@@ -253,8 +377,14 @@ async fn long_answer_is_valid_and_its_read_bytes_are_counted() {
     fault_injector.forget_requests();
     assert_eq!(fault_injector.longest_padding(), 0);
     fault_injector.fail(Fault::new("GET /machines", FaultKind::EndlessAnswer));
-    let request = Request::builder().uri("/v1/machines").header("authorization", "Bearer token");
-    let answer = acme.router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let request = Request::builder()
+        .uri("/v1/machines")
+        .header("authorization", "Bearer token");
+    let answer = acme
+        .router()
+        .oneshot(request.body(Body::empty()).unwrap())
+        .await
+        .unwrap();
     let mut body = answer.into_body();
     for _ in 0..10 {
         assert!(body.frame().await.is_some());
@@ -268,7 +398,10 @@ async fn console_changes_and_shows_the_cloud_and_its_requests() {
     let file = directory.path().join("shown").display().to_string();
     let command = |acme: &mut Acme, name: &str, argument: &str| {
         match name {
-            "add" => drop(acme.machines.insert(argument.to_owned(), json!({"name": argument}))),
+            "add" => drop(
+                acme.machines
+                    .insert(argument.to_owned(), json!({"name": argument})),
+            ),
             "dump" => return Some(json!(acme.machines)),
             _ => return None,
         }
@@ -276,7 +409,10 @@ async fn console_changes_and_shows_the_cloud_and_its_requests() {
     };
     console::execute(&acme, "add worker-1", command).unwrap();
     console::execute(&acme, &format!("dump {file}"), command).unwrap();
-    assert_eq!(console::read(&file), json!({"worker-1": {"name": "worker-1"}}));
+    assert_eq!(
+        console::read(&file),
+        json!({"worker-1": {"name": "worker-1"}})
+    );
     send(&acme, "GET", "/v1/machines/worker-1", &Value::Null).await;
     console::execute(&acme, &format!("requests {file}"), command).unwrap();
     assert_eq!(console::read(&file)["route"], "GET /machines/{name}");
@@ -290,10 +426,35 @@ fn objects_of_other_accounts_are_neither_found_nor_removed() {
     for (id, account) in [(1, Value::Null), (2, "theirs".into())] {
         objects.add("machine", json!({"id": id, "_account": account}));
     }
-    assert_eq!(objects.find("machine", "id", &json!(2), "NotFound").unwrap_err().code, "NotFound");
-    merge(objects.find("machine", "id", &json!(1), "NotFound").unwrap(), &json!({"tags": {"a": 1}}));
-    merge(objects.find("machine", "id", &json!(1), "NotFound").unwrap(), &json!({"tags": {"b": 2}}));
-    assert_eq!(objects.matching("machine", |_| true), [json!({"id": 1, "_account": "ours", "tags": {"a": 1, "b": 2}})]);
-    assert_eq!((objects.remove("machine", |_| true), objects.all("machine").len()), (1, 1));
+    assert_eq!(
+        objects
+            .find("machine", "id", &json!(2), "NotFound")
+            .unwrap_err()
+            .code,
+        "NotFound"
+    );
+    merge(
+        objects
+            .find("machine", "id", &json!(1), "NotFound")
+            .unwrap(),
+        &json!({"tags": {"a": 1}}),
+    );
+    merge(
+        objects
+            .find("machine", "id", &json!(1), "NotFound")
+            .unwrap(),
+        &json!({"tags": {"b": 2}}),
+    );
+    assert_eq!(
+        objects.matching("machine", |_| true),
+        [json!({"id": 1, "_account": "ours", "tags": {"a": 1, "b": 2}})]
+    );
+    assert_eq!(
+        (
+            objects.remove("machine", |_| true),
+            objects.all("machine").len()
+        ),
+        (1, 1)
+    );
     assert_eq!((objects.number(), objects.number()), (1, 2));
 }

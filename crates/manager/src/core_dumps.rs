@@ -3,7 +3,9 @@
 use std::io::Write as _;
 
 use rustix::io::Result;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 
 /// Keeps the kernel from writing this process's memory to a file or to a program that collects dumps.
 ///
@@ -20,7 +22,13 @@ pub(crate) fn forbid() {
 }
 
 fn no_dumps() -> Result<()> {
-    setrlimit(Resource::Core, Rlimit { current: Some(0), ..getrlimit(Resource::Core) })?;
+    setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            ..getrlimit(Resource::Core)
+        },
+    )?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use cloud_provider::Fence;
 use cloud_provider::names::{CONTROLLERS, ControllerNames};
 use runtime::election::migration::{Assignment, LeaderMigration, Under};
-use runtime::election::{ElectionConfig, ElectionOutcome, Elector, Leadership, fence_until_either_is_lost, identity};
+use runtime::election::{
+    ElectionConfig, ElectionOutcome, Elector, Leadership, fence_until_either_is_lost, identity,
+};
 use runtime::events::EventRecorder;
 use serving::health::Check;
 use tokio::task::JoinHandle;
@@ -41,7 +43,11 @@ struct Candidate {
 
 impl Candidate {
     fn new(elector: Elector) -> Self {
-        Self { leadership: elector.leadership(), elector: Some(elector), running: None }
+        Self {
+            leadership: elector.leadership(),
+            elector: Some(elector),
+            running: None,
+        }
     }
 }
 
@@ -54,7 +60,13 @@ impl LeaderElection {
         events: &EventRecorder,
     ) -> Result<Self, Failure> {
         let release = CancellationToken::new();
-        let Some(election) = election else { return Ok(Self { main: None, migration: None, release }) };
+        let Some(election) = election else {
+            return Ok(Self {
+                main: None,
+                migration: None,
+                release,
+            });
+        };
         let main = ElectionConfig {
             namespace: election.namespace.clone(),
             name: election.name.clone(),
@@ -64,35 +76,71 @@ impl LeaderElection {
             retry_period: election.retry_period,
             release_on_stop: election.release_on_stop,
         };
-        let clients = settings.clients.with(|options| main.client_options(options));
-        let client = Settings { clients, ..settings.clone() }.client(LEASE_CLIENT).await.map_err(Failure::Setup)?;
-        let elector = |config| Elector::new(client.clone(), config, events.clone(), settings.metrics.elections());
+        let clients = settings
+            .clients
+            .with(|options| main.client_options(options));
+        let client = Settings {
+            clients,
+            ..settings.clone()
+        }
+        .client(LEASE_CLIENT)
+        .await
+        .map_err(Failure::Setup)?;
+        let elector = |config| {
+            Elector::new(
+                client.clone(),
+                config,
+                events.clone(),
+                settings.metrics.elections(),
+            )
+        };
         let second = migration.map(|migration| {
             // The same namespace, identity and timings as the main lease (APP-81).
-            let config = ElectionConfig { name: migration.leader_name.clone(), ..main.clone() };
+            let config = ElectionConfig {
+                name: migration.leader_name.clone(),
+                ..main.clone()
+            };
             let assignment = Assignment::new(migration, &CONTROLLERS.map(Into::into));
             for name in assignment.unknown() {
-                tracing::warn!(name, "leader migration: no controller has this name, so the entry has no effect");
+                tracing::warn!(
+                    name,
+                    "leader migration: no controller has this name, so the entry has no effect"
+                );
             }
             (Candidate::new(elector(config).for_migration()), assignment)
         });
-        Ok(Self { main: Some(Candidate::new(elector(main))), migration: second, release })
+        Ok(Self {
+            main: Some(Candidate::new(elector(main))),
+            migration: second,
+            release,
+        })
     }
 
     /// Returns the leases in the order in which they are acquired. Without leader election, the main lease stands for
     /// the process itself.
     pub(crate) fn leases(&self) -> impl Iterator<Item = Under> + use<> {
-        std::iter::once(Under::MainLease).chain(self.migration.as_ref().map(|_| Under::MigrationLease))
+        std::iter::once(Under::MainLease)
+            .chain(self.migration.as_ref().map(|_| Under::MigrationLease))
     }
 
     /// Returns a predicate for the controllers that run under this lease.
     pub(crate) fn assigned(&self, lease: Under) -> impl Fn(ControllerNames) -> bool + use<> {
-        let assignment = self.migration.as_ref().map(|(_, assignment)| assignment.clone());
-        move |names| assignment.as_ref().map_or(Under::MainLease, |it| it.of(names.canonical)) == lease
+        let assignment = self
+            .migration
+            .as_ref()
+            .map(|(_, assignment)| assignment.clone());
+        move |names| {
+            assignment
+                .as_ref()
+                .map_or(Under::MainLease, |it| it.of(names.canonical))
+                == lease
+        }
     }
 
     fn candidates(&self) -> impl Iterator<Item = &Candidate> {
-        self.main.iter().chain(self.migration.iter().map(|(candidate, _)| candidate))
+        self.main
+            .iter()
+            .chain(self.migration.iter().map(|(candidate, _)| candidate))
     }
 
     /// Returns the fence, which is open until a held lease is lost (INV-4).
@@ -100,7 +148,9 @@ impl LeaderElection {
         match (&self.main, &self.migration) {
             (None, _) => Fence::default(),
             (Some(main), None) => main.leadership.fence(),
-            (Some(main), Some((second, _))) => fence_until_either_is_lost(&main.leadership, &second.leadership),
+            (Some(main), Some((second, _))) => {
+                fence_until_either_is_lost(&main.leadership, &second.leadership)
+            }
         }
     }
 
@@ -109,16 +159,23 @@ impl LeaderElection {
     pub(crate) fn health(&self) -> Option<Arc<dyn Check>> {
         let leaderships: Vec<_> = self.candidates().map(|it| it.leadership.clone()).collect();
         let check = move || leaderships.iter().try_for_each(Leadership::health);
-        self.main.is_some().then(|| Arc::new(check) as Arc<dyn Check>)
+        self.main
+            .is_some()
+            .then(|| Arc::new(check) as Arc<dyn Check>)
     }
 
     /// Returns the check that fails unless this process knows the leader, be it itself or another replica; `None`
     /// without leader election.
     pub(crate) fn readiness(&self) -> Option<Arc<dyn Check>> {
         let main = self.main.as_ref()?.leadership.clone();
-        Some(Arc::new(move || match main.lease_was_seen_within(LEASE_READ_TIMEOUT) {
-            true => Ok(()),
-            false => Err(format!("the lease was not readable for {} s", LEASE_READ_TIMEOUT.as_secs())),
+        Some(Arc::new(move || {
+            match main.lease_was_seen_within(LEASE_READ_TIMEOUT) {
+                true => Ok(()),
+                false => Err(format!(
+                    "the lease was not readable for {} s",
+                    LEASE_READ_TIMEOUT.as_secs()
+                )),
+            }
         }))
     }
 
@@ -129,11 +186,15 @@ impl LeaderElection {
             Under::MigrationLease => self.migration.as_mut().map(|(candidate, _)| candidate),
             _ => self.main.as_mut(),
         };
-        let Some(candidate) = candidate else { return true };
+        let Some(candidate) = candidate else {
+            return true;
+        };
         if let Some(elector) = candidate.elector.take() {
             candidate.running = Some(tokio::spawn(elector.run(self.release.clone())));
         }
-        stop.run_until_cancelled(candidate.leadership.acquired()).await.is_some()
+        stop.run_until_cancelled(candidate.leadership.acquired())
+            .await
+            .is_some()
     }
 
     /// Returns a future that ends when a held lease is lost (APP-65, APP-81), with the failure that ends the process.
@@ -152,7 +213,8 @@ impl LeaderElection {
 
     /// Leaves the leases to expire instead of releasing them at the end (INV-6, APP-67).
     pub(crate) fn leave_to_expire(&self) {
-        self.candidates().for_each(|it| it.leadership.leave_to_expire());
+        self.candidates()
+            .for_each(|it| it.leadership.leave_to_expire());
     }
 
     /// Stops the election of the main lease without releasing it. Renewing or releasing it would be a change.
@@ -171,7 +233,14 @@ impl LeaderElection {
         if let Some(second) = self.migration.and_then(|(candidate, _)| candidate.running) {
             _ = second.await;
         }
-        let Some(Candidate { leadership, running: Some(main), .. }) = self.main else { return Ok(()) };
+        let Some(Candidate {
+            leadership,
+            running: Some(main),
+            ..
+        }) = self.main
+        else {
+            return Ok(());
+        };
         match main.await {
             Ok(ElectionOutcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
             Ok(ElectionOutcome::Released | ElectionOutcome::Stopped) => Ok(()),
@@ -192,9 +261,15 @@ async fn lost(leadership: Option<Leadership>) {
 }
 
 /// Returns the leader migration that the flags configure (APP-76, APP-78).
-pub(crate) fn migration(election: Option<&ElectionSettings>) -> Result<Option<LeaderMigration>, Failure> {
-    let Some(election) = election else { return Ok(None) };
-    let Some(settings) = &election.migration else { return Ok(None) };
+pub(crate) fn migration(
+    election: Option<&ElectionSettings>,
+) -> Result<Option<LeaderMigration>, Failure> {
+    let Some(election) = election else {
+        return Ok(None);
+    };
+    let Some(settings) = &election.migration else {
+        return Ok(None);
+    };
     let migration = match &settings.file {
         None => LeaderMigration::default(),
         Some(path) => LeaderMigration::read(path).map_err(Failure::setup)?,

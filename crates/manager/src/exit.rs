@@ -103,7 +103,8 @@ pub(crate) fn paragraph(error: &anyhow::Error) -> String {
 /// Returns the message of a panic, whose location the panic hook has logged already.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic".to_owned())
 }
 
 impl From<&Failure> for ExitCode {
@@ -120,7 +121,11 @@ mod tests {
     fn panic_of_the_main_task_ends_the_process_with_2_and_second_signal_with_1() {
         let panic = std::panic::catch_unwind(|| panic!("no {}", "zone")).unwrap_err();
         let failure = Failure::Panic(panic_message(&*panic));
-        assert_eq!((failure.code(), failure.to_string().contains("no zone")), (2, true), "{failure}");
+        assert_eq!(
+            (failure.code(), failure.to_string().contains("no zone")),
+            (2, true),
+            "{failure}"
+        );
         assert_eq!(Failure::SecondSignal.code(), 1);
     }
 
@@ -131,10 +136,17 @@ mod tests {
         #[error("cannot listen on --secure-port: {0}; choose another")]
         struct Repeats(#[source] std::io::Error);
         let error = anyhow::Error::new(Repeats(io())).context("no server");
-        let text = "no server: cannot listen on --secure-port: Address already in use; choose another";
+        let text =
+            "no server: cannot listen on --secure-port: Address already in use; choose another";
         assert_eq!(Failure::Setup(error).to_string(), text);
-        assert_eq!(Failure::Fatal(anyhow::Error::new(io()).context("x")).to_string(), "x: Address already in use");
+        assert_eq!(
+            Failure::Fatal(anyhow::Error::new(io()).context("x")).to_string(),
+            "x: Address already in use"
+        );
         let client = anyhow::Error::new(kube::Error::Service(Box::new(io())));
-        assert_eq!(Failure::Fatal(client.context("x")).to_string(), "x: Address already in use");
+        assert_eq!(
+            Failure::Fatal(client.context("x")).to_string(),
+            "x: Address already in use"
+        );
     }
 }

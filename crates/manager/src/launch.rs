@@ -16,14 +16,29 @@ use crate::provider::{self, PROVIDER_CLIENT};
 ///
 /// # Errors
 /// If the provider cannot start, or if the API server does not answer.
-pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationToken) -> Result<Handles> {
+pub async fn launch(
+    flags: &Flags,
+    providers: &Registry,
+    shutdown: CancellationToken,
+) -> Result<Handles> {
     let configuration = flags.configuration();
     let settings = configuration.settings();
     let provider = provider::create(&configuration, &settings, providers)?;
     flags.log_notices();
     let client = settings.client(PROVIDER_CLIENT).await?;
-    let cluster = read_cluster(&configuration.cloud.cluster_name, &client, API_SERVER_TIMEOUT, &shutdown).await?;
-    tracing::info!(provider = provider.name(), cluster = cluster.name, id = cluster.id, "starting");
+    let cluster = read_cluster(
+        &configuration.cloud.cluster_name,
+        &client,
+        API_SERVER_TIMEOUT,
+        &shutdown,
+    )
+    .await?;
+    tracing::info!(
+        provider = provider.name(),
+        cluster = cluster.name,
+        id = cluster.id,
+        "starting"
+    );
     let (events, sender) = provider::recorder(client.clone());
     let clients = Arc::new(ProviderClients::Shared(client));
     let context = provider::context(&settings, &cluster, clients, events, &shutdown);

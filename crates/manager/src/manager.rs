@@ -88,10 +88,19 @@ impl<'a> Manager<'a> {
     /// Returns the program with its providers, webhooks and subcommands, for the executable `name`. If neither the vendor
     /// nor the name tells a provider, `preset` does.
     pub(crate) fn called(&self, name: &OsStr, preset: &str) -> Program {
-        let program = self.program.clone().unwrap_or_else(|| Program::called_with_preset(name, preset));
+        let program = self
+            .program
+            .clone()
+            .unwrap_or_else(|| Program::called_with_preset(name, preset));
         let program = program.with_providers(self.providers.names());
-        let program = self.subcommands.iter().cloned().fold(program, Program::with_subcommand);
-        self.webhooks.iter().fold(program, |program, (name, _)| program.with_webhook(name))
+        let program = self
+            .subcommands
+            .iter()
+            .cloned()
+            .fold(program, Program::with_subcommand);
+        self.webhooks
+            .iter()
+            .fold(program, |program, (name, _)| program.with_webhook(name))
     }
 
     /// Returns the name of the program, which arguments may repeat before the flags.
@@ -129,7 +138,11 @@ impl<'a> Manager<'a> {
     ///
     /// # Errors
     /// The reason why the process cannot start; [`Failure::code`] is its exit code.
-    pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Process, Failure> {
+    pub async fn prepare(
+        &self,
+        flags: &Flags,
+        stop: &CancellationToken,
+    ) -> Result<Process, Failure> {
         flags.log_notices();
         Process::bind(self, &flags.configuration(), stop).await
     }
@@ -140,9 +153,15 @@ impl<'a> Manager<'a> {
         configuration: &Configuration,
         provider: &Arc<dyn CloudProvider>,
     ) -> Vec<Webhook> {
-        let vendor = self.webhooks.iter().filter(|(name, _)| configuration.webhooks.includes(name));
+        let vendor = self
+            .webhooks
+            .iter()
+            .filter(|(name, _)| configuration.webhooks.includes(name));
         let vendor = vendor.map(|(_, create)| create(Arc::clone(provider)));
-        endpoints::own_webhooks(configuration, provider).into_iter().chain(vendor).collect()
+        endpoints::own_webhooks(configuration, provider)
+            .into_iter()
+            .chain(vendor)
+            .collect()
     }
 }
 
@@ -160,17 +179,31 @@ mod tests {
     #[test]
     fn a_vendors_webhooks_are_known_to_its_flags_whatever_the_program_is_called() {
         let providers = Registry::new();
-        for program in [None, Some(Program::new("acme-ccm").with_default("cloud-provider", "acme"))] {
+        for program in [
+            None,
+            Some(Program::new("acme-ccm").with_default("cloud-provider", "acme")),
+        ] {
             let mut manager = Manager::new(&providers).webhook("acme-quota", acme);
             manager.program = program;
-            let program = manager.called(OsStr::new("/usr/bin/hcloud-cloud-controller-manager"), "");
+            let program =
+                manager.called(OsStr::new("/usr/bin/hcloud-cloud-controller-manager"), "");
             let gate = "--feature-gates=CloudControllerManagerWebhook=true";
-            let parse = |flag: &str| Flags::parse_as(&program, ["x", gate, flag].map(OsString::from));
-            let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else { panic!("it is known") };
+            let parse =
+                |flag: &str| Flags::parse_as(&program, ["x", gate, flag].map(OsString::from));
+            let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else {
+                panic!("it is known")
+            };
             let configuration = flags.configuration();
-            assert!(configuration.webhooks.includes("acme-quota") && configuration.serves_webhooks());
-            let Parsed::Wrong(text) = parse("--webhooks=acme") else { panic!("it is not known") };
-            assert!(text.contains("known are *, pvlabel, lb-service, acme-quota"), "{text}");
+            assert!(
+                configuration.webhooks.includes("acme-quota") && configuration.serves_webhooks()
+            );
+            let Parsed::Wrong(text) = parse("--webhooks=acme") else {
+                panic!("it is not known")
+            };
+            assert!(
+                text.contains("known are *, pvlabel, lb-service, acme-quota"),
+                "{text}"
+            );
         }
     }
 }

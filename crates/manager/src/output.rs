@@ -55,7 +55,10 @@ fn write(text: &str, code: ExitCode) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             HAS_FAILED.store(true, Ordering::Relaxed);
             print_error(&unwritable(&error));
@@ -119,7 +122,10 @@ mod tests {
     #[test]
     fn text_controls_no_terminal() {
         let safe = safe_text(&format!("{HOSTILE}\n\tü ✓ 中\n"));
-        assert_eq!(safe, "a\\x1b[2J\\u009d0;t\\u009c\\u202eb\\U000e0041\\r\\x7f\n\tü ✓ 中\n");
+        assert_eq!(
+            safe,
+            "a\\x1b[2J\\u009d0;t\\u009c\\u202eb\\U000e0041\\r\\x7f\n\tü ✓ 中\n"
+        );
     }
 
     #[test]
@@ -137,7 +143,10 @@ mod tests {
     fn json_keeps_its_value_and_controls_no_terminal() {
         let value = serde_json::json!({"name": HOSTILE, "ü": ["✓"]});
         let safe = safe_json(&format!("{value:#}\n"));
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            value
+        );
         assert!(safe.chars().all(|c| c == '\n' || is_visible(c)), "{safe:?}");
         assert!(safe.contains("\"ü\": [\n    \"✓\""), "{safe}");
     }

@@ -19,13 +19,16 @@ use serving::health::Health;
 use tokio_util::sync::CancellationToken;
 
 use crate::build_info::record_build;
-use crate::controller_set::{ControllerSet, INFORMER_CLIENT, Liveness, RunningController, Settings};
+use crate::controller_set::{
+    ControllerSet, INFORMER_CLIENT, Liveness, RunningController, Settings,
+};
 use crate::election::{LeaderElection, migration};
 use crate::endpoints::{Ports, Routes, situation};
 use crate::exit::{Failure, panic_message};
 use crate::flags::{Configuration, Flags, PROVIDER_VARIABLE, Parsed, without_entry_point};
 use crate::kubernetes::{
-    API_SERVER_TIMEOUT, Clients, ProviderClients, ServiceAccountClients, read_cluster, wait_until_healthy,
+    API_SERVER_TIMEOUT, Clients, ProviderClients, ServiceAccountClients, read_cluster,
+    wait_until_healthy,
 };
 use crate::manager::Manager;
 use crate::output::{print, print_error};
@@ -47,7 +50,13 @@ impl Manager<'_> {
         // Parse.
         let arguments = without_entry_point(std::env::args_os().collect(), self.name());
         let preset = std::env::var(PROVIDER_VARIABLE).unwrap_or_default();
-        let program = self.called(arguments.first().map(OsString::as_os_str).unwrap_or_default(), &preset);
+        let program = self.called(
+            arguments
+                .first()
+                .map(OsString::as_os_str)
+                .unwrap_or_default(),
+            &preset,
+        );
         let program = program.with_configuration_of_kubectl(|name| std::env::var_os(name));
         if let Some(code) = commands::run(self.providers, &program, &arguments) {
             return code;
@@ -144,20 +153,32 @@ impl Process {
         }
         let migration = migration(configuration.election.as_ref())?;
         // An unusable kubeconfig is reported before a port is bound.
-        let client = settings.client(GENERAL_CLIENT).await.map_err(Failure::Setup)?;
+        let client = settings
+            .client(GENERAL_CLIENT)
+            .await
+            .map_err(Failure::Setup)?;
 
         let mut ports = Ports::bind(configuration)?;
         let access = ports.authenticate(configuration, &settings, stop).await?;
 
         let (recorder, events) = recorder(client.clone(), GENERAL_CLIENT, Arc::new(SystemClock));
-        let election =
-            LeaderElection::new(&settings, configuration.election.as_ref(), migration.as_ref(), &recorder).await?;
+        let election = LeaderElection::new(
+            &settings,
+            configuration.election.as_ref(),
+            migration.as_ref(),
+            &recorder,
+        )
+        .await?;
         settings.fence = Some(settings.identity.fence(election.fence()));
         settings.accounts = accounts(configuration, &settings).await?;
 
-        let (file, on_change) = (configuration.cloud.config_file.clone(), configuration.cloud.on_config_change);
+        let (file, on_change) = (
+            configuration.cloud.config_file.clone(),
+            configuration.cloud.on_config_change,
+        );
         let cloud_config = file.and_then(|path| CloudConfigWatch::note(path, on_change));
-        let provider = provider::create(configuration, &settings, manager.providers).map_err(Failure::Fatal)?;
+        let provider = provider::create(configuration, &settings, manager.providers)
+            .map_err(Failure::Fatal)?;
         ports.add_metrics_of(&*provider);
 
         record_build(&settings.metrics, &configuration.gates);
@@ -181,9 +202,25 @@ impl Process {
             manager.selected_webhooks(configuration, &context.provider),
         );
         let controllers = permissions::controllers_that_run(&context.settings, &*context.provider);
-        let features = Features { controllers, ..Features::of(configuration, migration.as_ref()) };
-        let standby = Standby { ports, routes, access, client, events, features, cloud_config };
-        Ok(Self { context, election, standby, stop })
+        let features = Features {
+            controllers,
+            ..Features::of(configuration, migration.as_ref())
+        };
+        let standby = Standby {
+            ports,
+            routes,
+            access,
+            client,
+            events,
+            features,
+            cloud_config,
+        };
+        Ok(Self {
+            context,
+            election,
+            standby,
+            stop,
+        })
     }
 
     /// Returns the routes of the secure port, as an authorized caller sees them.
@@ -203,7 +240,12 @@ impl Process {
     /// The reason why the run ended otherwise. A lost lease is returned at once, because the process must end without
     /// waiting.
     pub async fn run(self) -> Result<(), Failure> {
-        let Self { context, mut election, standby, stop } = self;
+        let Self {
+            context,
+            mut election,
+            standby,
+            stop,
+        } = self;
         let (version, provider) = (env!("CARGO_PKG_VERSION"), context.provider.name());
         tracing::info!(version, provider, "cloud controller manager");
         // Serve, and do what a standby replica does as well.
@@ -226,7 +268,9 @@ impl Process {
                     controllers = initialise(&context, &shutdown).await?;
                 }
                 // An interrupted start is no failure.
-                let Some(controllers) = &mut controllers else { return Ok(()) };
+                let Some(controllers) = &mut controllers else {
+                    return Ok(());
+                };
                 // Start the controllers of this lease, and then their caches.
                 let (assigned, interrupted) = (election.assigned(lease), controllers.shutdown());
                 let start = async {
@@ -241,7 +285,9 @@ impl Process {
                 }
             }
             // Stop: first the controllers, then the election, so that no other replica works on the same objects.
-            let Some(controllers) = controllers else { return result };
+            let Some(controllers) = controllers else {
+                return result;
+            };
             if result.is_ok() {
                 shutdown.cancelled().await;
             }
@@ -269,17 +315,27 @@ impl Process {
 
 /// Waits for the API server, reads the identity of the cluster and initializes the provider (APP-14, APP-15). Returns
 /// the set without controllers, or `None` if `stop` is cancelled before.
-async fn initialise(context: &ProcessContext, stop: &CancellationToken) -> Result<Option<ControllerSet>, Failure> {
+async fn initialise(
+    context: &ProcessContext,
+    stop: &CancellationToken,
+) -> Result<Option<ControllerSet>, Failure> {
     context.initialization.note(true);
     let shutdown = stop.child_token();
-    let initialised = stop.run_until_cancelled(initialise_provider(context, &shutdown)).await;
+    let initialised = stop
+        .run_until_cancelled(initialise_provider(context, &shutdown))
+        .await;
     let (cluster, events) = match initialised {
         None => return Ok(None),
         Some(Err(_)) if stop.is_cancelled() => return Ok(None),
         Some(initialised) => initialised?,
     };
     context.initialization.note(false);
-    let controllers = ControllerSet::new(context.settings.clone(), Arc::clone(&context.provider), cluster, shutdown);
+    let controllers = ControllerSet::new(
+        context.settings.clone(),
+        Arc::clone(&context.provider),
+        cluster,
+        shutdown,
+    );
     controllers.send_events(events);
     Ok(Some(controllers))
 }
@@ -289,17 +345,35 @@ async fn initialise_provider(
     shutdown: &CancellationToken,
 ) -> Result<(Cluster, EventSender), Failure> {
     let settings = &context.settings;
-    let informers = settings.client(INFORMER_CLIENT).await.map_err(Failure::Fatal)?;
+    let informers = settings
+        .client(INFORMER_CLIENT)
+        .await
+        .map_err(Failure::Fatal)?;
     wait_until_healthy(&informers, &situation(settings)).await?;
-    let cluster = read_cluster(&context.cluster_name, &informers, API_SERVER_TIMEOUT, shutdown).await;
+    let cluster = read_cluster(
+        &context.cluster_name,
+        &informers,
+        API_SERVER_TIMEOUT,
+        shutdown,
+    )
+    .await;
     let cluster = cluster.map_err(Failure::Fatal)?;
     // The API server may have become that of another cluster while this replica waited for its lease.
-    settings.identity.confirm(cluster.id.as_deref(), "the API server").map_err(Failure::another_cluster)?;
-    let writer = settings.client(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
+    settings
+        .identity
+        .confirm(cluster.id.as_deref(), "the API server")
+        .map_err(Failure::another_cluster)?;
+    let writer = settings
+        .client(PROVIDER_CLIENT)
+        .await
+        .map_err(Failure::Fatal)?;
     let (events, sender) = provider::recorder(writer);
     let clients = Arc::new(ProviderClients::PerComponent(Box::new(settings.clone())));
     let provider_context = provider::context(settings, &cluster, clients, events, shutdown);
-    let initialised = context.initialization.run(settings, &*context.provider, &provider_context).await;
+    let initialised = context
+        .initialization
+        .run(settings, &*context.provider, &provider_context)
+        .await;
     initialised.map_err(Failure::Fatal)?;
     Ok((cluster, sender))
 }
@@ -312,16 +386,27 @@ async fn watch(
 ) -> Result<(), Failure> {
     for controller in started {
         let name = controller.names.canonical;
-        let check = Liveness { controller, wedged_after: context.wedged_after };
+        let check = Liveness {
+            controller,
+            wedged_after: context.wedged_after,
+        };
         context.health.add(name, Arc::new(check));
     }
-    let client = context.settings.client(INFORMER_CLIENT).await.map_err(Failure::Fatal)?;
+    let client = context
+        .settings
+        .client(INFORMER_CLIENT)
+        .await
+        .map_err(Failure::Fatal)?;
     wait_until_healthy(&client, &situation(&context.settings)).await?;
     controllers.watch().await.map_err(Failure::Fatal)
 }
 
 /// Adds the check of leader election to `/healthz`, and those that only `/readyz` has (APP-104).
-fn add_health_checks(context: &ProcessContext, election: &LeaderElection, stop: &CancellationToken) {
+fn add_health_checks(
+    context: &ProcessContext,
+    election: &LeaderElection,
+    stop: &CancellationToken,
+) {
     let health = &context.health;
     if let Some(check) = election.health() {
         health.add("leaderElection", check);
@@ -329,7 +414,13 @@ fn add_health_checks(context: &ProcessContext, election: &LeaderElection, stop: 
     let stopping = stop.clone();
     health.add_readiness(
         "shutdown",
-        Arc::new(move || if stopping.is_cancelled() { Err("the process is stopping".to_owned()) } else { Ok(()) }),
+        Arc::new(move || {
+            if stopping.is_cancelled() {
+                Err("the process is stopping".to_owned())
+            } else {
+                Ok(())
+            }
+        }),
     );
     let contact = context.settings.contact.clone();
     health.add_readiness("api-server", Arc::new(move || contact.check()));
@@ -344,12 +435,19 @@ async fn accounts(
     configuration: &Configuration,
     settings: &Settings,
 ) -> Result<Option<ServiceAccountClients>, Failure> {
-    let Clients::Configured(options) = &settings.clients else { return Ok(None) };
+    let Clients::Configured(options) = &settings.clients else {
+        return Ok(None);
+    };
     if !configuration.use_service_account_credentials {
         return Ok(None);
     }
     // TokenRequests and new ServiceAccounts are changes, too (INV-4).
-    let general = settings.client(GENERAL_CLIENT).await.map_err(Failure::Setup)?;
+    let general = settings
+        .client(GENERAL_CLIENT)
+        .await
+        .map_err(Failure::Setup)?;
     let accounts = ServiceAccountClients::new(general, (**options).clone());
-    Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))
+    Ok(Some(
+        accounts.with_fence(settings.fence.clone().unwrap_or_default()),
+    ))
 }

@@ -9,8 +9,10 @@ use crate::logging;
 /// Cancels `stop` on SIGTERM or SIGINT; a second signal ends the process at once with exit code 1 (APP-162).
 pub(crate) fn stop_on_signal(stop: CancellationToken, log: logging::Handle) {
     tokio::spawn(async move {
-        let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-        else {
+        let (Ok(mut term), Ok(mut interrupt)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) else {
             tracing::error!("signals cannot be received; stop the process with SIGKILL");
             return;
         };

@@ -50,7 +50,15 @@ impl Standby {
         provider: &Arc<dyn CloudProvider>,
         stop: &CancellationToken,
     ) -> Background {
-        let Self { ports, mut routes, access, client, events, features, cloud_config } = self;
+        let Self {
+            ports,
+            mut routes,
+            access,
+            client,
+            events,
+            features,
+            cloud_config,
+        } = self;
         let (tasks, over) = (TaskTracker::new(), CancellationToken::new());
         if let Some(access) = access {
             routes.secure = access.guard(routes.secure);
@@ -58,7 +66,10 @@ impl Standby {
         }
         let servers = Servers::start(ports, routes, &settings.metrics);
         tasks.spawn(events.run(over.clone()));
-        tasks.spawn(over.clone().run_until_cancelled_owned(check_permissions(client.clone(), features)));
+        tasks.spawn(
+            over.clone()
+                .run_until_cancelled_owned(check_permissions(client.clone(), features)),
+        );
         let (identity, server) = (settings.identity.clone(), client.clone());
         let learn = async move { identity.learn_from(&server).await };
         tasks.spawn(over.clone().run_until_cancelled_owned(learn));
@@ -73,7 +84,11 @@ impl Standby {
             tasks.spawn(over.clone().run_until_cancelled_owned(follow));
         }
         tasks.close();
-        Background { servers, tasks, over }
+        Background {
+            servers,
+            tasks,
+            over,
+        }
     }
 }
 
@@ -93,7 +108,10 @@ async fn follow_access(access: Access, over: CancellationToken) {
 
 /// Probes the API server while no other request is answered.
 async fn probe_api_server(settings: Settings, client: Client, over: CancellationToken) {
-    restarting("contact", &over, || settings.contact.clone().keep(client.clone(), over.clone())).await;
+    restarting("contact", &over, || {
+        settings.contact.clone().keep(client.clone(), over.clone())
+    })
+    .await;
 }
 
 /// Checks once that the identity has every permission that will be needed, and logs the missing ones (DEP-31).

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use cloud_provider::{
-    CloudProvider, Cluster, ConfigFile, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Reload, Result,
-    Service, ServiceReview, async_trait,
+    CloudProvider, Cluster, ConfigFile, Error, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancers, Reload, Result, Service, ServiceReview, async_trait,
 };
 use parking_lot::Mutex;
 
@@ -65,12 +65,22 @@ impl LoadBalancers for Acme {
     /// Returns an error for each word of the annotation `acme/words`, but a warning for `odd`.
     fn review(&self, service: &Service) -> ServiceReview {
         let annotations = service.metadata.annotations.clone().unwrap_or_default();
-        let words = annotations.get("acme/words").map(String::as_str).unwrap_or_default().split_whitespace();
+        let words = annotations
+            .get("acme/words")
+            .map(String::as_str)
+            .unwrap_or_default()
+            .split_whitespace();
         let (warnings, errors) = words.map(str::to_owned).partition(|word| word == "odd");
         ServiceReview { errors, warnings }
     }
     fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         cluster.id.as_ref()?;
-        Some(self.balanced.iter().filter(|uid| !lives(uid)).map(|uid| format!("load balancer of {uid}")).collect())
+        Some(
+            self.balanced
+                .iter()
+                .filter(|uid| !lives(uid))
+                .map(|uid| format!("load balancer of {uid}"))
+                .collect(),
+        )
     }
 }

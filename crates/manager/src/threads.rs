@@ -13,9 +13,16 @@ const MAX_THREADS: usize = 4;
 /// after printing the error.
 pub(crate) fn new_runtime() -> Option<Runtime> {
     install_crypto();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    runtime.inspect_err(|error| print_error(&format!("cannot start threads: {error}"))).ok()
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(MAX_THREADS);
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build();
+    runtime
+        .inspect_err(|error| print_error(&format!("cannot start threads: {error}")))
+        .ok()
 }
 
 /// Runs a future on a new tokio runtime with one thread per CPU, at most four. Prints an error and returns
@@ -24,7 +31,9 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T
 where
     T: From<ExitCode>,
 {
-    let Some(runtime) = new_runtime() else { return T::from(ExitCode::FAILURE) };
+    let Some(runtime) = new_runtime() else {
+        return T::from(ExitCode::FAILURE);
+    };
     let output = runtime.block_on(future);
     // A provider that blocks its thread must not delay the end of the process.
     runtime.shutdown_background();

@@ -27,7 +27,9 @@ async fn main() {
     metrics.count_nodes(nodes(), |_| true);
     metrics.count_services(services(), ServiceOptions::default());
 
-    let mut times: Vec<Duration> = (0..SCRAPES).map(|_| time(|| drop(metrics.render()))).collect();
+    let mut times: Vec<Duration> = (0..SCRAPES)
+        .map(|_| time(|| drop(metrics.render())))
+        .collect();
     times.sort();
     let text = metrics.render();
     println!(
@@ -37,15 +39,24 @@ async fn main() {
     );
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
     let (median, worst) = (times[SCRAPES / 2], times[SCRAPES - 1]);
-    println!("{{\"scrape_ms_median\": {:.2}, \"scrape_ms_worst\": {:.2}}}", milliseconds(median), milliseconds(worst));
+    println!(
+        "{{\"scrape_ms_median\": {:.2}, \"scrape_ms_worst\": {:.2}}}",
+        milliseconds(median),
+        milliseconds(worst)
+    );
 
     let (queues, requests) = (metrics.queues(), metrics.requests());
     let updates = 100_000;
     let queue = time(|| (0..updates).for_each(|_| queues.waited("Nodes", MILLISECOND)));
     let info = request(&Method::PATCH);
-    let request = time(|| (0..updates).for_each(|_| requests.answered(&info, Some(200), MILLISECOND)));
+    let request =
+        time(|| (0..updates).for_each(|_| requests.answered(&info, Some(200), MILLISECOND)));
     let nanoseconds = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(updates);
-    println!("{{\"queue_update_ns\": {:.0}, \"request_update_ns\": {:.0}}}", nanoseconds(queue), nanoseconds(request));
+    println!(
+        "{{\"queue_update_ns\": {:.0}, \"request_update_ns\": {:.0}}}",
+        nanoseconds(queue),
+        nanoseconds(request)
+    );
 }
 
 fn time(work: impl FnOnce()) -> Duration {
@@ -55,31 +66,57 @@ fn time(work: impl FnOnce()) -> Duration {
 }
 
 fn request(method: &Method) -> RequestInfo {
-    RequestInfo::new(method, &Uri::from_static("/api/v1/nodes/a"), "10.0.0.1:443".into())
+    RequestInfo::new(
+        method,
+        &Uri::from_static("/api/v1/nodes/a"),
+        "10.0.0.1:443".into(),
+    )
 }
 
 /// Uses every queue, verb and operation with several codes, as in a process that has run for long.
 fn use_labels(metrics: &Metrics) {
     let requests = metrics.requests();
-    for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+    for method in [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+    ] {
         for code in [Some(200), Some(404), Some(409), Some(429), Some(503), None] {
             requests.answered(&request(&method), code, MILLISECOND);
         }
     }
-    ["Nodes", "service", "node", "Routes", "pvlabel"].iter().for_each(|queue| metrics.queues().created(queue));
+    ["Nodes", "service", "node", "Routes", "pvlabel"]
+        .iter()
+        .for_each(|queue| metrics.queues().created(queue));
     for operation in 0..30 {
         for code in [Some(200), Some(404), Some(429), None] {
-            metrics.cloud("acme").finished(&format!("GET /v1/operation/{operation}"), code, MILLISECOND);
+            metrics.cloud("acme").finished(
+                &format!("GET /v1/operation/{operation}"),
+                code,
+                MILLISECOND,
+            );
         }
     }
-    _ = (metrics.nodes(), metrics.lifecycle(), metrics.services(), metrics.routes());
+    _ = (
+        metrics.nodes(),
+        metrics.lifecycle(),
+        metrics.services(),
+        metrics.routes(),
+    );
 }
 
 fn nodes() -> Cache<Node> {
     Cache::with((0..NODES).map(|n| {
         let taints = (n % 2 == 0).then(|| Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE));
         let created = "2026-01-01T00:00:00Z".parse().ok();
-        Node { name: format!("worker-{n}").into(), created, taints: taints.into_iter().collect(), ..Node::default() }
+        Node {
+            name: format!("worker-{n}").into(),
+            created,
+            taints: taints.into_iter().collect(),
+            ..Node::default()
+        }
     }))
 }
 

@@ -37,7 +37,9 @@ pub struct Uninitialized {
 impl Uninitialized {
     /// Computes the figures for these Nodes.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, now: Timestamp) -> Self {
-        let waiting = nodes.into_iter().filter(|node| node.is_uninitialized() && !node.terminating);
+        let waiting = nodes
+            .into_iter()
+            .filter(|node| node.is_uninitialized() && !node.terminating);
         waiting.fold(Self::default(), |sum, node| Self {
             nodes: sum.nodes + 1,
             oldest: sum.oldest.max(since(node.created, now)),
@@ -83,15 +85,31 @@ impl LoadBalancerState {
         let (meta, status) = (&service.metadata, service.status.as_ref());
         let created = meta.creation_timestamp.as_ref().map(|time| time.0);
         if needs_cleanup(service) {
-            return Some((Self::Deleting, meta.deletion_timestamp.as_ref().map(|time| time.0).or(created)));
+            return Some((
+                Self::Deleting,
+                meta.deletion_timestamp
+                    .as_ref()
+                    .map(|time| time.0)
+                    .or(created),
+            ));
         }
-        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let ours = conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY);
+        let conditions = status
+            .and_then(|status| status.conditions.as_deref())
+            .unwrap_or_default();
+        let ours = conditions
+            .iter()
+            .find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY);
         if let Some(condition) = ours.filter(|condition| condition.status == "False") {
             return Some((Self::Failed, Some(condition.last_transition_time.0)));
         }
-        let ingress = status.and_then(|status| status.load_balancer.as_ref()).and_then(|it| it.ingress.as_ref());
-        let state = if ingress.is_some_and(|all| !all.is_empty()) { Self::Ready } else { Self::Pending };
+        let ingress = status
+            .and_then(|status| status.load_balancer.as_ref())
+            .and_then(|it| it.ingress.as_ref());
+        let state = if ingress.is_some_and(|all| !all.is_empty()) {
+            Self::Ready
+        } else {
+            Self::Pending
+        };
         Some((state, created))
     }
 }
@@ -107,12 +125,22 @@ pub struct LoadBalancers {
 
 impl LoadBalancers {
     /// Computes the figures for these Services.
-    pub fn of<'a>(services: impl IntoIterator<Item = &'a Service>, options: &ServiceOptions, now: Timestamp) -> Self {
+    pub fn of<'a>(
+        services: impl IntoIterator<Item = &'a Service>,
+        options: &ServiceOptions,
+        now: Timestamp,
+    ) -> Self {
         let mut figures = Self {
-            states: LoadBalancerState::ALL.into_iter().map(|state| (state, 0)).collect(),
+            states: LoadBalancerState::ALL
+                .into_iter()
+                .map(|state| (state, 0))
+                .collect(),
             oldest_pending: Duration::ZERO,
         };
-        for (state, from) in services.into_iter().filter_map(|service| LoadBalancerState::of(service, options)) {
+        for (state, from) in services
+            .into_iter()
+            .filter_map(|service| LoadBalancerState::of(service, options))
+        {
             *figures.states.entry(state).or_default() += 1;
             if state != LoadBalancerState::Ready {
                 figures.oldest_pending = figures.oldest_pending.max(since(from, now));
@@ -124,7 +152,8 @@ impl LoadBalancers {
 
 /// Returns the time since `from`; zero if `from` is in the future, because clocks differ.
 fn since(from: Option<Timestamp>, now: Timestamp) -> Duration {
-    from.and_then(|from| Duration::try_from(now.duration_since(from)).ok()).unwrap_or_default()
+    from.and_then(|from| Duration::try_from(now.duration_since(from)).ok())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -140,12 +169,20 @@ mod tests {
 
     fn node(created: &str, terminating: bool) -> Node {
         let taints = [Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE)].into();
-        Node { created: Some(created.parse().unwrap()), terminating, taints, ..Node::default() }
+        Node {
+            created: Some(created.parse().unwrap()),
+            terminating,
+            taints,
+            ..Node::default()
+        }
     }
 
     #[test]
     fn only_nodes_that_still_wait_are_counted() {
-        let initialized = Node { taints: [].into(), ..node("2025-01-01T00:00:00Z", false) };
+        let initialized = Node {
+            taints: [].into(),
+            ..node("2025-01-01T00:00:00Z", false)
+        };
         let nodes = [
             initialized,
             node("2025-01-01T00:00:00Z", true),
@@ -154,8 +191,17 @@ mod tests {
             node("2026-01-01T02:00:00Z", false),
         ];
         let figures = Uninitialized::of(&nodes, now());
-        assert_eq!(figures, Uninitialized { nodes: 3, oldest: Duration::from_secs(600) });
-        assert_eq!(Uninitialized::of(&nodes[..2], now()), Uninitialized::default());
+        assert_eq!(
+            figures,
+            Uninitialized {
+                nodes: 3,
+                oldest: Duration::from_secs(600)
+            }
+        );
+        assert_eq!(
+            Uninitialized::of(&nodes[..2], now()),
+            Uninitialized::default()
+        );
     }
 
     fn service(patch: &Value) -> Service {
@@ -182,8 +228,14 @@ mod tests {
         let finalizers = json!([FINALIZER_LOAD_BALANCER]);
         let table = [
             (json!({}), Some((LoadBalancerState::Pending, 3600))),
-            (json!({"status": {"loadBalancer": {}}}), Some((LoadBalancerState::Pending, 3600))),
-            (json!({"status": {"loadBalancer": ingress}}), Some((LoadBalancerState::Ready, 0))),
+            (
+                json!({"status": {"loadBalancer": {}}}),
+                Some((LoadBalancerState::Pending, 3600)),
+            ),
+            (
+                json!({"status": {"loadBalancer": ingress}}),
+                Some((LoadBalancerState::Ready, 0)),
+            ),
             (
                 json!({"status": {"loadBalancer": ingress, "conditions": condition("True")}}),
                 Some((LoadBalancerState::Ready, 0)),
@@ -192,7 +244,10 @@ mod tests {
                 json!({"status": {"loadBalancer": ingress, "conditions": condition("False")}}),
                 Some((LoadBalancerState::Failed, 1800)),
             ),
-            (json!({"status": {"conditions": condition("False")}}), Some((LoadBalancerState::Failed, 1800))),
+            (
+                json!({"status": {"conditions": condition("False")}}),
+                Some((LoadBalancerState::Failed, 1800)),
+            ),
             (
                 json!({"metadata": {"deletionTimestamp": "2026-01-01T00:50:00Z", "finalizers": finalizers}}),
                 Some((LoadBalancerState::Deleting, 600)),
@@ -202,17 +257,24 @@ mod tests {
                 Some((LoadBalancerState::Deleting, 3600)),
             ),
             (json!({"spec": {"type": "ClusterIP"}}), None),
-            (json!({"spec": {"loadBalancerClass": "somebody-else's"}}), None),
+            (
+                json!({"spec": {"loadBalancerClass": "somebody-else's"}}),
+                None,
+            ),
         ];
         for (patch, expected) in table {
             let options = ServiceOptions::default();
             let service = service(&patch);
             let figures = LoadBalancers::of([&service], &options, now());
-            let found =
-                LoadBalancerState::of(&service, &options).map(|(state, _)| (state, figures.oldest_pending.as_secs()));
+            let found = LoadBalancerState::of(&service, &options)
+                .map(|(state, _)| (state, figures.oldest_pending.as_secs()));
             assert_eq!(found, expected, "{patch}");
             assert_eq!(figures.states.len(), 4, "all states are shown");
-            assert_eq!(figures.states.values().sum::<usize>(), usize::from(expected.is_some()), "{patch}");
+            assert_eq!(
+                figures.states.values().sum::<usize>(),
+                usize::from(expected.is_some()),
+                "{patch}"
+            );
         }
     }
 }

@@ -20,15 +20,20 @@ impl Metrics {
     /// does.
     pub fn router(&self, health: &Health) -> Router {
         let this = self.clone();
-        let metrics = move |headers: HeaderMap| std::future::ready(this.answer(&headers, &this.exposed()));
+        let metrics =
+            move |headers: HeaderMap| std::future::ready(this.answer(&headers, &this.exposed()));
         let (this, shown, forgotten) = (self.clone(), health.clone(), health.clone());
-        let slis = move |headers: HeaderMap| std::future::ready(this.answer(&headers, &this.exposed_slis(&shown)));
+        let slis = move |headers: HeaderMap| {
+            std::future::ready(this.answer(&headers, &this.exposed_slis(&shown)))
+        };
         let reset = move || {
             forgotten.reset_slis();
             std::future::ready("metrics reset\n")
         };
         // Every HTTP method reads `/metrics`, and none resets the series (APP-99).
-        Router::new().route(METRICS, any(metrics)).route(SLIS, get(slis).delete(reset))
+        Router::new()
+            .route(METRICS, any(metrics))
+            .route(SLIS, get(slis).delete(reset))
     }
 
     fn answer(&self, asked: &HeaderMap, families: &[Exposed]) -> Response {
@@ -38,14 +43,21 @@ impl Metrics {
             Format::Protobuf(_) => protobuf::write(families, self.process_started()),
         };
         let packed = gzip::is_accepted(asked);
-        let mut answer = if packed { gzip::compress(&body).into_response() } else { body.into_response() };
+        let mut answer = if packed {
+            gzip::compress(&body).into_response()
+        } else {
+            body.into_response()
+        };
         let headers = answer.headers_mut();
         if packed {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
         headers.insert(CONTENT_TYPE, format.content_type());
-        headers.insert(PROCESS_START, HeaderValue::from(self.process_started().as_secs()));
+        headers.insert(
+            PROCESS_START,
+            HeaderValue::from(self.process_started().as_secs()),
+        );
         answer
     }
 }
@@ -81,11 +93,25 @@ mod tests {
         metrics
     }
 
-    async fn scrape(metrics: &Metrics, health: &Health, path: &str, coding: &str) -> (HeaderMap, Vec<u8>) {
-        let request = Request::get(path).header(ACCEPT, PROMETHEUS).header(ACCEPT_ENCODING, coding);
-        let answer = metrics.router(health).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    async fn scrape(
+        metrics: &Metrics,
+        health: &Health,
+        path: &str,
+        coding: &str,
+    ) -> (HeaderMap, Vec<u8>) {
+        let request = Request::get(path)
+            .header(ACCEPT, PROMETHEUS)
+            .header(ACCEPT_ENCODING, coding);
+        let answer = metrics
+            .router(health)
+            .oneshot(request.body(Body::empty()).unwrap())
+            .await
+            .unwrap();
         let (head, body) = answer.into_parts();
-        (head.headers, body.collect().await.unwrap().to_bytes().to_vec())
+        (
+            head.headers,
+            body.collect().await.unwrap().to_bytes().to_vec(),
+        )
     }
 
     /// Returns the samples of a family in the text format, sorted and without the label of bounds, which is compared by
@@ -93,13 +119,20 @@ mod tests {
     fn samples(family: &Family) -> Vec<String> {
         let mut samples = Vec::new();
         for metric in &family.metric {
-            let pairs = metric.label.iter().map(|pair| format!("{}={:?}", pair.name(), pair.value()));
+            let pairs = metric
+                .label
+                .iter()
+                .map(|pair| format!("{}={:?}", pair.name(), pair.value()));
             let labels = pairs.collect::<Vec<_>>().join(",");
             let mut sample = |suffix: &str, bound: Option<f64>, value: f64| {
                 let bound = bound.map(|bound| format!("le=\"{bound}\"").replace("inf", "+Inf"));
                 let labels = [Some(labels.clone()).filter(|it| !it.is_empty()), bound];
                 let labels = labels.into_iter().flatten().collect::<Vec<_>>().join(",");
-                let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+                let labels = if labels.is_empty() {
+                    labels
+                } else {
+                    format!("{{{labels}}}")
+                };
                 samples.push(format!("{}{suffix}{labels} {value}", family.name()));
             };
             if let Some(histogram) = &metric.histogram {
@@ -114,7 +147,13 @@ mod tests {
                 sample("_count", None, count);
             } else {
                 let gauge = metric.gauge.as_ref().map(Gauge::value);
-                sample("", None, gauge.or_else(|| metric.counter.as_ref().map(Counter::value)).unwrap());
+                sample(
+                    "",
+                    None,
+                    gauge
+                        .or_else(|| metric.counter.as_ref().map(Counter::value))
+                        .unwrap(),
+                );
             }
         }
         samples
@@ -131,7 +170,8 @@ mod tests {
         );
         assert_eq!(headers[VARY], "Accept, Accept-Encoding");
         // Series about the process and the runtime differ from one scrape to the next.
-        let is_fixed = |line: &str| !line.starts_with("process_") && !line.starts_with("ccm_runtime_");
+        let is_fixed =
+            |line: &str| !line.starts_with("process_") && !line.starts_with("ccm_runtime_");
         let is_number = |line: &&str| !line.starts_with('#') && is_fixed(line);
         let text: Vec<_> = metrics
             .render()
@@ -151,7 +191,11 @@ mod tests {
             })
             .collect();
         let families = read(&body);
-        let protobuf: Vec<_> = families.iter().flat_map(samples).filter(|line| is_fixed(line)).collect();
+        let protobuf: Vec<_> = families
+            .iter()
+            .flat_map(samples)
+            .filter(|line| is_fixed(line))
+            .collect();
         assert!(protobuf.len() > 100, "{}", protobuf.len());
         assert_eq!(protobuf, text);
     }
@@ -161,31 +205,60 @@ mod tests {
         let (metrics, health) = (metrics(), Health::new());
         let histogram = |body: &[u8]| {
             let mut families = read(body).into_iter();
-            let mut family = families.find(|family| family.name() == "ccm_cloud_api_duration_seconds").unwrap();
+            let mut family = families
+                .find(|family| family.name() == "ccm_cloud_api_duration_seconds")
+                .unwrap();
             family.metric.remove(0).histogram.unwrap()
         };
         let (_, body) = scrape(&metrics, &health, METRICS, "identity").await;
         let native = histogram(&body);
-        assert_eq!((native.count(), native.schema, native.zero_count), (4, Some(3), Some(0)));
-        let spans: Vec<_> = native.positive_span.iter().map(|span| (span.offset(), span.length())).collect();
-        assert_eq!((spans, native.positive_delta), (vec![(-67, 1), (50, 2), (30, 1)], vec![1, 0, 0, 0]));
-        assert!(native.created.is_some_and(|created| created.seconds > 1_700_000_000));
+        assert_eq!(
+            (native.count(), native.schema, native.zero_count),
+            (4, Some(3), Some(0))
+        );
+        let spans: Vec<_> = native
+            .positive_span
+            .iter()
+            .map(|span| (span.offset(), span.length()))
+            .collect();
+        assert_eq!(
+            (spans, native.positive_delta),
+            (vec![(-67, 1), (50, 2), (30, 1)], vec![1, 0, 0, 0])
+        );
+        assert!(
+            native
+                .created
+                .is_some_and(|created| created.seconds > 1_700_000_000)
+        );
         metrics.disable_native_histograms();
         let (_, body) = scrape(&metrics, &health, METRICS, "identity").await;
         let classic = histogram(&body);
-        assert_eq!((classic.count(), classic.bucket, classic.schema), (4, native.bucket, None));
+        assert_eq!(
+            (classic.count(), classic.bucket, classic.schema),
+            (4, native.bucket, None)
+        );
     }
 
     #[tokio::test]
     async fn health_series_are_protobuf_and_compressed_for_the_same_clients() {
         let health = Health::new();
-        health.add("leaderElection", std::sync::Arc::new(|| Err("no lease".to_owned())));
+        health.add(
+            "leaderElection",
+            std::sync::Arc::new(|| Err("no lease".to_owned())),
+        );
         _ = health.report(Probe::Healthz, &[]);
         let (headers, body) = scrape(&metrics(), &health, SLIS, "gzip").await;
         assert_eq!(headers[CONTENT_ENCODING], "gzip");
-        assert!(headers[CONTENT_TYPE].to_str().unwrap().starts_with("application/vnd.google.protobuf;"));
+        assert!(
+            headers[CONTENT_TYPE]
+                .to_str()
+                .unwrap()
+                .starts_with("application/vnd.google.protobuf;")
+        );
         let mut bytes = Vec::new();
-        flate2::bufread::GzDecoder::new(&*body).read_to_end(&mut bytes).unwrap();
+        flate2::bufread::GzDecoder::new(&*body)
+            .read_to_end(&mut bytes)
+            .unwrap();
         let samples: Vec<_> = read(&bytes).iter().flat_map(samples).collect();
         let failed = r#"kubernetes_healthchecks_total{name="leaderElection",type="healthz",status="error"} 1"#;
         assert!(samples.iter().any(|sample| sample == failed), "{samples:?}");

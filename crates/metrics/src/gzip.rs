@@ -9,10 +9,16 @@ use http::header::ACCEPT_ENCODING;
 
 /// Returns `true` if the client accepts gzip.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+    let lists = headers
+        .get_all(ACCEPT_ENCODING)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.trim().parse() == Ok(0.0));
+        let refused = weight
+            .trim()
+            .strip_prefix("q=")
+            .is_some_and(|q| q.trim().parse() == Ok(0.0));
         name.trim().eq_ignore_ascii_case("gzip") && !refused
     })
 }
@@ -36,7 +42,9 @@ mod tests {
         let packed = compress(text.as_bytes());
         assert!(packed.len() < text.len() / 10, "{}", packed.len());
         let mut read = String::new();
-        flate2::bufread::GzDecoder::new(&*packed).read_to_string(&mut read).unwrap();
+        flate2::bufread::GzDecoder::new(&*packed)
+            .read_to_string(&mut read)
+            .unwrap();
         assert_eq!(read, text);
     }
 
@@ -51,7 +59,8 @@ mod tests {
             ("", false),
         ];
         for (accepted, expected) in table {
-            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+            let headers =
+                HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
             assert_eq!(is_accepted(&headers), expected, "{accepted}");
         }
         assert!(!is_accepted(&HeaderMap::new()));

@@ -65,7 +65,11 @@ impl Histogram {
 
     /// Returns the observations so far.
     pub(crate) fn sample(&self) -> Sample {
-        let Observed { bounds, created, state } = &*self.0;
+        let Observed {
+            bounds,
+            created,
+            state,
+        } = &*self.0;
         let state = state.lock();
         let mut below = 0;
         let cumulate = |(bound, count): (&f64, &u64)| {
@@ -73,7 +77,13 @@ impl Histogram {
             (*bound, below)
         };
         let buckets = bounds.iter().zip(&state.buckets).map(cumulate).collect();
-        Sample { count: state.count, sum: state.sum, buckets, native: state.native.clone(), created: *created }
+        Sample {
+            count: state.count,
+            sum: state.sum,
+            buckets,
+            native: state.native.clone(),
+            created: *created,
+        }
     }
 }
 
@@ -115,25 +125,48 @@ impl HistogramVec {
             HashMap::new(),
         )?;
         if labels.contains(&BOUND) {
-            return Err(Error::Msg(format!("label {BOUND} of {} is reserved for bounds", desc.fq_name)));
+            return Err(Error::Msg(format!(
+                "label {BOUND} of {} is reserved for bounds",
+                desc.fq_name
+            )));
         }
-        let bounds = if bounds.is_empty() { CONVENTIONAL } else { bounds };
+        let bounds = if bounds.is_empty() {
+            CONVENTIONAL
+        } else {
+            bounds
+        };
         if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
-            return Err(Error::Msg(format!("bounds of {} must rise: {} >= {}", desc.fq_name, pair[0], pair[1])));
+            return Err(Error::Msg(format!(
+                "bounds of {} must rise: {} >= {}",
+                desc.fq_name, pair[0], pair[1]
+            )));
         }
         // The last bucket is implicit.
         let bounds = bounds.strip_suffix(&[f64::INFINITY]).unwrap_or(bounds);
         let mut order: Box<[usize]> = (0..labels.len()).collect();
         order.sort_by_key(|&label| labels[label]);
-        Ok(Self(Arc::new(Family { desc, bounds, order, histograms, children: RwLock::default() })))
+        Ok(Self(Arc::new(Family {
+            desc,
+            bounds,
+            order,
+            histograms,
+            children: RwLock::default(),
+        })))
     }
 
     /// Returns the histogram with these label values, in the order of the declaration, created at its first use.
     pub(crate) fn with_label_values(&self, values: &[&str]) -> Histogram {
-        let Family { order, children, .. } = &*self.0;
+        let Family {
+            order, children, ..
+        } = &*self.0;
         assert_eq!(order.len(), values.len(), "label values of {}", self.name());
         let find = |children: &[(LabelValues, Histogram)]| {
-            children.binary_search_by(|(known, _)| known.iter().map(|it| &**it).cmp(order.iter().map(|&it| values[it])))
+            children.binary_search_by(|(known, _)| {
+                known
+                    .iter()
+                    .map(|it| &**it)
+                    .cmp(order.iter().map(|&it| values[it]))
+            })
         };
         let known = children.read();
         if let Ok(at) = find(&known) {
@@ -145,7 +178,13 @@ impl HistogramVec {
             Ok(at) => children[at].1.clone(),
             Err(at) => {
                 let histogram = self.new_histogram();
-                children.insert(at, (order.iter().map(|&label| values[label].into()).collect(), histogram.clone()));
+                children.insert(
+                    at,
+                    (
+                        order.iter().map(|&label| values[label].into()).collect(),
+                        histogram.clone(),
+                    ),
+                );
                 histogram
             }
         }
@@ -165,11 +204,18 @@ impl HistogramVec {
 
     /// Calls a function with the labels and the observations of each histogram, in the order of a scrape.
     pub(crate) fn for_each(&self, mut shown: impl FnMut(&[(&str, &str)], &Sample)) {
-        let Family { desc, order, children, .. } = &*self.0;
+        let Family {
+            desc,
+            order,
+            children,
+            ..
+        } = &*self.0;
         // A copy, because nobody should wait for a scrape to create a histogram.
         let children = children.read().clone();
         for (values, histogram) in &children {
-            let names = order.iter().map(|&label| desc.variable_labels[label].as_str());
+            let names = order
+                .iter()
+                .map(|&label| desc.variable_labels[label].as_str());
             let labels: Vec<_> = names.zip(values.iter().map(|value| &**value)).collect();
             shown(&labels, &histogram.sample());
         }
@@ -183,10 +229,25 @@ impl HistogramVec {
     }
 
     fn new_histogram(&self) -> Histogram {
-        let Family { bounds, histograms: Histograms { clock, is_native }, .. } = &*self.0;
-        let native = is_native.load(Ordering::Relaxed).then(NativeHistogram::default);
-        let state = State { count: 0, sum: 0.0, buckets: vec![0; bounds.len()].into(), native };
-        Histogram(Arc::new(Observed { bounds, created: clock.now(), state: Mutex::new(state) }))
+        let Family {
+            bounds,
+            histograms: Histograms { clock, is_native },
+            ..
+        } = &*self.0;
+        let native = is_native
+            .load(Ordering::Relaxed)
+            .then(NativeHistogram::default);
+        let state = State {
+            count: 0,
+            sum: 0.0,
+            buckets: vec![0; bounds.len()].into(),
+            native,
+        };
+        Histogram(Arc::new(Observed {
+            bounds,
+            created: clock.now(),
+            state: Mutex::new(state),
+        }))
     }
 }
 
@@ -207,18 +268,26 @@ mod tests {
     use runtime::clock::SystemClock;
 
     fn family(labels: &[&str], bounds: &'static [f64]) -> Result<HistogramVec, Error> {
-        let histograms = Histograms { clock: Arc::new(SystemClock), is_native: Arc::new(true.into()) };
+        let histograms = Histograms {
+            clock: Arc::new(SystemClock),
+            is_native: Arc::new(true.into()),
+        };
         HistogramVec::new(histograms, Opts::new("seconds", "Time."), labels, bounds)
     }
 
     #[test]
     fn bucket_contains_its_bound_and_the_last_one_has_none() {
-        let histogram = family(&[], &[1.0, 2.0, f64::INFINITY]).unwrap().with_label_values(&[]);
+        let histogram = family(&[], &[1.0, 2.0, f64::INFINITY])
+            .unwrap()
+            .with_label_values(&[]);
         for value in [-1.0, 1.0, 1.5, 2.0, 3.0, f64::NAN, f64::INFINITY] {
             histogram.observe(value);
         }
         let sample = histogram.sample();
-        assert_eq!((sample.count, sample.buckets), (7, vec![(1.0, 2), (2.0, 4)]));
+        assert_eq!(
+            (sample.count, sample.buckets),
+            (7, vec![(1.0, 2), (2.0, 4)])
+        );
     }
 
     #[test]
@@ -240,7 +309,12 @@ mod tests {
 
     #[test]
     fn invalid_declaration_is_refused() {
-        let error = |labels, bounds| family(labels, bounds).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = |labels, bounds| {
+            family(labels, bounds)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default()
+        };
         assert!(error(&[], &[2.0, 1.0]).contains("bounds of seconds must rise: 2 >= 1"));
         assert!(error(&["le"], &[1.0]).contains("label le of seconds is reserved"));
         assert!(error(&["a-b"], &[1.0]).contains("not a valid label name"));
@@ -252,7 +326,10 @@ mod tests {
         let family = family(&["verb"], &[0.5]).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..2000).for_each(|n| family.with_label_values(&["get"]).observe(f64::from(n % 7))));
+                scope.spawn(|| {
+                    (0..2000)
+                        .for_each(|n| family.with_label_values(&["get"]).observe(f64::from(n % 7)))
+                });
             }
             for _ in 0..200 {
                 family.for_each(|_, sample| {

@@ -32,9 +32,23 @@ impl Build {
         let (major, minor) = (&NEWEST.0.to_string(), &NEWEST.1.to_string());
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
         let version = format!("v{major}.{minor}.0");
-        let labels = [major, minor, &version, self.revision, "", "", "", "rustc", &platform];
+        let labels = [
+            major,
+            minor,
+            &version,
+            self.revision,
+            "",
+            "",
+            "",
+            "rustc",
+            &platform,
+        ];
         out.put_by(BUILD_INFO, &labels, 1.0);
-        out.put_by(OWN_BUILD_INFO, &[self.version, self.revision, self.rustc, &platform], 1.0);
+        out.put_by(
+            OWN_BUILD_INFO,
+            &[self.version, self.revision, self.rustc, &platform],
+            1.0,
+        );
     }
 }
 
@@ -50,6 +64,10 @@ pub fn architecture() -> &'static str {
 
 pub(crate) fn gate_samples(gates: &[Gate], out: &mut Samples) {
     for gate in gates {
-        out.put_by(FEATURES, &[&gate.name, gate.stage], f64::from(u8::from(gate.enabled)));
+        out.put_by(
+            FEATURES,
+            &[&gate.name, gate.stage],
+            f64::from(u8::from(gate.enabled)),
+        );
     }
 }

@@ -68,15 +68,15 @@ pub use text::CONTENT_TYPE;
 use crate::census::{LoadBalancers, Uninitialized};
 use crate::exposition::Exposed;
 use crate::hooks::{
-    Access, ApiClient, Cloud, Credential, Elections, Lifecycle, NodeDelays, Nodes, OwnCloud, Queues, Reconciles,
-    Reloads, Routes, Services, Webhooks,
+    Access, ApiClient, Cloud, Credential, Elections, Lifecycle, NodeDelays, Nodes, OwnCloud,
+    Queues, Reconciles, Reloads, Routes, Services, Webhooks,
 };
 use crate::process::Process;
 use crate::registry::Registry;
 use crate::samples::{Samples, Source};
 use crate::series::{
-    LOAD_BALANCER_OLDEST_PENDING, LOAD_BALANCERS, NODES_UNINITIALIZED, NODES_UNINITIALIZED_OLDEST, ORPHANS,
-    PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS, VANISHED,
+    LOAD_BALANCER_OLDEST_PENDING, LOAD_BALANCERS, NODES_UNINITIALIZED, NODES_UNINITIALIZED_OLDEST,
+    ORPHANS, PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS, VANISHED,
 };
 
 /// Value of the label `manager`.
@@ -234,7 +234,13 @@ impl Metrics {
     #[must_use]
     pub fn cloud(&self, provider: &str) -> Arc<dyn CloudMetrics> {
         let mut clouds = self.0.clouds.lock();
-        let make = || Arc::new(Cloud::new(self.0.own_cloud.clone(), &self.0.registry, provider));
+        let make = || {
+            Arc::new(Cloud::new(
+                self.0.own_cloud.clone(),
+                &self.0.registry,
+                provider,
+            ))
+        };
         Arc::clone(clouds.entry(provider.to_owned()).or_insert_with(make)) as _
     }
 
@@ -267,14 +273,21 @@ impl Metrics {
 
     /// Adds figures about the Nodes in the cache that belong to this cloud, as soon as the cache is synced. Must be
     /// called once, when the node controller is created.
-    pub fn count_nodes(&self, cache: Cache<Node>, is_ours: impl Fn(&Node) -> bool + Send + Sync + 'static) {
+    pub fn count_nodes(
+        &self,
+        cache: Cache<Node>,
+        is_ours: impl Fn(&Node) -> bool + Send + Sync + 'static,
+    ) {
         let clock = Arc::clone(&self.0.clock);
         self.source(move |out| {
             if !cache.is_synced() {
                 return;
             }
             let nodes = cache.list();
-            let ours = nodes.iter().map(|node| &**node).filter(|node| node.is_uninitialized() && is_ours(node));
+            let ours = nodes
+                .iter()
+                .map(|node| &**node)
+                .filter(|node| node.is_uninitialized() && is_ours(node));
             let Uninitialized { nodes, oldest } = Uninitialized::of(ours, clock.now());
             out.put(NODES_UNINITIALIZED, hooks::number(nodes));
             out.put(NODES_UNINITIALIZED_OLDEST, oldest.as_secs_f64());
@@ -290,17 +303,28 @@ impl Metrics {
                 return;
             }
             let services = cache.list();
-            let figures = LoadBalancers::of(services.iter().map(|service| &**service), &options, clock.now());
+            let figures = LoadBalancers::of(
+                services.iter().map(|service| &**service),
+                &options,
+                clock.now(),
+            );
             for (state, services) in figures.states {
                 out.put_by(LOAD_BALANCERS, &[state.as_str()], hooks::number(services));
             }
-            out.put(LOAD_BALANCER_OLDEST_PENDING, figures.oldest_pending.as_secs_f64());
+            out.put(
+                LOAD_BALANCER_OLDEST_PENDING,
+                figures.oldest_pending.as_secs_f64(),
+            );
         });
     }
 
     /// Adds the number of orphaned resources of a kind in the cloud. `count` is called at each scrape, and returns
     /// `None` as long as the number is unknown. Must be called once for each kind.
-    pub fn count_orphans(&self, kind: &'static str, count: impl Fn() -> Option<usize> + Send + Sync + 'static) {
+    pub fn count_orphans(
+        &self,
+        kind: &'static str,
+        count: impl Fn() -> Option<usize> + Send + Sync + 'static,
+    ) {
         self.source(move |out| {
             if let Some(orphans) = count() {
                 out.put_by(ORPHANS, &[kind], hooks::number(orphans));
@@ -310,7 +334,11 @@ impl Metrics {
 
     /// Adds the number of objects of a kind that vanished from the Kubernetes API and are held. `count` is called at
     /// each scrape. Must be called once for each kind.
-    pub fn count_held(&self, kind: &'static str, count: impl Fn() -> usize + Send + Sync + 'static) {
+    pub fn count_held(
+        &self,
+        kind: &'static str,
+        count: impl Fn() -> usize + Send + Sync + 'static,
+    ) {
         self.source(move |out| out.put_by(VANISHED, &[kind], hooks::number(count())));
     }
 
@@ -343,7 +371,10 @@ impl Metrics {
     fn exposed_slis(&self, health: &Health) -> Vec<Exposed> {
         let mut computed = Samples::default();
         health::samples(health, &mut computed);
-        computed.put(PROCESS_START_TIME_OF_SLIS, self.process_started().as_secs_f64());
+        computed.put(
+            PROCESS_START_TIME_OF_SLIS,
+            self.process_started().as_secs_f64(),
+        );
         let mut families: Vec<_> = computed.exposed().collect();
         families.sort_by(|a, b| a.name().cmp(b.name()));
         families

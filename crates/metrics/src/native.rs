@@ -41,7 +41,12 @@ pub(crate) struct NativeHistogram {
 
 impl Default for NativeHistogram {
     fn default() -> Self {
-        Self { schema: FINEST_SCHEMA, zeros: 0, positive: Buckets::default(), negative: Buckets::default() }
+        Self {
+            schema: FINEST_SCHEMA,
+            zeros: 0,
+            positive: Buckets::default(),
+            negative: Buckets::default(),
+        }
     }
 }
 
@@ -54,11 +59,20 @@ impl NativeHistogram {
         if value.abs() <= ZERO_THRESHOLD {
             self.zeros += 1;
         } else {
-            let buckets = if value > 0.0 { &mut self.positive } else { &mut self.negative };
-            buckets.add((self.schema..FINEST_SCHEMA).fold(finest_index(value.abs()), |index, _| halved(index)));
+            let buckets = if value > 0.0 {
+                &mut self.positive
+            } else {
+                &mut self.negative
+            };
+            buckets.add(
+                (self.schema..FINEST_SCHEMA)
+                    .fold(finest_index(value.abs()), |index, _| halved(index)),
+            );
         }
         // One step for each observation, like the Go library, even if a step does not suffice.
-        if self.positive.0.len() + self.negative.0.len() > MAX_BUCKETS && self.schema > COARSEST_SCHEMA {
+        if self.positive.0.len() + self.negative.0.len() > MAX_BUCKETS
+            && self.schema > COARSEST_SCHEMA
+        {
             self.schema -= 1;
             self.positive.merge_pairs();
             self.negative.merge_pairs();
@@ -127,7 +141,11 @@ impl Buckets {
 
 /// Returns the index of the bucket that contains a positive value, in the finest schema. The value must be above
 /// [`ZERO_THRESHOLD`], and is therefore no subnormal number.
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "an exponent has 11 bits, an index 14")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "an exponent has 11 bits, an index 14"
+)]
 fn finest_index(value: f64) -> i32 {
     if value.is_infinite() {
         return finest_index(f64::MAX) + 1;
@@ -163,7 +181,10 @@ mod tests {
         if schema < 0 {
             return 2f64.powi(index << -schema);
         }
-        let (exponent, part) = (index >> schema, usize::try_from(index & ((1 << schema) - 1)).unwrap());
+        let (exponent, part) = (
+            index >> schema,
+            usize::try_from(index & ((1 << schema) - 1)).unwrap(),
+        );
         BOUNDS[part << (FINEST_SCHEMA - schema)] * 2.0 * 2f64.powi(exponent)
     }
 
@@ -186,7 +207,11 @@ mod tests {
     /// Returns the buckets of the values whose sign is `sign`, counted one by one.
     fn slow_buckets(values: &[f64], sign: f64, schema: i32) -> BTreeMap<i32, i64> {
         let mut buckets = BTreeMap::new();
-        for value in values.iter().map(|value| value * sign).filter(|value| *value > ZERO_THRESHOLD) {
+        for value in values
+            .iter()
+            .map(|value| value * sign)
+            .filter(|value| *value > ZERO_THRESHOLD)
+        {
             *buckets.entry(slow_index(value, schema)).or_default() += 1;
         }
         buckets
@@ -227,9 +252,16 @@ mod tests {
     fn bucket_ends_at_its_upper_bound() {
         for index in -1000..8192 {
             let bound = upper_bound(index, FINEST_SCHEMA);
-            assert_eq!((finest_index(bound), finest_index(bound.next_up())), (index, index + 1), "{bound}");
+            assert_eq!(
+                (finest_index(bound), finest_index(bound.next_up())),
+                (index, index + 1),
+                "{bound}"
+            );
         }
-        assert_eq!((finest_index(f64::MAX), finest_index(f64::INFINITY)), (8192, 8193));
+        assert_eq!(
+            (finest_index(f64::MAX), finest_index(f64::INFINITY)),
+            (8192, 8193)
+        );
     }
 
     #[test]
@@ -238,7 +270,10 @@ mod tests {
         let native = observed(&[0.5, 1.0, 1.0, 1.26, 1.8]);
         assert_eq!(
             native.positive.spans(),
-            Spans { spans: vec![(-8, 1), (7, 4), (3, 1)], deltas: vec![1, 1, -2, 0, 1, 0] }
+            Spans {
+                spans: vec![(-8, 1), (7, 4), (3, 1)],
+                deltas: vec![1, 1, -2, 0, 1, 0]
+            }
         );
     }
 

@@ -18,7 +18,9 @@ pub(crate) fn write_number(out: &mut String, number: f64) {
     }
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+    let (sign, exponent) = exponent
+        .strip_prefix('-')
+        .map_or(('+', exponent), |rest| ('-', rest));
     _ = write!(out, "{digits}e{sign}{exponent:0>2}");
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::samples::Samples;
 use crate::series::{
-    PROCESS_CPU, PROCESS_MAX_FILES, PROCESS_MAX_VIRTUAL, PROCESS_OPEN_FILES, PROCESS_RECEIVED, PROCESS_RESIDENT,
-    PROCESS_SENT, PROCESS_START_TIME, PROCESS_VIRTUAL,
+    PROCESS_CPU, PROCESS_MAX_FILES, PROCESS_MAX_VIRTUAL, PROCESS_OPEN_FILES, PROCESS_RECEIVED,
+    PROCESS_RESIDENT, PROCESS_SENT, PROCESS_START_TIME, PROCESS_VIRTUAL,
 };
 
 /// Clock ticks per second of the times in `/proc`, fixed in Linux' interface to programs.
@@ -22,8 +22,14 @@ pub(crate) struct Process {
 impl Process {
     /// Reads the start time of the process; the current time if it cannot be read.
     pub(crate) fn current() -> Self {
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: start_time().unwrap_or_else(now) }
+        let now = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+        };
+        Self {
+            started: start_time().unwrap_or_else(now),
+        }
     }
 
     pub(crate) fn samples(self, out: &mut Samples) {
@@ -35,12 +41,28 @@ impl Process {
         };
         let stat = read("/proc/self/stat");
         put(PROCESS_CPU, stat.as_deref().and_then(cpu_seconds));
-        put(PROCESS_VIRTUAL, stat.as_deref().and_then(|text| stat_field(text, 23)));
-        put(PROCESS_RESIDENT, read("/proc/self/status").and_then(|text| kilobytes(&text, "VmRSS:")));
+        put(
+            PROCESS_VIRTUAL,
+            stat.as_deref().and_then(|text| stat_field(text, 23)),
+        );
+        put(
+            PROCESS_RESIDENT,
+            read("/proc/self/status").and_then(|text| kilobytes(&text, "VmRSS:")),
+        );
         put(PROCESS_OPEN_FILES, open_files());
         let limits = read("/proc/self/limits");
-        put(PROCESS_MAX_FILES, limits.as_deref().and_then(|text| limit(text, "Max open files")));
-        put(PROCESS_MAX_VIRTUAL, limits.as_deref().and_then(|text| limit(text, "Max address space")));
+        put(
+            PROCESS_MAX_FILES,
+            limits
+                .as_deref()
+                .and_then(|text| limit(text, "Max open files")),
+        );
+        put(
+            PROCESS_MAX_VIRTUAL,
+            limits
+                .as_deref()
+                .and_then(|text| limit(text, "Max address space")),
+        );
         if let Some((received, sent)) = read("/proc/self/net/dev").map(|text| traffic(&text)) {
             put(PROCESS_RECEIVED, Some(received));
             put(PROCESS_SENT, Some(sent));
@@ -56,7 +78,10 @@ fn read(path: &str) -> Option<String> {
 /// parenthesis, because the program's name may contain anything.
 fn stat_field(stat: &str, number: usize) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+    rest.split_ascii_whitespace()
+        .nth(number.checked_sub(3)?)?
+        .parse()
+        .ok()
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
@@ -65,7 +90,12 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
 
 fn start_time() -> Option<Duration> {
     let after_boot = stat_field(&read("/proc/self/stat")?, 22)? / TICKS;
-    let boot: f64 = read("/proc/stat")?.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let boot: f64 = read("/proc/stat")?
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()?;
     Duration::try_from_secs_f64(boot + after_boot).ok()
 }
 
@@ -88,16 +118,27 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
 #[allow(clippy::cast_precision_loss, reason = "files are counted in thousands")]
 fn open_files() -> Option<f64> {
     // Without the descriptor of the directory itself.
-    Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
+    Some(
+        fs::read_dir("/proc/self/fd")
+            .ok()?
+            .count()
+            .saturating_sub(1) as f64,
+    )
 }
 
 /// Returns the bytes received and sent over all interfaces.
 fn traffic(devices: &str) -> (f64, f64) {
     let counts = devices.lines().filter_map(|line| {
-        let mut fields = line.split_once(':')?.1.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0.0));
+        let mut fields = line
+            .split_once(':')?
+            .1
+            .split_ascii_whitespace()
+            .map(|field| field.parse().unwrap_or(0.0));
         Some((fields.next()?, fields.nth(7)?))
     });
-    counts.fold((0.0, 0.0), |(received, sent), (more, away): (f64, f64)| (received + more, sent + away))
+    counts.fold((0.0, 0.0), |(received, sent), (more, away): (f64, f64)| {
+        (received + more, sent + away)
+    })
 }
 
 #[cfg(test)]
@@ -121,7 +162,10 @@ mod tests {
         assert_eq!(limit(limits, "Max open files"), Some(1024.0));
         assert_eq!(limit(limits, "Max address space"), Some(-1.0));
         assert_eq!(limit(limits, "Max locks"), None);
-        assert_eq!(kilobytes("VmPeak:\t  9 kB\nVmRSS:\t    940 kB\n", "VmRSS:"), Some(962_560.0));
+        assert_eq!(
+            kilobytes("VmPeak:\t  9 kB\nVmRSS:\t    940 kB\n", "VmRSS:"),
+            Some(962_560.0)
+        );
         let devices = "Inter-|   Receive                            |  Transmit\n\
                        \x20face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n\
                        \x20   lo:  100 1 0 0 0 0 0 0  200 1 0 0 0 0 0 0\n\
@@ -134,9 +178,15 @@ mod tests {
     fn linux_tells_everything_of_this_process() {
         let mut samples = Samples::default();
         Process::current().samples(&mut samples);
-        let mut shown: Vec<_> = samples.exposed().map(|family| family.name().to_owned()).collect();
+        let mut shown: Vec<_> = samples
+            .exposed()
+            .map(|family| family.name().to_owned())
+            .collect();
         shown.sort_unstable();
-        let mut declared: Vec<_> = crate::series::PROCESS.iter().map(|series| series.name).collect();
+        let mut declared: Vec<_> = crate::series::PROCESS
+            .iter()
+            .map(|series| series.name)
+            .collect();
         declared.sort_unstable();
         assert_eq!(shown, declared);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

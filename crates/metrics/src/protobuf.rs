@@ -28,12 +28,23 @@ pub(crate) fn write(families: &[Exposed], started: Duration) -> Vec<u8> {
 fn message(family: &Exposed, started: Time) -> Family {
     match family {
         Exposed::Counted(family) => {
-            let kind = if family.get_field_type() == MetricType::COUNTER { Kind::Counter } else { Kind::Gauge };
+            let kind = if family.get_field_type() == MetricType::COUNTER {
+                Kind::Counter
+            } else {
+                Kind::Gauge
+            };
             let metrics = family.get_metric().iter().map(|metric| {
-                let label = labels(metric.get_label().iter().map(|pair| (pair.name(), pair.value())));
+                let label = labels(
+                    metric
+                        .get_label()
+                        .iter()
+                        .map(|pair| (pair.name(), pair.value())),
+                );
                 match kind {
                     // A counter was 0 when the process started, even if its labels are newer.
-                    Kind::Counter => Metric::counter(label, metric.get_counter().get_value(), Some(started)),
+                    Kind::Counter => {
+                        Metric::counter(label, metric.get_counter().get_value(), Some(started))
+                    }
                     _ => Metric::gauge(label, metric.get_gauge().get_value()),
                 }
             });
@@ -43,25 +54,45 @@ fn message(family: &Exposed, started: Time) -> Family {
             let mut metrics = Vec::new();
             family.for_each(|pairs, sample| {
                 let histogram = Some(Histogram::from(sample));
-                metrics.push(Metric { label: labels(pairs.iter().copied()), histogram, ..Metric::default() });
+                metrics.push(Metric {
+                    label: labels(pairs.iter().copied()),
+                    histogram,
+                    ..Metric::default()
+                });
             });
             Family::new(family.name(), family.help(), Kind::Histogram, metrics)
         }
         Exposed::Computed(Computed { series, samples }) => {
             let metrics = samples.iter().map(|(values, number)| {
-                let label = labels(series.labels.iter().copied().zip(values.iter().map(String::as_str)));
+                let label = labels(
+                    series
+                        .labels
+                        .iter()
+                        .copied()
+                        .zip(values.iter().map(String::as_str)),
+                );
                 match series.kind {
                     Kind::Counter => Metric::counter(label, *number, None),
                     _ => Metric::gauge(label, *number),
                 }
             });
-            Family::new(series.name, &series.help_text(), series.kind, metrics.collect())
+            Family::new(
+                series.name,
+                &series.help_text(),
+                series.kind,
+                metrics.collect(),
+            )
         }
     }
 }
 
 fn labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<LabelPair> {
-    pairs.map(|(name, value)| LabelPair { name: Some(name.to_owned()), value: Some(value.to_owned()) }).collect()
+    pairs
+        .map(|(name, value)| LabelPair {
+            name: Some(name.to_owned()),
+            value: Some(value.to_owned()),
+        })
+        .collect()
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -83,7 +114,12 @@ impl Family {
             Kind::Gauge => 1,
             Kind::Histogram => 4,
         };
-        Self { name: Some(name.to_owned()), help: Some(help.to_owned()), kind: Some(kind), metric }
+        Self {
+            name: Some(name.to_owned()),
+            help: Some(help.to_owned()),
+            kind: Some(kind),
+            metric,
+        }
     }
 }
 
@@ -109,11 +145,22 @@ pub(crate) struct Metric {
 
 impl Metric {
     fn counter(label: Vec<LabelPair>, value: f64, created: Option<Time>) -> Self {
-        Self { label, counter: Some(Counter { value: Some(value), created }), ..Self::default() }
+        Self {
+            label,
+            counter: Some(Counter {
+                value: Some(value),
+                created,
+            }),
+            ..Self::default()
+        }
     }
 
     fn gauge(label: Vec<LabelPair>, value: f64) -> Self {
-        Self { label, gauge: Some(Gauge { value: Some(value) }), ..Self::default() }
+        Self {
+            label,
+            gauge: Some(Gauge { value: Some(value) }),
+            ..Self::default()
+        }
     }
 }
 
@@ -159,7 +206,10 @@ pub(crate) struct Histogram {
 
 impl From<&Sample> for Histogram {
     fn from(sample: &Sample) -> Self {
-        let bucket = |&(bound, count): &(f64, u64)| Bucket { count: Some(count), upper_bound: Some(bound) };
+        let bucket = |&(bound, count): &(f64, u64)| Bucket {
+            count: Some(count),
+            upper_bound: Some(bound),
+        };
         let classic = Self {
             count: Some(sample.count),
             sum: Some(sample.sum),
@@ -167,9 +217,14 @@ impl From<&Sample> for Histogram {
             created: Some(sample.created.into()),
             ..Self::default()
         };
-        let Some(native) = &sample.native else { return classic };
+        let Some(native) = &sample.native else {
+            return classic;
+        };
         let messages = |Spans { spans, deltas }: Spans| {
-            let span = |(offset, length)| Span { offset: Some(offset), length: Some(length) };
+            let span = |(offset, length)| Span {
+                offset: Some(offset),
+                length: Some(length),
+            };
             (spans.into_iter().map(span).collect(), deltas)
         };
         let (positive_span, positive_delta) = messages(native.positive.spans());
@@ -213,14 +268,20 @@ pub(crate) struct Time {
 
 impl From<Duration> for Time {
     fn from(since_epoch: Duration) -> Self {
-        let (seconds, nanos) = (since_epoch.as_secs().cast_signed(), since_epoch.subsec_nanos().cast_signed());
+        let (seconds, nanos) = (
+            since_epoch.as_secs().cast_signed(),
+            since_epoch.subsec_nanos().cast_signed(),
+        );
         Self { seconds, nanos }
     }
 }
 
 impl From<Timestamp> for Time {
     fn from(time: Timestamp) -> Self {
-        Self { seconds: time.as_second(), nanos: time.subsec_nanosecond() }
+        Self {
+            seconds: time.as_second(),
+            nanos: time.subsec_nanosecond(),
+        }
     }
 }
 
@@ -244,14 +305,19 @@ mod tests {
 
     use super::*;
     use crate::registry::Registry;
-    use crate::series::{AUTHENTICATION_DURATION, FEATURES, REQUESTS, RUNNING_CONTROLLERS, Series, Stability};
+    use crate::series::{
+        AUTHENTICATION_DURATION, FEATURES, REQUESTS, RUNNING_CONTROLLERS, Series, Stability,
+    };
 
     /// Histograms of client_golang; see the script `record` beside the file.
     const RECORDED: &str = include_str!("../tests/client_golang/histograms.jsonl");
 
-    static SECONDS: Series = Series::histogram("recorded_seconds", &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0])
-        .is(Stability::Convention)
-        .help("Recorded.");
+    static SECONDS: Series = Series::histogram(
+        "recorded_seconds",
+        &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0],
+    )
+    .is(Stability::Convention)
+    .help("Recorded.");
 
     #[test]
     fn histograms_are_those_of_client_golang_byte_by_byte() {
@@ -259,7 +325,9 @@ mod tests {
         for line in RECORDED.lines() {
             let recorded: serde_json::Value = serde_json::from_str(line).unwrap();
             let name = &recorded["name"];
-            let expected = STANDARD.decode(recorded["family"].as_str().unwrap()).unwrap();
+            let expected = STANDARD
+                .decode(recorded["family"].as_str().unwrap())
+                .unwrap();
             let created = ManualClock::new("2025-11-28T20:00:00.25Z".parse().unwrap());
             let registry = Registry::new(Arc::new(created));
             let histogram = registry.histogram(&SECONDS);
@@ -271,30 +339,59 @@ mod tests {
             // Compared as text, in which each value that is not a number reads the same.
             assert_eq!(format!("{ours:#?}"), format!("{theirs:#?}"), "{name}");
             let histogram = ours[0].metric[0].histogram.as_ref().unwrap();
-            assert!(bytes == expected || histogram.sum.unwrap().is_nan(), "{name}: {bytes:?} is not {expected:?}");
+            assert!(
+                bytes == expected || histogram.sum.unwrap().is_nan(),
+                "{name}: {bytes:?} is not {expected:?}"
+            );
             schemas.push(histogram.schema.unwrap());
         }
         assert_eq!(schemas.len(), 15);
-        assert!([3, 2, -4].iter().all(|schema| schemas.contains(schema)), "{schemas:?}");
+        assert!(
+            [3, 2, -4].iter().all(|schema| schemas.contains(schema)),
+            "{schemas:?}"
+        );
     }
 
     #[test]
     fn counters_and_gauges_have_their_labels_and_counters_their_start() {
         let registry = Registry::default();
-        registry.counters(REQUESTS).with_label_values(&["200", "GET", "a\"b"]).inc_by(3);
-        registry.gauges(RUNNING_CONTROLLERS).with_label_values(&["cloud-node", "m"]).set(0.5);
+        registry
+            .counters(REQUESTS)
+            .with_label_values(&["200", "GET", "a\"b"])
+            .inc_by(3);
+        registry
+            .gauges(RUNNING_CONTROLLERS)
+            .with_label_values(&["cloud-node", "m"])
+            .set(0.5);
         let mut families = registry.gather();
         let samples = vec![(vec!["A".to_owned(), String::new()], 1.0)];
-        families.push(Exposed::Computed(Computed { series: FEATURES, samples }));
+        families.push(Exposed::Computed(Computed {
+            series: FEATURES,
+            samples,
+        }));
         let read = read(&write(&families, Duration::from_millis(1_764_360_000_250)));
         let mut shown = Vec::new();
         for family in &read {
             for metric in &family.metric {
-                let labels: Vec<_> = metric.label.iter().map(|it| format!("{}={}", it.name(), it.value())).collect();
-                let value =
-                    metric.counter.as_ref().map_or_else(|| metric.gauge.as_ref().unwrap().value(), Counter::value);
-                let created = metric.counter.as_ref().and_then(|counter| counter.created).map(|time| time.nanos);
-                shown.push(format!("{} {:?} {labels:?} {value} {created:?}", family.name(), family.kind));
+                let labels: Vec<_> = metric
+                    .label
+                    .iter()
+                    .map(|it| format!("{}={}", it.name(), it.value()))
+                    .collect();
+                let value = metric
+                    .counter
+                    .as_ref()
+                    .map_or_else(|| metric.gauge.as_ref().unwrap().value(), Counter::value);
+                let created = metric
+                    .counter
+                    .as_ref()
+                    .and_then(|counter| counter.created)
+                    .map(|time| time.nanos);
+                shown.push(format!(
+                    "{} {:?} {labels:?} {value} {created:?}",
+                    family.name(),
+                    family.kind
+                ));
             }
         }
         let expected = [
@@ -317,9 +414,19 @@ mod tests {
         let read = read(&write(&registry.gather(), Duration::ZERO));
         for metric in &read[0].metric {
             let histogram = metric.histogram.as_ref().unwrap();
-            let native = (histogram.schema, histogram.zero_threshold, histogram.zero_count);
-            assert_eq!((native, histogram.positive_span.len()), ((None, None, None), 0));
-            assert!(histogram.count() > 0 && histogram.bucket.last().unwrap().count() == histogram.count());
+            let native = (
+                histogram.schema,
+                histogram.zero_threshold,
+                histogram.zero_count,
+            );
+            assert_eq!(
+                (native, histogram.positive_span.len()),
+                ((None, None, None), 0)
+            );
+            assert!(
+                histogram.count() > 0
+                    && histogram.bucket.last().unwrap().count() == histogram.count()
+            );
         }
     }
 }

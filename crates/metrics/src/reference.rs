@@ -41,22 +41,46 @@ fn write_table(out: &mut String, table: &Table) {
     if table.path == SLIS {
         _ = write!(out, "Served at `{SLIS}`; `DELETE` resets these series.\n\n");
     }
-    if table.series.iter().any(|series| series.name.contains(PROVIDER)) {
-        _ = write!(out, "`{PROVIDER}` is the provider's name; characters except letters and digits become `_`.\n\n");
+    if table
+        .series
+        .iter()
+        .any(|series| series.name.contains(PROVIDER))
+    {
+        _ = write!(
+            out,
+            "`{PROVIDER}` is the provider's name; characters except letters and digits become `_`.\n\n"
+        );
     }
-    out.push_str("| series | type | labels | stability | from | meaning |\n|---|---|---|---|---|---|\n");
+    out.push_str(
+        "| series | type | labels | stability | from | meaning |\n|---|---|---|---|---|---|\n",
+    );
     for series in table.series {
-        let Series { name, kind, labels, stability, presence, help, .. } = series;
+        let Series {
+            name,
+            kind,
+            labels,
+            stability,
+            presence,
+            help,
+            ..
+        } = series;
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let help = help.replace('<', "&lt;").replace('|', "\\|");
         let (kind, labels) = (kind.as_str(), labels.join(", "));
-        _ = writeln!(out, "| `{name}` | {kind} | {labels} | {stability} | {presence} | {help} |");
+        _ = writeln!(
+            out,
+            "| `{name}` | {kind} | {labels} | {stability} | {presence} | {help} |"
+        );
     }
 }
 
 fn write_buckets(out: &mut String) {
     out.push_str("\n## Buckets\n\n| series | upper bounds |\n|---|---|\n");
-    for series in TABLES.iter().flat_map(|table| table.series).filter(|series| !series.buckets.is_empty()) {
+    for series in TABLES
+        .iter()
+        .flat_map(|table| table.series)
+        .filter(|series| !series.buckets.is_empty())
+    {
         let bounds: Vec<String> = series.buckets.iter().map(|&bound| shown(bound)).collect();
         _ = writeln!(out, "| `{}` | {} |", series.name, bounds.join(", "));
     }

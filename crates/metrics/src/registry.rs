@@ -16,7 +16,8 @@ use crate::hooks::Family;
 use crate::series::{PROVIDER, Series};
 
 /// Panic message for errors that cannot occur, because a test registers every series.
-const SOUND: &str = "the tables of series are sound, and each series is made once: a test makes all of them";
+const SOUND: &str =
+    "the tables of series are sound, and each series is made once: a test makes all of them";
 
 /// The registry, which creates metrics from declarations and collects them. Clones share all metrics.
 #[derive(Clone)]
@@ -48,22 +49,49 @@ impl Collection {
     }
 
     fn gather(&self) -> Vec<Exposed> {
-        let histograms = self.histograms.read().clone().into_iter().filter(|family| !family.is_empty());
-        self.library.gather().into_iter().map(Exposed::Counted).chain(histograms.map(Exposed::Histograms)).collect()
+        let histograms = self
+            .histograms
+            .read()
+            .clone()
+            .into_iter()
+            .filter(|family| !family.is_empty());
+        self.library
+            .gather()
+            .into_iter()
+            .map(Exposed::Counted)
+            .chain(histograms.map(Exposed::Histograms))
+            .collect()
     }
 }
 
 impl Registry {
     /// Returns an empty registry, with this clock for the creation times of histograms.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let histograms = Histograms { clock, is_native: Arc::new(true.into()) };
-        Self { collectors: Collection::default(), declared: Collection::default(), provider: String::new(), histograms }
+        let histograms = Histograms {
+            clock,
+            is_native: Arc::new(true.into()),
+        };
+        Self {
+            collectors: Collection::default(),
+            declared: Collection::default(),
+            provider: String::new(),
+            histograms,
+        }
     }
 
     /// Returns the registry for the series whose names contain the name of this provider.
     pub(crate) fn of_provider(&self, name: &str) -> Self {
-        let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        Self { provider: name.chars().map(allowed).collect(), ..self.clone() }
+        let allowed = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        };
+        Self {
+            provider: name.chars().map(allowed).collect(),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn counter(&self, series: &Series) -> IntCounter {
@@ -88,7 +116,8 @@ impl Registry {
 
     pub(crate) fn histograms(&self, series: &Series) -> HistogramVec {
         let (histograms, options) = (self.histograms.clone(), self.options(series));
-        let family = HistogramVec::new(histograms, options, series.labels, series.buckets).expect(SOUND);
+        let family =
+            HistogramVec::new(histograms, options, series.labels, series.buckets).expect(SOUND);
         self.collectors.register_histograms(&family).expect(SOUND);
         family
     }
@@ -97,7 +126,11 @@ impl Registry {
     pub(crate) fn disable_native_histograms(&self) {
         self.histograms.is_native.store(false, Ordering::Relaxed);
         for collection in [&self.collectors, &self.declared] {
-            collection.histograms.read().iter().for_each(HistogramVec::drop_native);
+            collection
+                .histograms
+                .read()
+                .iter()
+                .for_each(HistogramVec::drop_native);
         }
     }
 
@@ -110,7 +143,11 @@ impl Registry {
         let options = Opts::new(series.name, series.help);
         let family = Family::new(series.kind, options, series.labels, self.histograms.clone())?;
         let replaces = series.name.starts_with("cloudprovider_");
-        let collectors = if replaces { &self.declared } else { &self.collectors };
+        let collectors = if replaces {
+            &self.declared
+        } else {
+            &self.collectors
+        };
         match &family {
             Family::Counter(family) => collectors.register(family.clone()),
             Family::Gauge(family) => collectors.register(family.clone()),
@@ -123,13 +160,21 @@ impl Registry {
     pub(crate) fn gather(&self) -> Vec<Exposed> {
         let mut families = self.declared.gather();
         let names: HashSet<String> = families.iter().map(|it| it.name().to_owned()).collect();
-        families.extend(self.collectors.gather().into_iter().filter(|it| !names.contains(it.name())));
+        families.extend(
+            self.collectors
+                .gather()
+                .into_iter()
+                .filter(|it| !names.contains(it.name())),
+        );
         families.sort_by(|a, b| a.name().cmp(b.name()));
         families
     }
 
     fn options(&self, series: &Series) -> Opts {
-        Opts::new(series.name.replace(PROVIDER, &self.provider), series.help_text())
+        Opts::new(
+            series.name.replace(PROVIDER, &self.provider),
+            series.help_text(),
+        )
     }
 
     fn shown<C: Collector + Clone + 'static>(&self, collector: C) -> C {
@@ -170,7 +215,13 @@ mod tests {
     #[test]
     fn a_provider_s_name_is_made_fit_for_a_metric() {
         let registry = Registry::default().of_provider("Acme-Cloud");
-        registry.counters(crate::series::CLOUD_REQUEST_ERRORS).with_label_values(&["GET /x"]).inc();
-        assert_eq!(registry.gather()[0].name(), "cloudprovider_acme_cloud_api_request_errors");
+        registry
+            .counters(crate::series::CLOUD_REQUEST_ERRORS)
+            .with_label_values(&["GET /x"])
+            .inc();
+        assert_eq!(
+            registry.gather()[0].name(),
+            "cloudprovider_acme_cloud_api_request_errors"
+        );
     }
 }

@@ -22,8 +22,12 @@ impl<K: Clone, V> Resolved<K, V> {
     /// Returns the child whose key matches `is`, created by `make` if there is none. `make` must return the same child
     /// if two threads call it at the same time. Returns `None` if there are too many children.
     pub(crate) fn get(&self, is: impl Fn(&K) -> bool, make: impl Fn() -> (K, V)) -> Option<Arc<V>> {
-        let find =
-            |children: &[(K, Arc<V>)]| children.iter().find(|(key, _)| is(key)).map(|(_, child)| Arc::clone(child));
+        let find = |children: &[(K, Arc<V>)]| {
+            children
+                .iter()
+                .find(|(key, _)| is(key))
+                .map(|(_, child)| Arc::clone(child))
+        };
         let known = self.0.load();
         if let Some(child) = find(&known) {
             return Some(child);
@@ -76,13 +80,19 @@ mod tests {
                 scope.spawn(|| {
                     for key in 0..50 {
                         let child = children.get(|it| *it == key, || (key, 0.into()));
-                        child.unwrap().fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        child
+                            .unwrap()
+                            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
                 });
             }
         });
-        let counts: Vec<u32> =
-            children.0.load().iter().map(|(_, n)| n.load(std::sync::atomic::Ordering::Relaxed)).collect();
+        let counts: Vec<u32> = children
+            .0
+            .load()
+            .iter()
+            .map(|(_, n)| n.load(std::sync::atomic::Ordering::Relaxed))
+            .collect();
         assert_eq!(counts, [8; 50]);
     }
 }

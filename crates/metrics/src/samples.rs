@@ -23,10 +23,20 @@ impl Samples {
     /// Adds a sample of a series with labels.
     pub(crate) fn put_by(&mut self, series: &'static Series, labels: &[&str], number: f64) {
         debug_assert_eq!(series.labels.len(), labels.len(), "{}", series.name);
-        let sample = (labels.iter().map(|&value| value.to_owned()).collect(), number);
-        match self.0.iter_mut().find(|computed| computed.series.name == series.name) {
+        let sample = (
+            labels.iter().map(|&value| value.to_owned()).collect(),
+            number,
+        );
+        match self
+            .0
+            .iter_mut()
+            .find(|computed| computed.series.name == series.name)
+        {
             Some(computed) => computed.samples.push(sample),
-            None => self.0.push(Computed { series, samples: vec![sample] }),
+            None => self.0.push(Computed {
+                series,
+                samples: vec![sample],
+            }),
         }
     }
 

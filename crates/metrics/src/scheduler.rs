@@ -8,7 +8,9 @@ use crate::series::{RUNTIME_BUSY, RUNTIME_PARKS, RUNTIME_QUEUE, RUNTIME_TASKS, R
 
 /// Adds the figures of the current tokio runtime, if there is one.
 pub(crate) fn samples(out: &mut Samples) {
-    let Ok(handle) = Handle::try_current() else { return };
+    let Ok(handle) = Handle::try_current() else {
+        return;
+    };
     let runtime = handle.metrics();
     let workers = runtime.num_workers();
     out.put(RUNTIME_WORKERS, number(workers));
@@ -16,10 +18,17 @@ pub(crate) fn samples(out: &mut Samples) {
     out.put(RUNTIME_QUEUE, number(runtime.global_queue_depth()));
     #[cfg(target_has_atomic = "64")]
     {
-        let busy: f64 = (0..workers).map(|worker| runtime.worker_total_busy_duration(worker).as_secs_f64()).sum();
+        let busy: f64 = (0..workers)
+            .map(|worker| runtime.worker_total_busy_duration(worker).as_secs_f64())
+            .sum();
         out.put(RUNTIME_BUSY, busy);
-        let parks: u64 = (0..workers).map(|worker| runtime.worker_park_count(worker)).sum();
-        #[allow(clippy::cast_precision_loss, reason = "all numbers of the format are of this type")]
+        let parks: u64 = (0..workers)
+            .map(|worker| runtime.worker_park_count(worker))
+            .sum();
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "all numbers of the format are of this type"
+        )]
         out.put(RUNTIME_PARKS, parks as f64);
     }
 }

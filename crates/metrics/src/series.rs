@@ -106,7 +106,15 @@ impl Series {
 
     const fn new(name: &'static str, kind: Kind, buckets: &'static [f64]) -> Self {
         let (stability, presence) = (Stability::Alpha, Presence::Use);
-        Self { name, kind, labels: &[], buckets, stability, presence, help: "" }
+        Self {
+            name,
+            kind,
+            labels: &[],
+            buckets,
+            stability,
+            presence,
+            help: "",
+        }
     }
 
     pub(crate) const fn by(mut self, labels: &'static [&'static str]) -> Self {
@@ -185,16 +193,56 @@ pub struct Table {
 
 /// The tables in the order of the reference.
 pub const TABLES: &[Table] = &[
-    Table { title: "Controllers", path: METRICS, series: CONTROLLERS },
-    Table { title: "Work queues", path: METRICS, series: QUEUES },
-    Table { title: "Client of the API server", path: METRICS, series: API_CLIENT },
-    Table { title: "Leader election", path: METRICS, series: ELECTION },
-    Table { title: "Callers and webhooks", path: METRICS, series: ACCESS },
-    Table { title: "The cloud, by the provider's conventional names", path: METRICS, series: CLOUDS },
-    Table { title: "Additions of this project", path: METRICS, series: OWN },
-    Table { title: "Build and feature gates", path: METRICS, series: IDENTITY },
-    Table { title: "Process", path: METRICS, series: PROCESS },
-    Table { title: "Health", path: SLIS, series: HEALTH },
+    Table {
+        title: "Controllers",
+        path: METRICS,
+        series: CONTROLLERS,
+    },
+    Table {
+        title: "Work queues",
+        path: METRICS,
+        series: QUEUES,
+    },
+    Table {
+        title: "Client of the API server",
+        path: METRICS,
+        series: API_CLIENT,
+    },
+    Table {
+        title: "Leader election",
+        path: METRICS,
+        series: ELECTION,
+    },
+    Table {
+        title: "Callers and webhooks",
+        path: METRICS,
+        series: ACCESS,
+    },
+    Table {
+        title: "The cloud, by the provider's conventional names",
+        path: METRICS,
+        series: CLOUDS,
+    },
+    Table {
+        title: "Additions of this project",
+        path: METRICS,
+        series: OWN,
+    },
+    Table {
+        title: "Build and feature gates",
+        path: METRICS,
+        series: IDENTITY,
+    },
+    Table {
+        title: "Process",
+        path: METRICS,
+        series: PROCESS,
+    },
+    Table {
+        title: "Health",
+        path: SLIS,
+        series: HEALTH,
+    },
 ];
 
 /// Path of all series except those about health (MET-1).
@@ -217,12 +265,16 @@ macro_rules! table {
 use table;
 
 /// Bucket bounds 1, 2, 4 … 16384.
-const DOUBLING: &[f64] =
-    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+const DOUBLING: &[f64] = &[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0,
+    16384.0,
+];
 /// Bucket bounds for network calls that a caller waits for, in seconds.
 const CALLS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
 /// Default bucket bounds of Prometheus client libraries, in seconds.
-pub(crate) const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub(crate) const CONVENTIONAL: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 #[cfg(test)]
 mod tests {
@@ -234,24 +286,54 @@ mod tests {
         let mut names = HashSet::new();
         for series in all().filter(|series| *series != PROCESS_START_TIME_OF_SLIS) {
             assert!(names.insert(series.name), "{} twice", series.name);
-            assert!(!series.help.is_empty() && series.help.ends_with('.'), "{}: {:?}", series.name, series.help);
-            let ids = ["node", "service", "namespace", "uid", "provider_id", "key", "ip"];
-            assert!(series.labels.iter().all(|label| !ids.contains(label)), "{series:?}");
+            assert!(
+                !series.help.is_empty() && series.help.ends_with('.'),
+                "{}: {:?}",
+                series.name,
+                series.help
+            );
+            let ids = [
+                "node",
+                "service",
+                "namespace",
+                "uid",
+                "provider_id",
+                "key",
+                "ip",
+            ];
+            assert!(
+                series.labels.iter().all(|label| !ids.contains(label)),
+                "{series:?}"
+            );
         }
     }
 
     #[test]
     fn series_that_the_go_program_lacks_has_our_prefix() {
         for series in all() {
-            assert_eq!(series.name.starts_with("ccm_"), OWN.contains(&series), "{}", series.name);
+            assert_eq!(
+                series.name.starts_with("ccm_"),
+                OWN.contains(&series),
+                "{}",
+                series.name
+            );
         }
     }
 
     #[test]
     fn bounds_rise_and_only_histograms_have_them() {
         for series in all() {
-            assert_eq!(series.kind == Kind::Histogram, !series.buckets.is_empty(), "{}", series.name);
-            assert!(series.buckets.windows(2).all(|pair| pair[0] < pair[1]), "{}", series.name);
+            assert_eq!(
+                series.kind == Kind::Histogram,
+                !series.buckets.is_empty(),
+                "{}",
+                series.name
+            );
+            assert!(
+                series.buckets.windows(2).all(|pair| pair[0] < pair[1]),
+                "{}",
+                series.name
+            );
         }
     }
 }

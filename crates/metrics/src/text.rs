@@ -47,7 +47,11 @@ fn write_computed(out: &mut String, computed: &Computed) {
     let series = computed.series;
     write_head(out, series.name, series.kind.as_str(), &series.help_text());
     for (values, number) in &computed.samples {
-        let labels = series.labels.iter().copied().zip(values.iter().map(String::as_str));
+        let labels = series
+            .labels
+            .iter()
+            .copied()
+            .zip(values.iter().map(String::as_str));
         write_sample(out, series.name, labels, *number);
     }
 }
@@ -57,9 +61,16 @@ fn write_histograms(out: &mut String, family: &HistogramVec) {
     family.for_each(|labels, sample| write_histogram(out, family.name(), labels, sample));
 }
 
-#[allow(clippy::cast_precision_loss, reason = "all numbers of the format are of this type")]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "all numbers of the format are of this type"
+)]
 fn write_histogram(out: &mut String, name: &str, labels: &[(&str, &str)], sample: &Sample) {
-    for &(bound, below) in sample.buckets.iter().chain([&(f64::INFINITY, sample.count)]) {
+    for &(bound, below) in sample
+        .buckets
+        .iter()
+        .chain([&(f64::INFINITY, sample.count)])
+    {
         out.push_str(name);
         out.push_str("_bucket");
         write_labels(out, labels.iter().copied(), Some(bound));
@@ -78,17 +89,29 @@ fn write_head(out: &mut String, name: &str, kind: &str, help: &str) {
     _ = write!(out, "\n# TYPE {name} {kind}\n");
 }
 
-fn write_sample<'a>(out: &mut String, name: &str, labels: impl Iterator<Item = (&'a str, &'a str)>, number: f64) {
+fn write_sample<'a>(
+    out: &mut String,
+    name: &str,
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+    number: f64,
+) {
     out.push_str(name);
     write_labels(out, labels, None);
     write_end(out, number);
 }
 
 fn labels(metric: &Metric) -> impl Iterator<Item = (&str, &str)> {
-    metric.get_label().iter().map(|pair| (pair.name(), pair.value()))
+    metric
+        .get_label()
+        .iter()
+        .map(|pair| (pair.name(), pair.value()))
 }
 
-fn write_labels<'a>(out: &mut String, labels: impl Iterator<Item = (&'a str, &'a str)>, bound: Option<f64>) {
+fn write_labels<'a>(
+    out: &mut String,
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+    bound: Option<f64>,
+) {
     let begin = out.len();
     for (name, value) in labels {
         out.push(if out.len() == begin { '{' } else { ',' });
@@ -129,19 +152,33 @@ fn write_escaped(out: &mut String, text: &str, quotes: bool) {
 mod tests {
     use super::*;
     use crate::registry::Registry;
-    use crate::series::{AUTHENTICATION_DURATION, CLOUD_API_PAUSES, FEATURES, REQUESTS, WEBHOOK_REQUESTS};
+    use crate::series::{
+        AUTHENTICATION_DURATION, CLOUD_API_PAUSES, FEATURES, REQUESTS, WEBHOOK_REQUESTS,
+    };
 
     #[test]
     fn counters_histograms_and_computed_series_have_the_text_format() {
         let registry = Registry::default();
-        registry.counters(REQUESTS).with_label_values(&["<error>", "GET", "a\"b\\c\nd"]).inc();
+        registry
+            .counters(REQUESTS)
+            .with_label_values(&["<error>", "GET", "a\"b\\c\nd"])
+            .inc();
         registry.counters(WEBHOOK_REQUESTS);
         let pauses = registry.histogram(CLOUD_API_PAUSES);
         pauses.observe(0.25);
         pauses.observe(86400.0);
-        let samples = vec![(vec!["A".to_owned(), String::new()], 1.0), (vec!["B".to_owned(), "BETA".to_owned()], 0.0)];
+        let samples = vec![
+            (vec!["A".to_owned(), String::new()], 1.0),
+            (vec!["B".to_owned(), "BETA".to_owned()], 0.0),
+        ];
         let mut families = registry.gather();
-        families.insert(1, Exposed::Computed(Computed { series: FEATURES, samples }));
+        families.insert(
+            1,
+            Exposed::Computed(Computed {
+                series: FEATURES,
+                samples,
+            }),
+        );
         let text = write(&families);
         let expected = r#"# HELP ccm_cloud_api_throttle_wait_seconds [ALPHA] Pauses that the cloud asked for.
 # TYPE ccm_cloud_api_throttle_wait_seconds histogram
@@ -172,8 +209,16 @@ rest_client_requests_total{code="<error>",host="a\"b\\c\nd",method="GET"} 1
     #[test]
     fn bounds_stand_after_the_labels() {
         let registry = Registry::default();
-        registry.histograms(AUTHENTICATION_DURATION).with_label_values(&["success"]).observe(0.001);
+        registry
+            .histograms(AUTHENTICATION_DURATION)
+            .with_label_values(&["success"])
+            .observe(0.001);
         let text = write(&registry.gather());
-        assert!(text.contains("authentication_duration_seconds_bucket{result=\"success\",le=\"0.001\"} 1\n"), "{text}");
+        assert!(
+            text.contains(
+                "authentication_duration_seconds_bucket{result=\"success\",le=\"0.001\"} 1\n"
+            ),
+            "{text}"
+        );
     }
 }

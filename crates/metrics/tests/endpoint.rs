@@ -16,11 +16,19 @@ use serving::health::{AlwaysHealthy, Health, Probe};
 use tower::ServiceExt;
 
 async fn send(router: &Router, method: &str, path: &str) -> (StatusCode, http::HeaderMap, String) {
-    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .body(Body::empty())
+        .unwrap();
     let answer = router.clone().oneshot(request).await.unwrap();
     let (head, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    (head.status, head.headers, String::from_utf8(body.to_vec()).unwrap())
+    (
+        head.status,
+        head.headers,
+        String::from_utf8(body.to_vec()).unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -28,10 +36,20 @@ async fn a_scrape_is_text_and_says_when_the_process_started() {
     let router = Metrics::new().router(&Health::new());
     let (status, headers, body) = send(&router, "GET", "/metrics").await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-    let start: u64 = headers["process-start-time-unix"].to_str().unwrap().parse().unwrap();
+    assert_eq!(
+        headers["content-type"],
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let start: u64 = headers["process-start-time-unix"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(start > 1_700_000_000, "{start}");
-    assert!(body.contains("\nccm_runtime_workers 1\n") && !body.contains("kubernetes_healthcheck"), "{body}");
+    assert!(
+        body.contains("\nccm_runtime_workers 1\n") && !body.contains("kubernetes_healthcheck"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -40,7 +58,12 @@ async fn delete_request_does_not_reset_the_metrics() {
     let router = metrics.router(&Health::new());
     metrics.elections().slow_path("lease");
     send(&router, "DELETE", "/metrics").await;
-    assert!(send(&router, "GET", "/metrics").await.2.contains("leader_election_slowpath_total{name=\"lease\"} 1\n"));
+    assert!(
+        send(&router, "GET", "/metrics")
+            .await
+            .2
+            .contains("leader_election_slowpath_total{name=\"lease\"} 1\n")
+    );
 }
 
 #[tokio::test]
@@ -63,17 +86,37 @@ async fn health_is_counted_at_its_own_path_until_it_is_reset() {
     ] {
         assert!(body.contains(line), "{line} in\n{body}");
     }
-    assert_eq!(send(&router, "DELETE", "/metrics/slis").await.2, "metrics reset\n");
-    assert!(!send(&router, "GET", "/metrics/slis").await.2.contains("kubernetes_health"));
-    assert_eq!(send(&router, "POST", "/metrics/slis").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(
+        send(&router, "DELETE", "/metrics/slis").await.2,
+        "metrics reset\n"
+    );
+    assert!(
+        !send(&router, "GET", "/metrics/slis")
+            .await
+            .2
+            .contains("kubernetes_health")
+    );
+    assert_eq!(
+        send(&router, "POST", "/metrics/slis").await.0,
+        StatusCode::METHOD_NOT_ALLOWED
+    );
 }
 
 #[tokio::test]
 async fn client_that_accepts_gzip_gets_it_with_its_header() {
     let router = Metrics::new().router(&Health::new());
-    let request = Request::get("/metrics").header("accept-encoding", "gzip").body(Body::empty()).unwrap();
+    let request = Request::get("/metrics")
+        .header("accept-encoding", "gzip")
+        .body(Body::empty())
+        .unwrap();
     let answer = router.oneshot(request).await.unwrap();
     assert_eq!(answer.headers()["content-encoding"], "gzip");
-    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes()[..2], [0x1f, 0x8b]);
+    assert_eq!(
+        answer.headers()["content-type"],
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    assert_eq!(
+        answer.into_body().collect().await.unwrap().to_bytes()[..2],
+        [0x1f, 0x8b]
+    );
 }

@@ -14,5 +14,9 @@ fn the_reference_page_is_as_the_declarations_are() {
         return;
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == page, "{} is out of date: run `{WRITE}=1 cargo test -p metrics`", path.display());
+    assert!(
+        there == page,
+        "{} is out of date: run `{WRITE}=1 cargo test -p metrics`",
+        path.display()
+    );
 }

@@ -31,8 +31,11 @@ impl AddressFamily {
 }
 
 impl Value for AddressFamily {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("ipv4", Self::Ipv4), ("ipv6", Self::Ipv6), ("dualstack", Self::Dualstack)]);
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("ipv4", Self::Ipv4),
+        ("ipv6", Self::Ipv6),
+        ("dualstack", Self::Dualstack),
+    ]);
 }
 
 /// A builder of the list of a Node's addresses. Other components depend on which type comes first and on the order
@@ -57,14 +60,18 @@ impl Addresses {
     /// Returns a list with the machine's name as `Hostname`, unless the name is empty.
     #[must_use]
     pub fn of(hostname: &str) -> Self {
-        let name = (!hostname.is_empty()).then(|| NodeAddress::new(AddressType::Hostname, hostname));
+        let name =
+            (!hostname.is_empty()).then(|| NodeAddress::new(AddressType::Hostname, hostname));
         Self(name.into_iter().collect())
     }
 
     /// Adds public addresses of the given family.
     #[must_use]
     pub fn external(self, ips: impl IntoIterator<Item = IpAddr>, family: AddressFamily) -> Self {
-        self.add(&AddressType::ExternalIP, ips.into_iter().filter(|ip| family.has(*ip)))
+        self.add(
+            &AddressType::ExternalIP,
+            ips.into_iter().filter(|ip| family.has(*ip)),
+        )
     }
 
     /// Adds private addresses to the list.
@@ -74,7 +81,11 @@ impl Addresses {
     }
 
     fn add(mut self, kind: &AddressType, ips: impl IntoIterator<Item = IpAddr>) -> Self {
-        add_addresses(&mut self.0, ips.into_iter().map(|ip| NodeAddress::new(kind.clone(), &ip.to_string())));
+        add_addresses(
+            &mut self.0,
+            ips.into_iter()
+                .map(|ip| NodeAddress::new(kind.clone(), &ip.to_string())),
+        );
         self
     }
 
@@ -101,19 +112,37 @@ mod tests {
             (AddressFamily::Dualstack, vec!["2001:db8::1", "203.0.113.7"]),
         ];
         for (family, expected) in table {
-            let list = Addresses::of("").external(ips(&["2001:db8::1", "203.0.113.7"]), family).build();
-            assert_eq!(list.iter().map(|it| &*it.address).collect::<Vec<_>>(), expected, "{family:?}");
+            let list = Addresses::of("")
+                .external(ips(&["2001:db8::1", "203.0.113.7"]), family)
+                .build();
+            assert_eq!(
+                list.iter().map(|it| &*it.address).collect::<Vec<_>>(),
+                expected,
+                "{family:?}"
+            );
         }
     }
 
     #[test]
     fn an_address_is_listed_once_in_its_type() {
         let twice = ips(&["10.0.0.2", "10.0.0.3", "10.0.0.2"]);
-        let list = Addresses::of("n").internal(twice.clone()).external(twice, AddressFamily::Ipv4).build();
-        let shown: Vec<_> = list.iter().map(|it| format!("{} {}", it.kind.as_str(), it.address)).collect();
+        let list = Addresses::of("n")
+            .internal(twice.clone())
+            .external(twice, AddressFamily::Ipv4)
+            .build();
+        let shown: Vec<_> = list
+            .iter()
+            .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+            .collect();
         assert_eq!(
             shown,
-            ["Hostname n", "InternalIP 10.0.0.2", "InternalIP 10.0.0.3", "ExternalIP 10.0.0.2", "ExternalIP 10.0.0.3"]
+            [
+                "Hostname n",
+                "InternalIP 10.0.0.2",
+                "InternalIP 10.0.0.3",
+                "ExternalIP 10.0.0.2",
+                "ExternalIP 10.0.0.3"
+            ]
         );
     }
 }

@@ -53,7 +53,13 @@ impl Breaker {
     /// Returns a closed breaker, which sends requests. `api` names the API in messages.
     #[must_use]
     pub fn new(api: &'static str, pauses: Pauses, credential: Credential) -> Self {
-        Self { api, pauses, credential, open: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
+        Self {
+            api,
+            pauses,
+            credential,
+            open: Mutex::new(None),
+            turn: tokio::sync::Mutex::new(()),
+        }
     }
 
     /// Sends a request once all earlier ones have ended. During a pause, the request is not sent.
@@ -76,15 +82,22 @@ impl Breaker {
     /// *Rate limited* or *unauthorized* during a pause.
     pub fn check(&self) -> Result<()> {
         let mut open = self.open.lock();
-        let Some(Open { until, generation }) = &*open else { return Ok(()) };
+        let Some(Open { until, generation }) = &*open else {
+            return Ok(());
+        };
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || generation.is_some_and(|generation| generation != self.credential.generation()) {
+        if left.is_zero()
+            || generation.is_some_and(|generation| generation != self.credential.generation())
+        {
             *open = None;
             return Ok(());
         }
         let api = self.api;
         Err(match generation {
-            None => Error::rate_limited(format!("{api} limits requests; the next one is sent in {left:.0?}"), left),
+            None => Error::rate_limited(
+                format!("{api} limits requests; the next one is sent in {left:.0?}"),
+                left,
+            ),
             Some(_) => Error::unauthorized(format!(
                 "{api} rejected the credential; no request is sent until the credential changes, or for {left:.0?}, because \
                  the API may block a client that goes on"
@@ -102,7 +115,10 @@ impl Breaker {
         };
         if !pause.is_zero() {
             tracing::warn!(%err, ?pause, "no requests to {} for a while", self.api);
-            let open = Open { until: Instant::now() + pause, generation };
+            let open = Open {
+                until: Instant::now() + pause,
+                generation,
+            };
             *self.open.lock() = Some(open);
         }
     }
@@ -112,7 +128,10 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    const PAUSES: Pauses = Pauses { limited: Duration::from_secs(300), unauthorized: Duration::from_secs(900) };
+    const PAUSES: Pauses = Pauses {
+        limited: Duration::from_secs(300),
+        unauthorized: Duration::from_secs(900),
+    };
 
     async fn refuse(breaker: &Breaker, err: Error) -> Error {
         breaker.send(async { Err::<(), _>(err) }).await.unwrap_err()
@@ -122,14 +141,26 @@ mod tests {
     async fn breaker_pauses_after_a_refusal_according_to_its_kind() {
         for (err, pause) in [
             (Error::quota("limit").with_status(403), 300),
-            (Error::unauthorized("GET /401 answered 401 at times").with_status(403), 300),
+            (
+                Error::unauthorized("GET /401 answered 401 at times").with_status(403),
+                300,
+            ),
             (Error::unauthorized("who?").with_status(401), 900),
         ] {
             let breaker = Breaker::new("it", PAUSES, Credential::basic("user", "password"));
-            assert_eq!(refuse(&breaker, err.clone()).await.to_string(), err.to_string());
+            assert_eq!(
+                refuse(&breaker, err.clone()).await.to_string(),
+                err.to_string()
+            );
             tokio::time::sleep(Duration::from_secs(pause - 1)).await;
-            let held = breaker.send(std::future::pending::<Result<()>>()).await.unwrap_err();
-            assert!(held.to_string().starts_with("it ") && (held.is_rate_limited() || held.is_unauthorized()));
+            let held = breaker
+                .send(std::future::pending::<Result<()>>())
+                .await
+                .unwrap_err();
+            assert!(
+                held.to_string().starts_with("it ")
+                    && (held.is_rate_limited() || held.is_unauthorized())
+            );
             tokio::time::sleep(Duration::from_secs(1)).await;
             breaker.send(async { Ok(()) }).await.unwrap();
         }

@@ -49,7 +49,13 @@ struct State<T> {
 
 impl<T> Default for Cached<T> {
     fn default() -> Self {
-        Self { state: Mutex::const_new(State { value: None, failure: None }), sequence: AtomicU64::new(0) }
+        Self {
+            state: Mutex::const_new(State {
+                value: None,
+                failure: None,
+            }),
+            sequence: AtomicU64::new(0),
+        }
     }
 }
 
@@ -61,13 +67,19 @@ impl<T> Cached<T> {
     ///
     /// # Errors
     /// The error of `read`, or of another caller's read that began while this call waited. The last value stays cached.
-    pub async fn get(&self, age: Duration, read: impl AsyncFnOnce() -> Result<T>) -> Result<(Arc<T>, bool)> {
+    pub async fn get(
+        &self,
+        age: Duration,
+        read: impl AsyncFnOnce() -> Result<T>,
+    ) -> Result<(Arc<T>, bool)> {
         let called = self.now();
         let mut state = self.state.lock().await;
         let is_recent = |began: &Beginning| !age.is_zero() && began.at + age >= called.at;
         let is_later = |began: &Beginning| began.number > called.number;
         match (&state.value, &state.failure) {
-            (Some((began, value)), _) if is_later(began) || is_recent(began) => return Ok((Arc::clone(value), true)),
+            (Some((began, value)), _) if is_later(began) || is_recent(began) => {
+                return Ok((Arc::clone(value), true));
+            }
             (_, Some((began, error))) if is_later(began) => return Err(error.clone()),
             _ => {}
         }
@@ -75,7 +87,10 @@ impl<T> Cached<T> {
         match read().await {
             Ok(value) => {
                 let value = Arc::new(value);
-                *state = State { value: Some((began, Arc::clone(&value))), failure: None };
+                *state = State {
+                    value: Some((began, Arc::clone(&value))),
+                    failure: None,
+                };
                 Ok((value, false))
             }
             Err(error) => {
@@ -91,7 +106,10 @@ impl<T> Cached<T> {
     }
 
     fn now(&self) -> Beginning {
-        Beginning { at: Instant::now(), number: self.sequence.fetch_add(1, Ordering::Relaxed) }
+        Beginning {
+            at: Instant::now(),
+            number: self.sequence.fetch_add(1, Ordering::Relaxed),
+        }
     }
 }
 
@@ -115,7 +133,11 @@ mod tests {
             let read = async || {
                 let number = self.1.fetch_add(1, Ordering::Relaxed) + 1;
                 sleep(SECOND).await;
-                if number.is_multiple_of(3) { Err(Error::other(format!("read {number} failed"))) } else { Ok(number) }
+                if number.is_multiple_of(3) {
+                    Err(Error::other(format!("read {number} failed")))
+                } else {
+                    Ok(number)
+                }
             };
             self.0.get(age, read).await.map(|(value, _)| *value)
         }
@@ -126,11 +148,19 @@ mod tests {
         let numbers = Numbers::default();
         assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 1);
         advance(SECOND * 8).await;
-        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 1, "its age counts from when its read began");
+        assert_eq!(
+            numbers.get(SECOND * 9).await.unwrap(),
+            1,
+            "its age counts from when its read began"
+        );
         advance(SECOND).await;
         assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 2);
         assert!(numbers.get(Duration::ZERO).await.is_err());
-        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 2, "a failed read takes nothing away");
+        assert_eq!(
+            numbers.get(SECOND * 9).await.unwrap(),
+            2,
+            "a failed read takes nothing away"
+        );
         numbers.0.forget().await;
         assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 4);
     }
@@ -140,10 +170,16 @@ mod tests {
         let numbers = Numbers::default();
         let began = Instant::now();
         let answers = join_all((0..50).map(|_| numbers.get(SECOND))).await;
-        assert!(answers.iter().all(|answer| matches!(answer, Ok(1))), "{answers:?}");
+        assert!(
+            answers.iter().all(|answer| matches!(answer, Ok(1))),
+            "{answers:?}"
+        );
         // The first of them reads; the others were called after that read began, and share the next one, which fails.
         let answers = join_all((0..50).map(|_| numbers.get(Duration::ZERO))).await;
-        assert!(matches!(answers[0], Ok(2)) && answers[1..].iter().all(Result::is_err), "{answers:?}");
+        assert!(
+            matches!(answers[0], Ok(2)) && answers[1..].iter().all(Result::is_err),
+            "{answers:?}"
+        );
         assert_eq!((numbers.1.into_inner(), began.elapsed()), (3, SECOND * 3));
     }
 
@@ -174,8 +210,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dropped_reader_leaves_the_read_to_the_next_caller() {
         let numbers = Numbers::default();
-        let (dropped, other) =
-            tokio::join!(timeout(SECOND / 2, numbers.get(Duration::ZERO)), numbers.get(Duration::ZERO));
+        let (dropped, other) = tokio::join!(
+            timeout(SECOND / 2, numbers.get(Duration::ZERO)),
+            numbers.get(Duration::ZERO)
+        );
         assert!(dropped.is_err());
         assert_eq!(other.unwrap(), 2);
     }

@@ -37,11 +37,20 @@ pub struct Catalog<T> {
 
 impl<T: Send + Sync + 'static> Catalog<T> {
     /// Returns a catalog with an empty cache. `kind` names one of its objects in errors.
-    pub fn new<F>(kind: &'static str, max_age: Duration, read: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn new<F>(
+        kind: &'static str,
+        max_age: Duration,
+        read: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<Vec<T>>> + Send + 'static,
     {
-        Self { kind, max_age, read: Box::new(move || read().boxed()), kept: Cached::default() }
+        Self {
+            kind,
+            max_age,
+            read: Box::new(move || read().boxed()),
+            kept: Cached::default(),
+        }
     }
 
     /// Returns all objects, from a list that is at most `max_age` old.
@@ -96,7 +105,12 @@ impl<T: Send + Sync + 'static> Catalog<T> {
     ///
     /// # Errors
     /// *Invalid*, with the IDs that exist; the cloud's answer.
-    pub async fn with_id<R>(&self, id: &str, id_of: impl Fn(&T) -> &str, read: impl Fn(&T) -> R) -> Result<R> {
+    pub async fn with_id<R>(
+        &self,
+        id: &str,
+        id_of: impl Fn(&T) -> &str,
+        read: impl Fn(&T) -> R,
+    ) -> Result<R> {
         Ok(self.look_up("with ID", id, id_of, read).await?.0)
     }
 
@@ -111,7 +125,10 @@ impl<T: Send + Sync + 'static> Catalog<T> {
             let found = all.iter().find(|it| key_of(it) == key).map(&read);
             found.ok_or_else(|| {
                 let available = quoted(all.iter().map(&key_of), EXAMPLES);
-                Error::invalid(excerpt(format!("no {} {by} {key:?}; available: {available}", self.kind)))
+                Error::invalid(excerpt(format!(
+                    "no {} {by} {key:?}; available: {available}",
+                    self.kind
+                )))
             })
         };
         let (found, is_kept) = self.look(find, Result::is_err).await?;
@@ -123,7 +140,11 @@ impl<T: Send + Sync + 'static> Catalog<T> {
     }
 
     /// Returns the result of `find` on the cached list, or on a new list if the cached one lacks the object.
-    async fn look<R>(&self, find: impl Fn(&[T]) -> R, is_missing: impl Fn(&R) -> bool) -> Result<(R, bool)> {
+    async fn look<R>(
+        &self,
+        find: impl Fn(&[T]) -> R,
+        is_missing: impl Fn(&R) -> bool,
+    ) -> Result<(R, bool)> {
         let (all, is_kept) = self.get().await?;
         let found = find(&all);
         match is_kept && is_missing(&found) {
@@ -161,13 +182,21 @@ mod tests {
     }
 
     async fn is_found(catalog: &Catalog<String>, name: &str) -> Option<bool> {
-        catalog.named(name, |it| it, |_| ()).await.ok().map(|((), is_kept)| is_kept)
+        catalog
+            .named(name, |it| it, |_| ())
+            .await
+            .ok()
+            .map(|((), is_kept)| is_kept)
     }
 
     #[tokio::test(start_paused = true)]
     async fn cached_list_is_read_again_before_a_name_is_reported_missing() {
         let catalog = growing();
-        assert_eq!(is_found(&catalog, "n1").await, None, "a list that was just read is not read again");
+        assert_eq!(
+            is_found(&catalog, "n1").await,
+            None,
+            "a list that was just read is not read again"
+        );
         assert_eq!(is_found(&catalog, "n0").await, Some(true));
         assert_eq!(is_found(&catalog, "n1").await, Some(false));
         assert_eq!(is_found(&catalog, "n1").await, Some(true));
@@ -176,17 +205,36 @@ mod tests {
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!(catalog.list().await.unwrap().len(), 4);
         catalog.forget().await;
-        assert_eq!((catalog.list().await.unwrap().len(), catalog.refresh().await.unwrap().len()), (5, 6));
+        assert_eq!(
+            (
+                catalog.list().await.unwrap().len(),
+                catalog.refresh().await.unwrap().len()
+            ),
+            (5, 6)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn error_lists_what_exists_and_has_a_bounded_length() {
-        let many = Catalog::new("type", Duration::ZERO, async || Ok((0..1000).map(|it| format!("t{it}")).collect()));
-        let error = many.named("x", |it: &String| it, |_| ()).await.unwrap_err().to_string();
-        assert!(error.starts_with(r#"no type named "x"; available: "t0", "t1", "#), "{error}");
+        let many = Catalog::new("type", Duration::ZERO, async || {
+            Ok((0..1000).map(|it| format!("t{it}")).collect())
+        });
+        let error = many
+            .named("x", |it: &String| it, |_| ())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(r#"no type named "x"; available: "t0", "t1", "#),
+            "{error}"
+        );
         assert!(error.ends_with(r#""t19", and 980 more"#), "{error}");
         let none = Catalog::new("type", Duration::ZERO, async || Ok(Vec::<String>::new()));
-        let error = none.with_id(&"x".repeat(9000), |it| it, |_| ()).await.unwrap_err().to_string();
+        let error = none
+            .with_id(&"x".repeat(9000), |it| it, |_| ())
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.len() <= 1024, "{error}");
     }
 }

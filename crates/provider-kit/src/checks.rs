@@ -59,12 +59,19 @@ pub fn reached<T>(
             Some(answer)
         }
         Err(error) if error.is_unauthorized() => {
-            findings.extend([answered, Finding::failure("token", error.to_string(), credential)]);
+            findings.extend([
+                answered,
+                Finding::failure("token", error.to_string(), credential),
+            ]);
             None
         }
         Err(error) => {
             let remedy = endpoint_remedy(setting, &error);
-            findings.push(Finding::failure("endpoint", format!("{base}: {error}"), remedy));
+            findings.push(Finding::failure(
+                "endpoint",
+                format!("{base}: {error}"),
+                remedy,
+            ));
             None
         }
     }
@@ -102,14 +109,20 @@ pub fn unavailable<'a>(
     available.sort_unstable();
     available.dedup();
     let remedy = || format!("set {setting} to one of {}", available.join(", "));
-    (!available.contains(&chosen)).then(|| Finding::failure(check, format!("{chosen:?} does not exist"), remedy()))
+    (!available.contains(&chosen))
+        .then(|| Finding::failure(check, format!("{chosen:?} does not exist"), remedy()))
 }
 
 /// Returns a warning if nothing is configured although the cloud has several `available` values, and `None` if it has
 /// at most one.
 #[must_use]
 pub fn undecided(check: &'static str, available: &[String], remedy: &str) -> Option<Finding> {
-    let text = || format!("none is configured, and there are several: {}", available.join(", "));
+    let text = || {
+        format!(
+            "none is configured, and there are several: {}",
+            available.join(", ")
+        )
+    };
     (available.len() > 1).then(|| Finding::warning(check, text(), remedy))
 }
 
@@ -127,7 +140,10 @@ pub fn rate_limit(headers: &HeaderMap, remedy: &str) -> Option<Finding> {
 }
 
 /// Checks that each list may be read. Each item of `lists` is the name of the objects and a request for one of them.
-pub async fn permissions(http: &Transport, lists: impl IntoIterator<Item = (&str, Call)>) -> Vec<Finding> {
+pub async fn permissions(
+    http: &Transport,
+    lists: impl IntoIterator<Item = (&str, Call)>,
+) -> Vec<Finding> {
     let (mut readable, mut failures) = (Vec::new(), Vec::new());
     for (what, call) in lists {
         let Err(error) = http.read::<Value>(call).await else {
@@ -138,10 +154,17 @@ pub async fn permissions(http: &Transport, lists: impl IntoIterator<Item = (&str
             true => "give the token's role this permission",
             false => "try again; if it stays so, ask the cloud's operators",
         };
-        failures.push(Finding::failure("permissions", format!("cannot list {what}: {error}"), remedy));
+        failures.push(Finding::failure(
+            "permissions",
+            format!("cannot list {what}: {error}"),
+            remedy,
+        ));
     }
     if failures.is_empty() {
-        failures.push(Finding::ok("permissions", format!("may list {}", readable.join(", "))));
+        failures.push(Finding::ok(
+            "permissions",
+            format!("may list {}", readable.join(", ")),
+        ));
     }
     failures
 }

@@ -39,7 +39,13 @@ impl ClusterView {
     #[must_use]
     pub fn new(component: &'static str) -> Self {
         let (caches, pod_cidrs) = (Arc::default(), Arc::default());
-        Self { events: EventWriter::new(component), caches, pod_cidrs, clients: Arc::default(), api: Arc::default() }
+        Self {
+            events: EventWriter::new(component),
+            caches,
+            pod_cidrs,
+            clients: Arc::default(),
+            api: Arc::default(),
+        }
     }
 
     /// Connects the view to the process: from now on, events are recorded, and the Pod CIDRs and the Kubernetes API are
@@ -59,7 +65,11 @@ impl ClusterView {
             return Ok(&**api);
         }
         let missing = || Error::other("no access to the Kubernetes API yet");
-        let api = self.clients.get().ok_or_else(missing)?.client(self.events.component())?;
+        let api = self
+            .clients
+            .get()
+            .ok_or_else(missing)?
+            .client(self.events.component())?;
         Ok(&**self.api.get_or_init(|| api))
     }
 
@@ -68,7 +78,12 @@ impl ClusterView {
     /// # Errors
     /// *Other*, with the status, for every other refusal; the errors of [`api`](Self::api).
     pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<bool> {
-        self.patch("application/merge-patch+json", &format!("/api/v1/nodes/{name}"), patch).await
+        self.patch(
+            "application/merge-patch+json",
+            &format!("/api/v1/nodes/{name}"),
+            patch,
+        )
+        .await
     }
 
     /// Sends a strategic merge patch to the status of the object at `path`, which merges conditions by their types, and
@@ -77,7 +92,12 @@ impl ClusterView {
     /// # Errors
     /// As for [`patch_node`](Self::patch_node).
     pub async fn patch_status(&self, path: &str, patch: &Value) -> Result<bool> {
-        self.patch("application/strategic-merge-patch+json", &format!("{path}/status"), patch).await
+        self.patch(
+            "application/strategic-merge-patch+json",
+            &format!("{path}/status"),
+            patch,
+        )
+        .await
     }
 
     async fn patch(&self, form: &'static str, path: &str, patch: &Value) -> Result<bool> {
@@ -85,7 +105,9 @@ impl ClusterView {
         match self.send(request, patch.to_string().into_bytes()).await?.0 {
             status if status.is_success() => Ok(true),
             status if [404, 409, 422].contains(&status.as_u16()) => Ok(false),
-            status => Err(Error::other(format!("patch of {path} was answered {status}"))),
+            status => Err(Error::other(format!(
+                "patch of {path} was answered {status}"
+            ))),
         }
     }
 
@@ -105,9 +127,9 @@ impl ClusterView {
         let (status, mut answer) = self.get(path).await?;
         match crate::json_path::take(&mut answer, &["items"]) {
             Value::Array(items) if status.is_success() => Ok(items),
-            _ => {
-                Err(Error::other(format!("GET {path} was answered {status}: allow the account to list these objects")))
-            }
+            _ => Err(Error::other(format!(
+                "GET {path} was answered {status}: allow the account to list these objects"
+            ))),
         }
     }
 
@@ -130,14 +152,24 @@ impl ClusterView {
     }
 
     async fn send(&self, request: request::Builder, body: Vec<u8>) -> Result<(StatusCode, Value)> {
-        let request = request.body(body).map_err(|error| Error::other(error.to_string()))?;
+        let request = request
+            .body(body)
+            .map_err(|error| Error::other(error.to_string()))?;
         let answer = self.api()?.send(request).await?;
-        Ok((answer.status(), serde_json::from_slice(answer.body()).unwrap_or_default()))
+        Ok((
+            answer.status(),
+            serde_json::from_slice(answer.body()).unwrap_or_default(),
+        ))
     }
 
     /// Sets the ranges of Pods; texts that are not ranges are ignored.
     pub fn set_pod_cidrs(&self, cluster_cidrs: &[String]) {
-        self.pod_cidrs.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
+        self.pod_cidrs.get_or_init(|| {
+            cluster_cidrs
+                .iter()
+                .filter_map(|range| range.parse().ok())
+                .collect()
+        });
     }
 
     /// Sets the caches, from which Nodes are read. Call it from
@@ -183,10 +215,17 @@ impl ClusterView {
     /// leads to.
     #[must_use]
     pub fn owns_route(&self, destination: &str, target: Option<&Node>) -> bool {
-        let Ok(destination) = destination.parse::<IpNet>() else { return false };
-        let begins_or_ends =
-            |range: &IpNet| range.contains(&destination.network()) || range.contains(&destination.broadcast());
-        let is_its = |node: &Node| node.pod_cidrs.iter().any(|cidr| cidr.parse() == Ok(destination));
+        let Ok(destination) = destination.parse::<IpNet>() else {
+            return false;
+        };
+        let begins_or_ends = |range: &IpNet| {
+            range.contains(&destination.network()) || range.contains(&destination.broadcast())
+        };
+        let is_its = |node: &Node| {
+            node.pod_cidrs
+                .iter()
+                .any(|cidr| cidr.parse() == Ok(destination))
+        };
         self.pod_cidrs().iter().any(begins_or_ends) || target.is_some_and(is_its)
     }
 }
@@ -201,9 +240,18 @@ mod tests {
 
     #[test]
     fn route_is_owned_by_the_pod_ranges_or_by_its_target_node() {
-        let (cluster, node) = (view(), Node { pod_cidrs: ["10.9.0.0/24".into()].into(), ..Node::default() });
+        let (cluster, node) = (
+            view(),
+            Node {
+                pod_cidrs: ["10.9.0.0/24".into()].into(),
+                ..Node::default()
+            },
+        );
         let before = cluster.clone();
-        assert!(!cluster.owns_route("10.244.7.0/24", None), "nothing is known yet");
+        assert!(
+            !cluster.owns_route("10.244.7.0/24", None),
+            "nothing is known yet"
+        );
         cluster.set_pod_cidrs(&["10.244.0.0/16".to_owned(), "odd".to_owned()]);
         let table = [
             ("10.244.7.0/24", None, true),
@@ -216,10 +264,18 @@ mod tests {
             ("odd", Some(&node), false),
         ];
         for (destination, target, is_ours) in table {
-            assert_eq!(before.owns_route(destination, target), is_ours, "{destination}");
+            assert_eq!(
+                before.owns_route(destination, target),
+                is_ours,
+                "{destination}"
+            );
         }
         cluster.set_pod_cidrs(&["10.0.0.0/8".to_owned()]);
-        assert_eq!(cluster.pod_cidrs().len(), 1, "they do not change while the program runs");
+        assert_eq!(
+            cluster.pod_cidrs().len(),
+            1,
+            "they do not change while the program runs"
+        );
     }
 
     /// Answers each request with one status and body.
@@ -238,10 +294,16 @@ mod tests {
         for (status, body, expected) in [
             (200, r#"{"items": [{"kind": "Service"}]}"#, Ok(1)),
             (200, r#"{"items": []}"#, Ok(0)),
-            (403, r#"{"kind": "Status"}"#, Err("GET /api/v1/services was answered 403 Forbidden")),
+            (
+                403,
+                r#"{"kind": "Status"}"#,
+                Err("GET /api/v1/services was answered 403 Forbidden"),
+            ),
         ] {
             let cluster = view();
-            cluster.api.get_or_init(|| Arc::new(Answering(status, body)));
+            cluster
+                .api
+                .get_or_init(|| Arc::new(Answering(status, body)));
             match (cluster.list("/api/v1/services").await, expected) {
                 (found, Ok(count)) => assert_eq!(found.unwrap().len(), count),
                 (found, Err(text)) => assert!(found.unwrap_err().to_string().contains(text)),
@@ -251,6 +313,10 @@ mod tests {
 
     #[test]
     fn unknown_nodes_differ_from_no_nodes() {
-        assert!(view().nodes().is_none() && view().node("worker-1").is_none() && view().services().is_none());
+        assert!(
+            view().nodes().is_none()
+                && view().node("worker-1").is_none()
+                && view().services().is_none()
+        );
     }
 }

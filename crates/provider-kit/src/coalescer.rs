@@ -38,7 +38,8 @@ pub struct Coalescer<K, T, R = ()> {
     requests: Mutex<HashMap<K, Request<T, R>>>,
 }
 
-type Send<K, T, R> = dyn Fn(K, Vec<T>, SharedPriority) -> BoxFuture<'static, Answers<R>> + std::marker::Send + Sync;
+type Send<K, T, R> =
+    dyn Fn(K, Vec<T>, SharedPriority) -> BoxFuture<'static, Answers<R>> + std::marker::Send + Sync;
 
 /// The answers to the items in order, or a single answer to all.
 type Answers<R> = Vec<Result<R>>;
@@ -85,7 +86,9 @@ where
 
     /// Returns a coalescer that sends items with `send`, and each item again alone if the request is refused with an
     /// error that one of its items may have caused (*invalid*, *conflict*, *not found*, *quota*).
-    pub fn retrying_alone<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    pub fn retrying_alone<F>(
+        send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
         T: Clone,
@@ -109,12 +112,18 @@ where
     }
 
     /// Returns a coalescer whose `send` answers each item in order, or all items with a single answer.
-    pub fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    pub fn answering_each<F>(
+        send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Vec<Result<R>>> + std::marker::Send + 'static,
     {
         let send = Arc::new(move |key, items, _| send(key, items).boxed());
-        Self { send, most: usize::MAX, requests: Mutex::default() }
+        Self {
+            send,
+            most: usize::MAX,
+            requests: Mutex::default(),
+        }
     }
 
     /// Returns a coalescer whose `send` also gets the priority of the most urgent caller; the priority rises while
@@ -126,15 +135,24 @@ where
         F: Future<Output = Result<R>> + std::marker::Send + 'static,
     {
         let send = Arc::new(move |key, items, shared_priority| {
-            send(key, items, shared_priority).map(|answer| vec![answer]).boxed()
+            send(key, items, shared_priority)
+                .map(|answer| vec![answer])
+                .boxed()
         });
-        Self { send, most: usize::MAX, requests: Mutex::default() }
+        Self {
+            send,
+            most: usize::MAX,
+            requests: Mutex::default(),
+        }
     }
 
     /// Limits the number of items in one request.
     #[must_use]
     pub(crate) fn at_most(self, items: usize) -> Self {
-        Self { most: items.max(1), ..self }
+        Self {
+            most: items.max(1),
+            ..self
+        }
     }
 
     /// Submits an item, and waits for the answer to a request that was sent after this call.
@@ -151,15 +169,35 @@ where
     ///
     /// # Errors
     /// The error of the request, or of the item.
-    pub async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
+    pub async fn join_at(
+        &self,
+        key: K,
+        item: T,
+        due: impl Fn(Option<Instant>) -> Instant,
+    ) -> Result<R> {
         let joined = self.enter(key, item, Start::At(&due), Priority::default());
         answer(joined).await
     }
 
     /// Waits for the answer to a request; a request in flight is enough unless the answer must be `fresh`. All callers
     /// of a request, and of the requests that it waits for, have the priority of the most urgent one.
-    pub(crate) async fn share(&self, key: K, item: T, fresh: bool, priority: Priority) -> Result<R> {
-        let joined = self.enter(key, item, if fresh { Start::Next } else { Start::NextUnlessUnderWay }, priority);
+    pub(crate) async fn share(
+        &self,
+        key: K,
+        item: T,
+        fresh: bool,
+        priority: Priority,
+    ) -> Result<R> {
+        let joined = self.enter(
+            key,
+            item,
+            if fresh {
+                Start::Next
+            } else {
+                Start::NextUnlessUnderWay
+            },
+            priority,
+        );
         answer(joined).await
     }
 
@@ -167,7 +205,13 @@ where
     pub(crate) fn can_share(&self, key: &K, fresh: bool) -> bool {
         let requests = lock(&self.requests);
         let last = requests.get(key).filter(|last| last.pending().is_some());
-        last.is_some_and(|last| !fresh || last.items.upgrade().is_some_and(|items| lock(&items).is_some()))
+        last.is_some_and(|last| {
+            !fresh
+                || last
+                    .items
+                    .upgrade()
+                    .is_some_and(|items| lock(&items).is_some())
+        })
     }
 
     /// Adds the item to a request, or creates one.
@@ -175,8 +219,10 @@ where
         let mut requests = lock(&self.requests);
         let last = requests.get(&key);
         let pending = last.and_then(|last| Some((last, last.pending()?)));
-        let shared_priority =
-            pending.as_ref().map_or_else(|| SharedPriority::of(priority), |(last, _)| last.shared_priority.clone());
+        let shared_priority = pending.as_ref().map_or_else(
+            || SharedPriority::of(priority),
+            |(last, _)| last.shared_priority.clone(),
+        );
         shared_priority.raise(priority);
         if let Some((last, answers)) = &pending {
             let items = last.items.upgrade();
@@ -185,7 +231,9 @@ where
                     items.push(item);
                     return (answers.clone(), items.len() - 1);
                 }
-                Some(None) if matches!(start, Start::NextUnlessUnderWay) => return (answers.clone(), 0),
+                Some(None) if matches!(start, Start::NextUnlessUnderWay) => {
+                    return (answers.clone(), 0);
+                }
                 _ => {}
             }
         }
@@ -195,7 +243,8 @@ where
         };
         let submitted = Arc::new(Mutex::new(Some(vec![item])));
         let items = Arc::downgrade(&submitted);
-        let (send, object, carried) = (Arc::clone(&self.send), key.clone(), shared_priority.clone());
+        let (send, object, carried) =
+            (Arc::clone(&self.send), key.clone(), shared_priority.clone());
         let answers = async move {
             if let Some(due) = due {
                 sleep_until(due).await;
@@ -209,7 +258,15 @@ where
         let answers = answers.boxed().shared();
         requests.retain(|_, request| request.pending().is_some());
         if let Some(weak) = answers.downgrade() {
-            requests.insert(key, Request { items, answers: weak, due, shared_priority });
+            requests.insert(
+                key,
+                Request {
+                    items,
+                    answers: weak,
+                    due,
+                    shared_priority,
+                },
+            );
         }
         (answers, 0)
     }
@@ -218,14 +275,17 @@ where
 impl<T, R> Request<T, R> {
     /// Returns the answers, if they have not arrived yet and a caller waits for them.
     fn pending(&self) -> Option<Shared<BoxFuture<'static, Arc<Answers<R>>>>> {
-        self.answers.upgrade().filter(|answers| answers.peek().is_none())
+        self.answers
+            .upgrade()
+            .filter(|answers| answers.peek().is_none())
     }
 }
 
 async fn answer<R: Clone>((answers, number): Joined<R>) -> Result<R> {
     let answers = answers.await;
     let own = answers.get(number).or(answers.last());
-    own.cloned().unwrap_or_else(|| Err(Error::other("a request did not answer each of its items")))
+    own.cloned()
+        .unwrap_or_else(|| Err(Error::other("a request did not answer each of its items")))
 }
 
 fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {

@@ -68,7 +68,12 @@ impl EndpointNodes {
     /// Returns a view that watches nothing yet. Nothing is watched or written while `fence` is closed.
     #[must_use]
     pub fn new(cluster: ClusterView, fence: Fence) -> Self {
-        Self(Arc::new(Inner { cluster, fence, known: Mutex::default(), task: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            cluster,
+            fence,
+            known: Mutex::default(),
+            task: OnceLock::new(),
+        }))
     }
 
     /// Returns the names of the Nodes on which a Service has endpoints, and has the Service synced when they change.
@@ -78,7 +83,11 @@ impl EndpointNodes {
     /// Each failed read, so that targets stay as they are; *unauthorized* if the ServiceAccount may not read
     /// EndpointSlices.
     pub async fn of(&self, service: &Service) -> Result<Option<BTreeSet<String>>> {
-        Ok(self.read(service, Followed::Nodes).await?.as_deref().map(nodes))
+        Ok(self
+            .read(service, Followed::Nodes)
+            .await?
+            .as_deref()
+            .map(nodes))
     }
 
     /// Returns the EndpointSlices of a Service, and has the Service synced when its endpoints or their ports change.
@@ -95,12 +104,17 @@ impl EndpointNodes {
             return Ok(None);
         }
         let metadata = &service.metadata;
-        let name = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+        let name = (
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        );
         let slices = self.0.read(&name).await?;
         if self.0.fence.is_open() {
             let digest = digest(slices.as_deref().unwrap_or_default(), followed);
             self.0.known.lock().insert(name, (followed, digest));
-            self.0.task.get_or_init(|| drop(tokio::spawn(follow(Arc::clone(&self.0)))));
+            self.0
+                .task
+                .get_or_init(|| drop(tokio::spawn(follow(Arc::clone(&self.0)))));
         }
         Ok(slices)
     }
@@ -108,17 +122,28 @@ impl EndpointNodes {
 
 /// Returns the names of the Nodes of all endpoints.
 fn nodes(slices: &[Value]) -> BTreeSet<String> {
-    let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
-    endpoints.filter_map(|it| it["nodeName"].as_str().map(str::to_owned)).collect()
+    let endpoints = slices
+        .iter()
+        .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+    endpoints
+        .filter_map(|it| it["nodeName"].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Returns a text that changes when the followed part of EndpointSlices does.
 fn digest(slices: &[Value], followed: Followed) -> String {
     let parts: BTreeSet<_> = match followed {
         Followed::Nodes => nodes(slices),
-        Followed::Everything => slices.iter().map(|it| json!([it["endpoints"], it["ports"]]).to_string()).collect(),
+        Followed::Everything => slices
+            .iter()
+            .map(|it| json!([it["endpoints"], it["ports"]]).to_string())
+            .collect(),
     };
-    let text = parts.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+    let text = parts
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join("\n");
     sha256_hex(text.as_bytes())[..16].to_owned()
 }
 
@@ -130,7 +155,9 @@ async fn follow(view: Arc<Inner>) {
             Some(version) => view.changes(version).await,
             None => view.begin().await,
         };
-        version = outcome.inspect_err(|error| tracing::warn!(%error, "cannot watch EndpointSlices")).ok();
+        version = outcome
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch EndpointSlices"))
+            .ok();
         if version.is_none() {
             sleep(LONG_PAUSE).await;
         }
@@ -139,12 +166,21 @@ async fn follow(view: Arc<Inner>) {
 
 impl Inner {
     async fn read(&self, (namespace, name): &ServiceName) -> Result<Option<Vec<Value>>> {
-        let path = format!("{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}");
+        let path = format!(
+            "{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}"
+        );
         let (status, mut list) = self.cluster.get(&path).await?;
         if !status.is_success() && status != StatusCode::NOT_FOUND {
-            let text = format!("cannot read EndpointSlices of Service {namespace}/{name}: status {}", status.as_u16());
+            let text = format!(
+                "cannot read EndpointSlices of Service {namespace}/{name}: status {}",
+                status.as_u16()
+            );
             let text = format!("{text}; allow get, list and watch of endpointslices");
-            return Err(if status == StatusCode::FORBIDDEN { Error::unauthorized(text) } else { Error::other(text) });
+            return Err(if status == StatusCode::FORBIDDEN {
+                Error::unauthorized(text)
+            } else {
+                Error::other(text)
+            });
         }
         match crate::json_path::take(&mut list, &["items"]) {
             Value::Array(slices) if !slices.is_empty() => Ok(Some(slices)),
@@ -154,9 +190,16 @@ impl Inner {
 
     /// Returns the version to watch from. Changes before it may have been missed.
     async fn begin(&self) -> Result<String> {
-        let (status, list) = self.cluster.get(&format!("{SLICES}/endpointslices?limit=1")).await?;
-        let version = list["metadata"]["resourceVersion"].as_str().filter(|it| !it.is_empty());
-        let version = version.ok_or_else(|| Error::other(format!("the list was answered {status}")))?.to_owned();
+        let (status, list) = self
+            .cluster
+            .get(&format!("{SLICES}/endpointslices?limit=1"))
+            .await?;
+        let version = list["metadata"]["resourceVersion"]
+            .as_str()
+            .filter(|it| !it.is_empty());
+        let version = version
+            .ok_or_else(|| Error::other(format!("the list was answered {status}")))?
+            .to_owned();
         let known: Vec<_> = self.known.lock().keys().cloned().collect();
         for name in &known {
             self.check(name).await?;
@@ -166,22 +209,38 @@ impl Inner {
 
     /// Collects changes for some seconds, and returns the version to go on from.
     async fn changes(&self, version: &str) -> Result<String> {
-        let path = format!("{SLICES}/endpointslices?watch=1&timeoutSeconds={SECONDS}&resourceVersion={version}");
-        let request = Request::get(path).body(Vec::new()).map_err(|error| Error::other(error.to_string()))?;
+        let path = format!(
+            "{SLICES}/endpointslices?watch=1&timeoutSeconds={SECONDS}&resourceVersion={version}"
+        );
+        let request = Request::get(path)
+            .body(Vec::new())
+            .map_err(|error| Error::other(error.to_string()))?;
         let began = Instant::now();
         let answer = self.cluster.api()?.send(request).await?;
         if !answer.status().is_success() {
-            return Err(Error::other(format!("the watch was answered {}", answer.status())));
+            return Err(Error::other(format!(
+                "the watch was answered {}",
+                answer.status()
+            )));
         }
         let (mut changed, mut newest) = (BTreeSet::new(), version.to_owned());
-        for event in serde_json::Deserializer::from_slice(answer.body()).into_iter::<Value>().map_while(Result::ok) {
+        for event in serde_json::Deserializer::from_slice(answer.body())
+            .into_iter::<Value>()
+            .map_while(Result::ok)
+        {
             if event["type"] == "ERROR" {
-                return Err(Error::other(format!("the watch ended: {}", event["object"]["message"])));
+                return Err(Error::other(format!(
+                    "the watch ended: {}",
+                    event["object"]["message"]
+                )));
             }
             let metadata = &event["object"]["metadata"];
             let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
             newest = text(&metadata["resourceVersion"]);
-            changed.insert((text(&metadata["namespace"]), text(&metadata["labels"][SERVICE])));
+            changed.insert((
+                text(&metadata["namespace"]),
+                text(&metadata["labels"][SERVICE]),
+            ));
         }
         for name in &changed {
             self.check(name).await?;
@@ -195,7 +254,9 @@ impl Inner {
     /// Has a Service synced if the followed part differs from what was last asked for. A Service that does not exist any
     /// more is forgotten.
     async fn check(&self, name: &ServiceName) -> Result<()> {
-        let Some((followed, known)) = self.known.lock().get(name).cloned() else { return Ok(()) };
+        let Some((followed, known)) = self.known.lock().get(name).cloned() else {
+            return Ok(());
+        };
         let digest = digest(&self.read(name).await?.unwrap_or_default(), followed);
         if digest == known || !self.fence.is_open() {
             return Ok(());
@@ -223,29 +284,46 @@ mod tests {
 
     fn set_nodes(cluster: &ScriptedCluster, nodes: &[&str]) {
         let endpoints: Vec<_> = nodes.iter().map(|node| json!({"nodeName": node})).collect();
-        cluster.set_document(OF_SERVICE, json!({"items": [{"endpoints": endpoints}, {}]}).to_string());
+        cluster.set_document(
+            OF_SERVICE,
+            json!({"items": [{"endpoints": endpoints}, {}]}).to_string(),
+        );
     }
 
     fn view(cluster: &ScriptedCluster, fence: Fence) -> EndpointNodes {
         let view = ClusterView::new("test");
-        view.connect(&cluster.context(Cluster { name: "kubernetes".into(), id: None }));
+        view.connect(&cluster.context(Cluster {
+            name: "kubernetes".into(),
+            id: None,
+        }));
         EndpointNodes::new(view, fence)
     }
 
     fn service() -> Service {
-        serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "default"}})).unwrap()
+        serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "default"}}))
+            .unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn service_is_synced_when_its_nodes_change_and_only_then() {
         let cluster = ScriptedCluster::default();
         let nodes = view(&cluster, Fence::open());
-        assert_eq!(nodes.of(&service()).await.unwrap(), None, "no EndpointSlices");
+        assert_eq!(
+            nodes.of(&service()).await.unwrap(),
+            None,
+            "no EndpointSlices"
+        );
         // The answer to the list and to the watch: a change of the Service's slice.
-        let metadata = json!({"namespace": "default", "labels": {SERVICE: "web"}, "resourceVersion": "8"});
+        let metadata =
+            json!({"namespace": "default", "labels": {SERVICE: "web"}, "resourceVersion": "8"});
         let event = json!({"metadata": {"resourceVersion": "7"}, "type": "MODIFIED", "object": {"metadata": metadata}});
         cluster.set_document(ALL, event.to_string());
-        for (names, expected) in [(&["a", "b"][..], true), (&["b", "a"], false), (&["b"], true), (&[], true)] {
+        for (names, expected) in [
+            (&["a", "b"][..], true),
+            (&["b", "a"], false),
+            (&["b"], true),
+            (&[], true),
+        ] {
             set_nodes(&cluster, names);
             sleep(Duration::from_secs(15)).await;
             let patches = cluster.take_patches();
@@ -260,19 +338,31 @@ mod tests {
     async fn service_whose_slices_were_read_is_synced_when_an_endpoint_changes() {
         let cluster = ScriptedCluster::default();
         let view = view(&cluster, Fence::open());
-        let metadata = json!({"namespace": "default", "labels": {SERVICE: "web"}, "resourceVersion": "8"});
+        let metadata =
+            json!({"namespace": "default", "labels": {SERVICE: "web"}, "resourceVersion": "8"});
         let event = json!({"metadata": {"resourceVersion": "7"}, "type": "MODIFIED", "object": {"metadata": metadata}});
         cluster.set_document(ALL, event.to_string());
-        let endpoints = |is_ready: bool| json!([{"nodeName": "a", "conditions": {"ready": is_ready}}]);
+        let endpoints =
+            |is_ready: bool| json!([{"nodeName": "a", "conditions": {"ready": is_ready}}]);
         let set = |is_ready| {
-            cluster.set_document(OF_SERVICE, json!({"items": [{"endpoints": endpoints(is_ready)}]}).to_string());
+            cluster.set_document(
+                OF_SERVICE,
+                json!({"items": [{"endpoints": endpoints(is_ready)}]}).to_string(),
+            );
         };
         set(true);
-        assert_eq!(view.slices(&service()).await.unwrap().unwrap()[0]["endpoints"], endpoints(true));
+        assert_eq!(
+            view.slices(&service()).await.unwrap().unwrap()[0]["endpoints"],
+            endpoints(true)
+        );
         for (is_ready, expected) in [(true, false), (false, true)] {
             set(is_ready);
             sleep(Duration::from_secs(15)).await;
-            assert_eq!(!cluster.take_patches().is_empty(), expected, "ready: {is_ready}");
+            assert_eq!(
+                !cluster.take_patches().is_empty(),
+                expected,
+                "ready: {is_ready}"
+            );
         }
     }
 
@@ -281,12 +371,18 @@ mod tests {
         let cluster = ScriptedCluster::default();
         let leads = Arc::new(AtomicBool::new(true));
         let is_leader = Arc::clone(&leads);
-        let nodes = view(&cluster, Fence::new(move || is_leader.load(Ordering::Relaxed)));
+        let nodes = view(
+            &cluster,
+            Fence::new(move || is_leader.load(Ordering::Relaxed)),
+        );
         set_nodes(&cluster, &["a"]);
         nodes.of(&service()).await.unwrap();
         leads.store(false, Ordering::Relaxed);
         set_nodes(&cluster, &["b"]);
-        cluster.set_document(ALL, json!({"metadata": {"resourceVersion": "7"}}).to_string());
+        cluster.set_document(
+            ALL,
+            json!({"metadata": {"resourceVersion": "7"}}).to_string(),
+        );
         sleep(Duration::from_secs(60)).await;
         assert!(cluster.take_patches().is_empty());
     }
@@ -295,17 +391,40 @@ mod tests {
     async fn service_without_slices_and_process_without_kubernetes_have_no_nodes() {
         let cluster = ScriptedCluster::default();
         cluster.set_document(OF_SERVICE, "{}".to_owned());
-        assert_eq!(view(&cluster, Fence::open()).of(&service()).await.unwrap(), None);
-        assert_eq!(EndpointNodes::new(ClusterView::new("test"), Fence::open()).of(&service()).await.unwrap(), None);
+        assert_eq!(
+            view(&cluster, Fence::open()).of(&service()).await.unwrap(),
+            None
+        );
+        assert_eq!(
+            EndpointNodes::new(ClusterView::new("test"), Fence::open())
+                .of(&service())
+                .await
+                .unwrap(),
+            None
+        );
     }
 
     #[tokio::test]
     async fn failed_read_is_an_error_that_names_the_permission() {
         let view = ClusterView::new("test");
-        let context = ScriptedCluster::default().context(Cluster { name: "kubernetes".into(), id: None });
-        view.connect(&Context { clients: Arc::new(AnsweringStatus(StatusCode::FORBIDDEN)), ..context });
-        let error = EndpointNodes::new(view, Fence::open()).of(&service()).await.unwrap_err();
+        let context = ScriptedCluster::default().context(Cluster {
+            name: "kubernetes".into(),
+            id: None,
+        });
+        view.connect(&Context {
+            clients: Arc::new(AnsweringStatus(StatusCode::FORBIDDEN)),
+            ..context
+        });
+        let error = EndpointNodes::new(view, Fence::open())
+            .of(&service())
+            .await
+            .unwrap_err();
         assert!(error.is_unauthorized(), "{error}");
-        assert!(error.to_string().contains("403; allow get, list and watch of endpointslices"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("403; allow get, list and watch of endpointslices"),
+            "{error}"
+        );
     }
 }

@@ -34,7 +34,10 @@ impl EventWriter {
     /// Returns a recorder that only logs, until it is [connected](Self::connect). `component` is the events' source.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
-        Self { component, events: Arc::default() }
+        Self {
+            component,
+            events: Arc::default(),
+        }
     }
 
     /// Returns the source of the events, which is also the name of the component towards the Kubernetes API.
@@ -61,7 +64,10 @@ impl EventWriter {
     fn record(&self, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
         let (object, name) = match subject {
             EventSubject::Node(node) => ("node", &*node.name),
-            EventSubject::Service(service) => ("service", service.metadata.name.as_deref().unwrap_or_default()),
+            EventSubject::Service(service) => (
+                "service",
+                service.metadata.name.as_deref().unwrap_or_default(),
+            ),
         };
         match kind {
             EventKind::Warning => tracing::warn!(object, name, reason, "{message}"),
@@ -129,12 +135,22 @@ impl EventDeduplicator {
     /// Returns an empty memory that writes to `events`.
     #[must_use]
     pub fn new(events: EventWriter) -> Self {
-        Self { events, hasher: RandomState::new(), known: Mutex::default() }
+        Self {
+            events,
+            hasher: RandomState::new(),
+            known: Mutex::default(),
+        }
     }
 
     /// Writes a warning, unless it is already known for this object; returns `true` if it was written. Unless `report`
     /// is set, the warning becomes known without being written.
-    pub fn warn(&self, report: bool, subject: EventSubject<'_>, reason: &str, message: &str) -> bool {
+    pub fn warn(
+        &self,
+        report: bool,
+        subject: EventSubject<'_>,
+        reason: &str,
+        message: &str,
+    ) -> bool {
         let is_written = self.is_first(subject, reason, message) && report;
         if is_written {
             self.events.warning(subject, reason, message);
@@ -147,13 +163,19 @@ impl EventDeduplicator {
     /// the part of the Service that was evaluated; empty if all of it was.
     pub fn record_new(&self, service: &Service, scope: &str, pending_events: &PendingEvents) {
         let is_first_time = self.is_first(EventSubject::Service(service), "", scope);
-        self.record_if(!is_first_time || shown(service).is_empty(), service, pending_events);
+        self.record_if(
+            !is_first_time || shown(service).is_empty(),
+            service,
+            pending_events,
+        );
     }
 
     /// Writes the events that are new, if `report` is set; otherwise, only remembers them.
     pub fn record_if(&self, report: bool, service: &Service, pending_events: &PendingEvents) {
         for (node, reason, text) in &pending_events.0 {
-            let subject = node.as_deref().map_or(EventSubject::Service(service), EventSubject::Node);
+            let subject = node
+                .as_deref()
+                .map_or(EventSubject::Service(service), EventSubject::Node);
             self.warn(report, subject, reason, text);
         }
     }
@@ -162,7 +184,9 @@ impl EventDeduplicator {
     pub fn is_first(&self, subject: EventSubject<'_>, reason: &str, message: &str) -> bool {
         let object = match subject {
             EventSubject::Node(node) => (&*node.uid, &*node.name),
-            EventSubject::Service(service) => (service.metadata.uid.as_deref().unwrap_or_default(), ""),
+            EventSubject::Service(service) => {
+                (service.metadata.uid.as_deref().unwrap_or_default(), "")
+            }
         };
         let mut known = self.known.lock();
         if known.len() >= MANY {
@@ -184,19 +208,30 @@ mod tests {
     impl Events for Seen {
         fn record(&self, _: &str, subject: EventSubject<'_>, _: EventKind, reason: &str, _: &str) {
             let node = matches!(subject, EventSubject::Node(_));
-            self.0.lock().push(format!("{reason}{}", if node { " on its Node" } else { "" }));
+            self.0.lock().push(format!(
+                "{reason}{}",
+                if node { " on its Node" } else { "" }
+            ));
         }
     }
 
     #[test]
     fn condition_from_before_the_start_is_not_reported() {
         let service = |uid: &str, ingress: serde_json::Value| -> Service {
-            serde_json::from_value(json!({"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": ingress}}}))
-                .unwrap()
+            serde_json::from_value(
+                json!({"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": ingress}}}),
+            )
+            .unwrap()
         };
-        let (old, new) = (service("old", json!([{"ip": "192.0.2.1"}])), service("new", json!([])));
+        let (old, new) = (
+            service("old", json!([{"ip": "192.0.2.1"}])),
+            service("new", json!([])),
+        );
         let (seen, writer) = (Arc::new(Seen::default()), EventWriter::new("acme"));
-        let (events, deduplicator) = (Arc::clone(&seen) as Arc<dyn Events>, EventDeduplicator::new(writer.clone()));
+        let (events, deduplicator) = (
+            Arc::clone(&seen) as Arc<dyn Events>,
+            EventDeduplicator::new(writer.clone()),
+        );
         writer.connect(&events);
         let note = |reason| {
             let mut pending_events = PendingEvents::default();
@@ -210,7 +245,10 @@ mod tests {
         deduplicator.record_new(&old, "", &note("Large"));
         assert_eq!(recorded(), ["Large"]);
         deduplicator.record_new(&old, "targets", &note("NoTarget"));
-        assert!(recorded().is_empty(), "a first pass over another part reports nothing");
+        assert!(
+            recorded().is_empty(),
+            "a first pass over another part reports nothing"
+        );
         let mut pending_events = note("Small");
         pending_events.warn_node(&Arc::new(Node::default()), "Unknown", "text");
         deduplicator.record_new(&new, "", &pending_events);

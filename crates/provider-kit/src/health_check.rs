@@ -28,8 +28,15 @@ impl HealthCheck {
     /// none: then a load balancer checks the Service's node ports.
     #[must_use]
     pub fn of(service: &Service) -> Option<Self> {
-        let port = service.spec.as_ref()?.health_check_node_port.filter(|port| *port != 0)?;
-        needs_health_check(service).then_some(Self { path: "/healthz", port })
+        let port = service
+            .spec
+            .as_ref()?
+            .health_check_node_port
+            .filter(|port| *port != 0)?;
+        needs_health_check(service).then_some(Self {
+            path: "/healthz",
+            port,
+        })
     }
 }
 

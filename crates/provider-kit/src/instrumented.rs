@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    Cluster, Goal, InstanceState, Instances, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, LookupRequest, MetadataLevel, Node, OwnedResource, Plan, RemovalOutcome, Result, Route, Routes,
-    Service, ServiceReview, TargetIdentity, async_trait,
+    Cluster, Goal, InstanceState, Instances, LoadBalancerDescription, LoadBalancerRequest,
+    LoadBalancerStatus, LoadBalancers, LookupRequest, MetadataLevel, Node, OwnedResource, Plan,
+    RemovalOutcome, Result, Route, Routes, Service, ServiceReview, TargetIdentity, async_trait,
 };
 use tokio::time::Instant;
 
@@ -47,7 +47,11 @@ type Ended = dyn Fn(Called, Duration, bool) + Send + Sync;
 impl<T> InstrumentedCapability<T> {
     /// Returns `inner` as a capability that reports each call to `record` before it is made; `record` must not block.
     pub fn new(inner: T, record: impl Fn(Called) + Send + Sync + 'static) -> Self {
-        Self { inner, record: Box::new(record), ended: None }
+        Self {
+            inner,
+            record: Box::new(record),
+            ended: None,
+        }
     }
 
     /// Also reports the duration of each call and whether it succeeded, except for lookups of Nodes, which are for many
@@ -76,11 +80,18 @@ impl<T> InstrumentedCapability<T> {
 
 #[async_trait]
 impl<T: Instances> Instances for InstrumentedCapability<T> {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let requested = [
             (request.existence, Called::InstanceExists),
             (request.shutdown, Called::InstanceShutdown),
-            (request.metadata != MetadataLevel::No, Called::InstanceMetadata),
+            (
+                request.metadata != MetadataLevel::No,
+                Called::InstanceMetadata,
+            ),
         ];
         for (_, called) in requested.into_iter().filter(|(requested, _)| *requested) {
             nodes.iter().for_each(|_| (self.record)(called));
@@ -92,19 +103,26 @@ impl<T: Instances> Instances for InstrumentedCapability<T> {
 #[async_trait]
 impl<T: LoadBalancers> LoadBalancers for InstrumentedCapability<T> {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        self.call(Called::GetLoadBalancer, self.inner.get(request)).await
+        self.call(Called::GetLoadBalancer, self.inner.get(request))
+            .await
     }
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
         self.inner.name(cluster, service)
     }
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        self.call(Called::EnsureLoadBalancer, self.inner.ensure(request)).await
+        self.call(Called::EnsureLoadBalancer, self.inner.ensure(request))
+            .await
     }
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.call(Called::UpdateLoadBalancer, self.inner.update_targets(request)).await
+        self.call(
+            Called::UpdateLoadBalancer,
+            self.inner.update_targets(request),
+        )
+        .await
     }
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.call(Called::DeleteLoadBalancer, self.inner.delete(request)).await
+        self.call(Called::DeleteLoadBalancer, self.inner.delete(request))
+            .await
     }
     fn targets_follow_labels(&self, service: &Service) -> bool {
         self.inner.targets_follow_labels(service)
@@ -122,7 +140,11 @@ impl<T: LoadBalancers> LoadBalancers for InstrumentedCapability<T> {
     fn review(&self, service: &Service) -> ServiceReview {
         self.inner.review(service)
     }
-    fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+    fn orphans(
+        &self,
+        cluster: &Cluster,
+        service_exists: &dyn Fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
         self.inner.orphans(cluster, service_exists)
     }
     async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
@@ -150,7 +172,10 @@ impl<T: LoadBalancers> LoadBalancers for InstrumentedCapability<T> {
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         self.inner.plan(request, goal).await
     }
-    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    async fn describe(
+        &self,
+        request: LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         self.inner.describe(request).await
     }
 }
@@ -158,18 +183,25 @@ impl<T: LoadBalancers> LoadBalancers for InstrumentedCapability<T> {
 #[async_trait]
 impl<T: Routes> Routes for InstrumentedCapability<T> {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
-        self.call(Called::ListRoutes, self.inner.list(cluster)).await
+        self.call(Called::ListRoutes, self.inner.list(cluster))
+            .await
     }
     async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()> {
-        self.call(Called::CreateRoute, self.inner.create(cluster, hint, route)).await
+        self.call(Called::CreateRoute, self.inner.create(cluster, hint, route))
+            .await
     }
     async fn delete(&self, cluster: &Cluster, route: &Route) -> Result<()> {
-        self.call(Called::DeleteRoute, self.inner.delete(cluster, route)).await
+        self.call(Called::DeleteRoute, self.inner.delete(cluster, route))
+            .await
     }
     async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
         self.inner.owned(cluster).await
     }
-    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<RemovalOutcome> {
+    async fn delete_owned(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+    ) -> Result<RemovalOutcome> {
         self.inner.delete_owned(cluster, resource).await
     }
 }
@@ -206,8 +238,14 @@ mod tests {
     #[tokio::test]
     async fn counted_load_balancers_show_their_orphans() {
         let counted = InstrumentedCapability::new(Left, |_| {});
-        let cluster = Cluster { name: "kubernetes".into(), id: None };
-        assert_eq!(counted.orphans(&cluster, &|_| false), Some(vec!["left".to_owned()]));
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: None,
+        };
+        assert_eq!(
+            counted.orphans(&cluster, &|_| false),
+            Some(vec!["left".to_owned()])
+        );
         assert_eq!(counted.owned(&cluster).await.unwrap().len(), 1);
     }
 }

@@ -16,13 +16,18 @@ use serde_json::{Map, Value};
 /// assert_eq!(answer, json!({"tags": {"owner": "web"}}));
 /// ```
 pub fn place<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Value {
-    path.iter().fold(value, |value, key| fields(value).entry(*key).or_insert(Value::Null))
+    path.iter().fold(value, |value, key| {
+        fields(value).entry(*key).or_insert(Value::Null)
+    })
 }
 
 /// Takes the value at a path of keys, and leaves `null`. Returns `null` if there is none.
 #[must_use]
 pub fn take(value: &mut Value, path: &[&str]) -> Value {
-    path.iter().try_fold(value, |value, key| value.get_mut(*key)).map(Value::take).unwrap_or_default()
+    path.iter()
+        .try_fold(value, |value, key| value.get_mut(*key))
+        .map(Value::take)
+        .unwrap_or_default()
 }
 
 /// Returns the list at a path of keys, to be written. What is no list becomes an empty one.
@@ -56,16 +61,30 @@ mod tests {
 
     #[test]
     fn value_of_any_form_is_written_without_a_panic() {
-        for odd in [json!(null), json!("text"), json!(7), json!([1]), json!({"a": "text"}), json!({"a": [1]})] {
+        for odd in [
+            json!(null),
+            json!("text"),
+            json!(7),
+            json!([1]),
+            json!({"a": "text"}),
+            json!({"a": [1]}),
+        ] {
             let mut value = odd.clone();
             *place(&mut value, &["a", "b"]) = json!(1);
             assert_eq!(value, json!({"a": {"b": 1}}), "{odd}");
             let mut value = odd.clone();
             list(&mut value, &["a"]).push(json!(2));
-            assert_eq!(value["a"].as_array().and_then(|all| all.last()), Some(&json!(2)), "{odd}");
+            assert_eq!(
+                value["a"].as_array().and_then(|all| all.last()),
+                Some(&json!(2)),
+                "{odd}"
+            );
             assert_eq!(take(&mut odd.clone(), &["a", "b"]), Value::Null, "{odd}");
         }
         let mut value = json!({"a": {"b": [1]}});
-        assert_eq!((take(&mut value, &["a", "b"]), value), (json!([1]), json!({"a": {"b": null}})));
+        assert_eq!(
+            (take(&mut value, &["a", "b"]), value),
+            (json!([1]), json!({"a": {"b": null}}))
+        );
     }
 }

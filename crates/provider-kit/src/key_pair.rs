@@ -30,32 +30,51 @@ impl KeyPair {
     pub async fn read(cluster: &ClusterView, namespace: &str, name: &str) -> Result<Self> {
         let what = |text: &str| format!("Secret {namespace}/{name} {text}");
         if !is_namespace(namespace) {
-            let text = format!("{namespace:?} is not the name of a namespace: lower-case letters, digits and `-`");
+            let text = format!(
+                "{namespace:?} is not the name of a namespace: lower-case letters, digits and `-`"
+            );
             return Err(Error::invalid(text));
         }
         if !is_object_name(name) {
-            let text = format!("{name:?} is not the name of a Secret: lower-case letters, digits, `-` and `.`");
+            let text = format!(
+                "{name:?} is not the name of a Secret: lower-case letters, digits, `-` and `.`"
+            );
             return Err(Error::invalid(text));
         }
-        let request = Request::get(format!("/api/v1/namespaces/{namespace}/secrets/{name}")).body(Vec::new());
-        let request = request.map_err(|error| Error::invalid(what(&format!("has no valid name: {error}"))))?;
+        let request =
+            Request::get(format!("/api/v1/namespaces/{namespace}/secrets/{name}")).body(Vec::new());
+        let request = request
+            .map_err(|error| Error::invalid(what(&format!("has no valid name: {error}"))))?;
         let answer = cluster.api()?.send(request).await?;
         match answer.status().as_u16() {
             200 => Self::of_secret(answer.body()).map_err(|problem| Error::invalid(what(&problem))),
-            403 => Err(Error::unauthorized(what("may not be read: allow the controller to get Secrets"))),
+            403 => Err(Error::unauthorized(what(
+                "may not be read: allow the controller to get Secrets",
+            ))),
             404 => Err(Error::invalid(what("does not exist"))),
-            status => Err(Error::other(what(&format!("cannot be read: the API server answered {status}")))),
+            status => Err(Error::other(what(&format!(
+                "cannot be read: the API server answered {status}"
+            )))),
         }
     }
 
     fn of_secret(body: &[u8]) -> std::result::Result<Self, String> {
-        let secret: Value = serde_json::from_slice(body).map_err(|error| format!("is no JSON: {error}"))?;
+        let secret: Value =
+            serde_json::from_slice(body).map_err(|error| format!("is no JSON: {error}"))?;
         let part = |key: &str| {
-            let bytes = secret["data"][key].as_str().and_then(|text| STANDARD.decode(text).ok());
-            let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(|text| text.trim().to_owned());
-            text.filter(|text| text.contains("-----BEGIN ")).ok_or_else(|| format!("has no PEM in {key}"))
+            let bytes = secret["data"][key]
+                .as_str()
+                .and_then(|text| STANDARD.decode(text).ok());
+            let text = bytes
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .map(|text| text.trim().to_owned());
+            text.filter(|text| text.contains("-----BEGIN "))
+                .ok_or_else(|| format!("has no PEM in {key}"))
         };
-        Ok(Self { certificate: part("tls.crt")?, key: part("tls.key")?.into() })
+        Ok(Self {
+            certificate: part("tls.crt")?,
+            key: part("tls.key")?.into(),
+        })
     }
 
     /// Returns a digest of certificate and key, in lower-case hexadecimal digits.
@@ -71,7 +90,9 @@ impl KeyPair {
     pub fn fingerprint(&self, algorithm: &'static Algorithm) -> Option<String> {
         let (_, rest) = self.certificate.split_once("-----BEGIN CERTIFICATE-----")?;
         let (body, _) = rest.split_once("-----END CERTIFICATE-----")?;
-        let der = STANDARD.decode(body.split_whitespace().collect::<String>()).ok()?;
+        let der = STANDARD
+            .decode(body.split_whitespace().collect::<String>())
+            .ok()?;
         Some(hexadecimal(algorithm, &der))
     }
 }
@@ -82,7 +103,10 @@ impl KeyPair {
 pub fn is_object_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+        !label.is_empty()
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     name.len() <= 253 && name.split('.').all(is_label)
 }
@@ -94,11 +118,14 @@ pub fn is_namespace(name: &str) -> bool {
 }
 
 fn hexadecimal(algorithm: &'static Algorithm, content: &[u8]) -> String {
-    digest(algorithm, content).as_ref().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    digest(algorithm, content)
+        .as_ref()
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 #[cfg(test)]
@@ -108,7 +135,8 @@ mod tests {
     use super::*;
 
     fn secret(certificate: &str, key: &str) -> Vec<u8> {
-        let data = json!({"tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key)});
+        let data =
+            json!({"tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key)});
         json!({ "data": data }).to_string().into_bytes()
     }
 
@@ -129,34 +157,64 @@ mod tests {
             assert!(is_object_name(name), "{name}");
         }
         let long = "a".repeat(254);
-        for name in
-            ["", "..", "../../kube-system/secrets/cloud", "a/b", "a?watch=true", "a%2fb", "A", "-a", "a.", &long]
-        {
+        for name in [
+            "",
+            "..",
+            "../../kube-system/secrets/cloud",
+            "a/b",
+            "a?watch=true",
+            "a%2fb",
+            "A",
+            "-a",
+            "a.",
+            &long,
+        ] {
             assert!(!is_object_name(name), "{name}");
         }
     }
 
     #[tokio::test]
     async fn invalid_secret_name_is_refused_without_a_request() {
-        let read = KeyPair::read(&ClusterView::new("test"), "default", "../../kube-system/secrets/cloud").await;
+        let read = KeyPair::read(
+            &ClusterView::new("test"),
+            "default",
+            "../../kube-system/secrets/cloud",
+        )
+        .await;
         let error = read.map(drop).unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains("is not the name of a Secret"), "{error}");
+        assert!(
+            error.is_invalid() && error.to_string().contains("is not the name of a Secret"),
+            "{error}"
+        );
         for namespace in ["", "..", "shop/secrets/cloud?", "a.b", "../../api"] {
             let read = KeyPair::read(&ClusterView::new("test"), namespace, "web").await;
             let error = read.map(drop).unwrap_err();
-            assert!(error.is_invalid() && error.to_string().contains("is not the name of a namespace"), "{error}");
+            assert!(
+                error.is_invalid() && error.to_string().contains("is not the name of a namespace"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn digest_follows_certificate_and_key_and_shows_neither() {
-        let pair = |certificate: &str, key: &str| KeyPair::of_secret(&secret(certificate, key)).unwrap();
-        let digests =
-            [pair(PEM, KEY), pair(&PEM.replace("AAEC", "AAED"), KEY), pair(PEM, &KEY.replace("AAEC", "AAED"))];
+        let pair =
+            |certificate: &str, key: &str| KeyPair::of_secret(&secret(certificate, key)).unwrap();
+        let digests = [
+            pair(PEM, KEY),
+            pair(&PEM.replace("AAEC", "AAED"), KEY),
+            pair(PEM, &KEY.replace("AAEC", "AAED")),
+        ];
         let digests = digests.map(|it| it.digest());
-        assert!(digests[0] != digests[1] && digests[0] != digests[2] && digests[0].len() == 64, "{digests:?}");
+        assert!(
+            digests[0] != digests[1] && digests[0] != digests[2] && digests[0].len() == 64,
+            "{digests:?}"
+        );
         assert_eq!(pair(PEM, KEY).digest(), digests[0]);
-        assert!(!format!("{:?}", pair(PEM, KEY)).contains("PRIVATE"), "a key is never shown");
+        assert!(
+            !format!("{:?}", pair(PEM, KEY)).contains("PRIVATE"),
+            "a key is never shown"
+        );
     }
 
     #[test]

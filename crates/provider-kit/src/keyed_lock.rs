@@ -40,7 +40,10 @@ impl<K: Eq + Hash, S: Default> KeyedLock<K, S> {
     /// state may be dropped, and starts again from its default.
     #[must_use]
     pub fn keeping(keeps: fn(&S) -> bool) -> Self {
-        Self { locks: Mutex::default(), keeps }
+        Self {
+            locks: Mutex::default(),
+            keeps,
+        }
     }
 
     /// Locks a key, once all earlier callers have dropped their guards.
@@ -57,7 +60,9 @@ impl<K: Eq + Hash, S: Default> KeyedLock<K, S> {
         let mut locks = self.locks.lock();
         if locks.len() >= MANY {
             let is_used = |lock: &Arc<_>| Arc::strong_count(lock) > 1;
-            locks.retain(|_, lock| is_used(lock) || lock.try_lock().is_ok_and(|state| (self.keeps)(&state)));
+            locks.retain(|_, lock| {
+                is_used(lock) || lock.try_lock().is_ok_and(|state| (self.keeps)(&state))
+            });
         }
         Arc::clone(locks.entry(key).or_default())
     }
@@ -82,7 +87,11 @@ mod tests {
             *locks.lock(key).await = key == 7;
         }
         drop(locks.lock(2000).await);
-        assert_eq!(locks.locks.lock().len(), 3, "one is held, one kept, one new");
+        assert_eq!(
+            locks.locks.lock().len(),
+            3,
+            "one is held, one kept, one new"
+        );
         assert!(*locks.lock(7).await && !*locks.lock(8).await);
         drop(held);
         assert!(!*waits.await);

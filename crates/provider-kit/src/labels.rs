@@ -40,7 +40,9 @@ pub fn value_from(text: &str) -> String {
     }
     let is_end = |c: char| "-_.".contains(c);
     let value = value.trim_matches(is_end);
-    value[..value.len().min(LONGEST)].trim_end_matches(is_end).to_owned()
+    value[..value.len().min(LONGEST)]
+        .trim_end_matches(is_end)
+        .to_owned()
 }
 
 /// Returns `true` if a text consists of ASCII letters, digits and the characters in `middle`, and begins and ends with

@@ -30,7 +30,10 @@ pub trait PodRangeSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cloud's answer; all Nodes are tried again later.
-    async fn ranges(&self, nodes: &[Arc<Node>]) -> Result<Vec<std::result::Result<Vec<IpNet>, String>>> {
+    async fn ranges(
+        &self,
+        nodes: &[Arc<Node>],
+    ) -> Result<Vec<std::result::Result<Vec<IpNet>, String>>> {
         Ok(vec![Ok(Vec::new()); nodes.len()])
     }
 
@@ -80,19 +83,30 @@ pub struct NodeBlocks {
 impl NodeBlocks {
     /// Returns the blocks with the length for one Node. A length that the range has no room for does not count.
     fn with(self, lengths: BlockLengths) -> Self {
-        let stated = if self.range.addr().is_ipv4() { lengths.ipv4 } else { lengths.ipv6 };
+        let stated = if self.range.addr().is_ipv4() {
+            lengths.ipv4
+        } else {
+            lengths.ipv6
+        };
         let fits = |it: &u8| (self.range.prefix_len()..=self.range.max_prefix_len()).contains(it);
-        Self { length: stated.filter(fits).unwrap_or(self.length), ..self }
+        Self {
+            length: stated.filter(fits).unwrap_or(self.length),
+            ..self
+        }
     }
 
     /// Returns the blocks that overlap none of the used ranges, in order.
     fn free(self, used: &[IpNet]) -> impl Iterator<Item = IpNet> {
-        let (narrow, wide): (Vec<IpNet>, Vec<IpNet>) =
-            used.iter().copied().partition(|it| it.prefix_len() >= self.length);
+        let (narrow, wide): (Vec<IpNet>, Vec<IpNet>) = used
+            .iter()
+            .copied()
+            .partition(|it| it.prefix_len() >= self.length);
         let block = |it: IpNet| Some(IpNet::new(it.addr(), self.length).ok()?.trunc());
         let taken: HashSet<IpNet> = narrow.into_iter().filter_map(block).collect();
         let blocks = self.range.subnets(self.length).into_iter().flatten();
-        blocks.filter(move |block| !taken.contains(block) && !wide.iter().any(|it| it.contains(block)))
+        blocks.filter(move |block| {
+            !taken.contains(block) && !wide.iter().any(|it| it.contains(block))
+        })
     }
 }
 
@@ -108,9 +122,16 @@ impl FreeBlocks<'_> {
     /// Takes the next block; `None` if there is no more.
     fn next(&mut self, wanted: NodeBlocks) -> Option<IpNet> {
         let used = self.used;
-        let blocks = self.by_length.entry(wanted).or_insert_with(|| Box::new(wanted.free(used)));
+        let blocks = self
+            .by_length
+            .entry(wanted)
+            .or_insert_with(|| Box::new(wanted.free(used)));
         // Blocks of another length may lie in one of this length, or around it.
-        let overlaps = |block: &IpNet| self.given.iter().any(|it| it.contains(block) || block.contains(it));
+        let overlaps = |block: &IpNet| {
+            self.given
+                .iter()
+                .any(|it| it.contains(block) || block.contains(it))
+        };
         let block = blocks.find(|it| !overlaps(it))?;
         self.given.push(block);
         Some(block)
@@ -131,7 +152,12 @@ impl<S: PodRangeSource> NodeIpam<S> {
     /// Returns an allocator of one block of each of `blocks`, followed by the ranges of `source`.
     #[must_use]
     pub fn new(cluster: ClusterView, blocks: Vec<NodeBlocks>, source: S) -> Self {
-        Self { blocks, source, cluster, pending: HashMap::new() }
+        Self {
+            blocks,
+            source,
+            cluster,
+            pending: HashMap::new(),
+        }
     }
 
     /// Runs until it is dropped.
@@ -148,20 +174,41 @@ impl<S: PodRangeSource> NodeIpam<S> {
 
     async fn assign(&mut self, nodes: &[Arc<Node>]) -> Result<()> {
         let now = Instant::now();
-        let open = || nodes.iter().filter(|node| !node.terminating && self.source.is_open(node));
+        let open = || {
+            nodes
+                .iter()
+                .filter(|node| !node.terminating && self.source.is_open(node))
+        };
         let uids: HashSet<_> = open().map(|node| &node.uid).collect();
         self.pending.retain(|uid, _| uids.contains(uid));
-        let is_due = |node: &&Arc<Node>| self.pending.get(&node.uid).is_none_or(|(_, again)| *again <= now);
+        let is_due = |node: &&Arc<Node>| {
+            self.pending
+                .get(&node.uid)
+                .is_none_or(|(_, again)| *again <= now)
+        };
         let due: Vec<_> = open().filter(is_due).cloned().collect();
         if due.is_empty() {
             return Ok(());
         }
         let parts = self.source.ranges(&due).await?;
-        let shown = nodes.iter().flat_map(|node| &node.pod_cidrs).filter_map(|it| it.parse().ok());
-        let pending = self.pending.values().flat_map(|(blocks, _)| blocks.iter().copied());
-        let used: Vec<IpNet> = shown.chain(pending).chain(self.source.reserved().await?).collect();
+        let shown = nodes
+            .iter()
+            .flat_map(|node| &node.pod_cidrs)
+            .filter_map(|it| it.parse().ok());
+        let pending = self
+            .pending
+            .values()
+            .flat_map(|(blocks, _)| blocks.iter().copied());
+        let used: Vec<IpNet> = shown
+            .chain(pending)
+            .chain(self.source.reserved().await?)
+            .collect();
         let lengths = self.source.lengths(&due).await?;
-        let mut free = FreeBlocks { used: &used, given: Vec::new(), by_length: HashMap::new() };
+        let mut free = FreeBlocks {
+            used: &used,
+            given: Vec::new(),
+            by_length: HashMap::new(),
+        };
         for ((node, parts), lengths) in due.into_iter().zip(parts).zip(lengths) {
             let parts = match parts {
                 Ok(parts) => parts,
@@ -170,12 +217,23 @@ impl<S: PodRangeSource> NodeIpam<S> {
                     continue;
                 }
             };
-            let sent = self.pending.get(&node.uid).map(|(blocks, _)| blocks.clone()).filter(|it| !it.is_empty());
+            let sent = self
+                .pending
+                .get(&node.uid)
+                .map(|(blocks, _)| blocks.clone())
+                .filter(|it| !it.is_empty());
             let wanted: Vec<NodeBlocks> = self.blocks.iter().map(|it| it.with(lengths)).collect();
-            let blocks: Option<Vec<IpNet>> = sent.or_else(|| wanted.iter().map(|it| free.next(*it)).collect());
+            let blocks: Option<Vec<IpNet>> =
+                sent.or_else(|| wanted.iter().map(|it| free.next(*it)).collect());
             let Some(blocks) = blocks else {
-                let ranges: Vec<_> = wanted.iter().map(|it| format!("/{} of {}", it.length, it.range)).collect();
-                let text = format!("--cluster-cidr has no free range of {}", ranges.join(" or of "));
+                let ranges: Vec<_> = wanted
+                    .iter()
+                    .map(|it| format!("/{} of {}", it.length, it.range))
+                    .collect();
+                let text = format!(
+                    "--cluster-cidr has no free range of {}",
+                    ranges.join(" or of ")
+                );
                 self.fail(&node, NOT_AVAILABLE, &text, Vec::new());
                 continue;
             };
@@ -194,11 +252,20 @@ impl<S: PodRangeSource> NodeIpam<S> {
 
     /// Returns `false` if the Node has changed meanwhile.
     async fn write(&self, node: &Node, ranges: &[String]) -> Result<bool> {
-        let is_known = node.pod_cidrs.iter().map(|it| &**it).eq(ranges.iter().map(String::as_str));
+        let is_known = node
+            .pod_cidrs
+            .iter()
+            .map(|it| &**it)
+            .eq(ranges.iter().map(String::as_str));
         if !is_known {
             let patch = json!({"metadata": {"uid": node.uid}, "spec": {"podCIDR": ranges.first(), "podCIDRs": ranges}});
             let is_written = self.cluster.patch_node(&node.name, &patch).await?;
-            tracing::info!(node = &*node.name, ?ranges, is_written, "Pod ranges assigned");
+            tracing::info!(
+                node = &*node.name,
+                ?ranges,
+                is_written,
+                "Pod ranges assigned"
+            );
             if !is_written {
                 return Ok(false);
             }
@@ -208,8 +275,11 @@ impl<S: PodRangeSource> NodeIpam<S> {
     }
 
     fn fail(&mut self, node: &Node, reason: &str, text: &str, blocks: Vec<IpNet>) {
-        self.cluster.events().warning(EventSubject::Node(node), reason, text);
-        self.pending.insert(node.uid.clone(), (blocks, Instant::now() + PAUSE));
+        self.cluster
+            .events()
+            .warning(EventSubject::Node(node), reason, text);
+        self.pending
+            .insert(node.uid.clone(), (blocks, Instant::now() + PAUSE));
     }
 }
 
@@ -219,7 +289,10 @@ mod tests {
 
     fn free(range: &str, length: u8, used: &[&str]) -> Vec<String> {
         let used: Vec<IpNet> = used.iter().map(|it| it.parse().unwrap()).collect();
-        let blocks = NodeBlocks { range: range.parse().unwrap(), length };
+        let blocks = NodeBlocks {
+            range: range.parse().unwrap(),
+            length,
+        };
         blocks.free(&used).map(|it| it.to_string()).collect()
     }
 
@@ -227,22 +300,49 @@ mod tests {
     fn free_blocks_overlap_no_used_range() {
         let cluster = "10.192.0.0/22";
         assert_eq!(
-            free(cluster, 24, &["10.192.0.0/24", "10.192.2.17/32", "10.0.0.0/16"]),
+            free(
+                cluster,
+                24,
+                &["10.192.0.0/24", "10.192.2.17/32", "10.0.0.0/16"]
+            ),
             ["10.192.1.0/24", "10.192.3.0/24"]
         );
-        assert_eq!(free(cluster, 24, &["10.192.2.0/23"]), ["10.192.0.0/24", "10.192.1.0/24"]);
+        assert_eq!(
+            free(cluster, 24, &["10.192.2.0/23"]),
+            ["10.192.0.0/24", "10.192.1.0/24"]
+        );
         assert_eq!(free(cluster, 24, &["10.0.0.0/8"]), [""; 0]);
-        assert_eq!(free("fd00::/63", 64, &["10.192.0.0/24", "fd00::1/128"]), ["fd00:0:0:1::/64"]);
+        assert_eq!(
+            free("fd00::/63", 64, &["10.192.0.0/24", "fd00::1/128"]),
+            ["fd00:0:0:1::/64"]
+        );
     }
 
     #[test]
     fn nodes_with_blocks_of_other_lengths_get_no_overlapping_ones() {
-        let blocks = NodeBlocks { range: "10.192.0.0/23".parse().unwrap(), length: 25 };
-        let mut free = FreeBlocks { used: &[], given: Vec::new(), by_length: HashMap::new() };
-        let mut next = |ipv4| free.next(blocks.with(BlockLengths { ipv4, ipv6: Some(9) })).map(|it| it.to_string());
+        let blocks = NodeBlocks {
+            range: "10.192.0.0/23".parse().unwrap(),
+            length: 25,
+        };
+        let mut free = FreeBlocks {
+            used: &[],
+            given: Vec::new(),
+            by_length: HashMap::new(),
+        };
+        let mut next = |ipv4| {
+            free.next(blocks.with(BlockLengths {
+                ipv4,
+                ipv6: Some(9),
+            }))
+            .map(|it| it.to_string())
+        };
         assert_eq!(next(None).as_deref(), Some("10.192.0.0/25"));
         assert_eq!(next(Some(24)).as_deref(), Some("10.192.1.0/24"));
-        assert_eq!(next(Some(8)).as_deref(), Some("10.192.0.128/25"), "a length without room does not count");
+        assert_eq!(
+            next(Some(8)).as_deref(),
+            Some("10.192.0.128/25"),
+            "a length without room does not count"
+        );
         assert_eq!(next(None), None);
     }
 }

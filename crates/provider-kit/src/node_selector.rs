@@ -55,19 +55,29 @@ impl NodeSelector {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        requirements(text)?.into_iter().map(|part| Requirement::parse(part.trim())).collect::<Result<_, _>>().map(Self)
+        requirements(text)?
+            .into_iter()
+            .map(|part| Requirement::parse(part.trim()))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Returns `true` if a Node with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &StringMap) -> bool {
-        self.0.iter().all(|requirement| requirement.test.matches(labels.get(&requirement.key)))
+        self.0
+            .iter()
+            .all(|requirement| requirement.test.matches(labels.get(&requirement.key)))
     }
 
     /// Returns the Nodes that are selected.
     #[must_use]
     pub fn select(&self, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
-        nodes.iter().filter(|node| self.matches(&node.labels)).cloned().collect()
+        nodes
+            .iter()
+            .filter(|node| self.matches(&node.labels))
+            .cloned()
+            .collect()
     }
 
     /// Returns `true` if every Node is selected.
@@ -78,7 +88,10 @@ impl NodeSelector {
 }
 
 impl Value for NodeSelector {
-    const KIND: Kind<Self> = Kind::explained("a label selector such as `env=prod,tier in (web, api)`", Self::parse);
+    const KIND: Kind<Self> = Kind::explained(
+        "a label selector such as `env=prod,tier in (web, api)`",
+        Self::parse,
+    );
 }
 
 /// Splits a selector at the commas that are not in parentheses.
@@ -97,23 +110,38 @@ fn requirements(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     parts.push(&text[start..]);
-    if is_inside { Err(format!("{text:?} lacks a closing parenthesis")) } else { Ok(parts) }
+    if is_inside {
+        Err(format!("{text:?} lacks a closing parenthesis"))
+    } else {
+        Ok(parts)
+    }
 }
 
 impl Requirement {
     fn parse(text: &str) -> Result<Self, String> {
         if let Some(key) = text.strip_prefix('!') {
-            return Ok(Self { key: label_key(key.trim())?, test: Test::Absent });
+            return Ok(Self {
+                key: label_key(key.trim())?,
+                test: Test::Absent,
+            });
         }
-        let end = text.find(|c: char| c.is_whitespace() || "=!<>(".contains(c)).unwrap_or(text.len());
+        let end = text
+            .find(|c: char| c.is_whitespace() || "=!<>(".contains(c))
+            .unwrap_or(text.len());
         let (key, rest) = (label_key(&text[..end])?, text[end..].trim());
-        let test = if rest.is_empty() { Test::Exists } else { Test::parse(rest).ok_or_else(|| no_form(text))?? };
+        let test = if rest.is_empty() {
+            Test::Exists
+        } else {
+            Test::parse(rest).ok_or_else(|| no_form(text))??
+        };
         Ok(Self { key, test })
     }
 }
 
 fn no_form(text: &str) -> String {
-    format!("{text:?} is not of the form key, !key, key=value, key!=value, key in (a, b) or key notin (a, b)")
+    format!(
+        "{text:?} is not of the form key, !key, key=value, key!=value, key in (a, b) or key notin (a, b)"
+    )
 }
 
 impl Test {
@@ -125,7 +153,9 @@ impl Test {
         if let Some(values) = text.strip_prefix("in") {
             return list(values).map(|values| values.map(Self::In));
         }
-        let operator = OPERATORS.into_iter().find(|operator| text.starts_with(operator))?;
+        let operator = OPERATORS
+            .into_iter()
+            .find(|operator| text.starts_with(operator))?;
         let value = text[operator.len()..].trim();
         Some(match operator {
             "!=" => label_value(value).map(|value| Self::NotIn(vec![value])),
@@ -136,7 +166,8 @@ impl Test {
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        let is_in = |values: &[String]| value.is_some_and(|value| values.iter().any(|it| it == value));
+        let is_in =
+            |values: &[String]| value.is_some_and(|value| values.iter().any(|it| it == value));
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match self {
             Self::In(values) => is_in(values),
@@ -152,17 +183,26 @@ impl Test {
 /// Parses `(a, b)`; `()` is the empty value, as for the API server.
 fn list(text: &str) -> Option<Result<Vec<String>, String>> {
     let values = text.trim().strip_prefix('(')?.strip_suffix(')')?;
-    Some(values.split(',').map(|value| label_value(value.trim())).collect())
+    Some(
+        values
+            .split(',')
+            .map(|value| label_value(value.trim()))
+            .collect(),
+    )
 }
 
 fn bound(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a whole number"))
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a whole number"))
 }
 
 /// Checks a label key of the form `[prefix/]name`.
 fn label_key(text: &str) -> Result<String, String> {
-    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
-    let is_domain = |prefix: &str| prefix.len() <= 253 && prefix.split('.').all(|part| is_word(part, "-"));
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let is_domain =
+        |prefix: &str| prefix.len() <= 253 && prefix.split('.').all(|part| is_word(part, "-"));
     if !name.is_empty() && is_value(name) && prefix.is_none_or(is_domain) {
         return Ok(text.to_owned());
     }
@@ -170,7 +210,11 @@ fn label_key(text: &str) -> Result<String, String> {
 }
 
 fn label_value(text: &str) -> Result<String, String> {
-    if is_value(text) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a label value")) }
+    if is_value(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is not a label value"))
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +254,11 @@ mod tests {
             ("example.com/zone in (x-1,x-2),a", true),
         ];
         for (text, expected) in table {
-            assert_eq!(NodeSelector::parse(text).map(|it| it.matches(&node)), Ok(expected), "{text:?}");
+            assert_eq!(
+                NodeSelector::parse(text).map(|it| it.matches(&node)),
+                Ok(expected),
+                "{text:?}"
+            );
         }
     }
 
@@ -220,8 +268,14 @@ mod tests {
         let table = [
             ("a b", format!("\"a b\" {form}")),
             ("a in 1", format!("\"a in 1\" {form}")),
-            ("a in (1", "\"a in (1\" lacks a closing parenthesis".to_owned()),
-            ("a in (1))", "\"a in (1))\" has one parenthesis too many".to_owned()),
+            (
+                "a in (1",
+                "\"a in (1\" lacks a closing parenthesis".to_owned(),
+            ),
+            (
+                "a in (1))",
+                "\"a in (1))\" has one parenthesis too many".to_owned(),
+            ),
             ("a,", "\"\" is not a label key".to_owned()),
             ("=1", "\"\" is not a label key".to_owned()),
             ("-a", "\"-a\" is not a label key".to_owned()),

@@ -83,7 +83,11 @@ impl<T> ListResult<T> {
         listing.add_page(items, false);
         match listing.finish() {
             Ok(listing) => Self::Complete { listing, pages: 1 },
-            Err(reason) => Self::Partial { items: Vec::new(), pages: 1, reason },
+            Err(reason) => Self::Partial {
+                items: Vec::new(),
+                pages: 1,
+                reason,
+            },
         }
     }
 
@@ -97,10 +101,19 @@ impl<T> ListResult<T> {
     #[must_use]
     pub fn flat_map<U, I: IntoIterator<Item = U>>(self, inner: impl Fn(T) -> I) -> ListResult<U> {
         match self {
-            Self::Complete { listing, pages } => ListResult::Complete { listing: listing.flat_map(inner), pages },
-            Self::Partial { items, pages, reason } => {
-                ListResult::Partial { items: items.into_iter().flat_map(inner).collect(), pages, reason }
-            }
+            Self::Complete { listing, pages } => ListResult::Complete {
+                listing: listing.flat_map(inner),
+                pages,
+            },
+            Self::Partial {
+                items,
+                pages,
+                reason,
+            } => ListResult::Partial {
+                items: items.into_iter().flat_map(inner).collect(),
+                pages,
+                reason,
+            },
         }
     }
 
@@ -181,12 +194,20 @@ where
     let (listing, mut items, mut progress) = (Listing::new(), Vec::new(), Progress::new(rules));
     let mut position = Some(first);
     while let Some(here) = position {
-        let Page { items: page, next, total } = fetch(here.clone()).await?;
+        let Page {
+            items: page,
+            next,
+            total,
+        } = fetch(here.clone()).await?;
         let offered = page.len();
         let before = items.len();
         items.extend(page.into_iter().filter(|item| progress.is_new(key(item))));
         let added = items.len() - before;
-        let step = next.as_ref().map(|next| Step { here: &here, next, follows: next.follows(&here) });
+        let step = next.as_ref().map(|next| Step {
+            here: &here,
+            next,
+            follows: next.follows(&here),
+        });
         let goes_on = progress.add(offered, added, total, step.as_ref());
         position = next.filter(|_| goes_on);
     }
@@ -218,7 +239,16 @@ struct Progress<'a> {
 impl<'a> Progress<'a> {
     fn new(rules: ListProperties<'a>) -> Self {
         let (seen, hasher) = (HashSet::new(), RandomState::new());
-        Self { rules, pages: 0, items: 0, seen, hasher, total: None, size: 0, reason: None }
+        Self {
+            rules,
+            pages: 0,
+            items: 0,
+            seen,
+            hasher,
+            total: None,
+            size: 0,
+            reason: None,
+        }
     }
 
     /// Returns `true` if no item before had this key.
@@ -231,7 +261,13 @@ impl<'a> Progress<'a> {
     }
 
     /// Adds a page on which `added` of the `offered` items are new. Returns `true` if the next page is to be read.
-    fn add(&mut self, offered: usize, added: usize, total: Option<usize>, step: Option<&Step<'_>>) -> bool {
+    fn add(
+        &mut self,
+        offered: usize,
+        added: usize,
+        total: Option<usize>,
+        step: Option<&Step<'_>>,
+    ) -> bool {
         self.pages += 1;
         self.items += added;
         let number = self.pages;
@@ -239,22 +275,35 @@ impl<'a> Progress<'a> {
         self.size = self.size.max(offered);
         if added < offered {
             let twice = offered - added;
-            self.mark_partial(format!("{twice} of page {number} had been listed before; the list changed meanwhile"));
+            self.mark_partial(format!(
+                "{twice} of page {number} had been listed before; the list changed meanwhile"
+            ));
         }
-        let Some(Step { here, next, follows }) = step else { return false };
+        let Some(Step {
+            here,
+            next,
+            follows,
+        }) = step
+        else {
+            return false;
+        };
         if !follows {
             self.mark_partial(format!("page {here:?} names {next:?} as the next page"));
         }
         // Pages without new items may go on forever. Items after this point may exist all the same.
         if offered == 0 {
-            self.mark_partial(format!("page {number} is empty, and names {next:?} as the next page"));
+            self.mark_partial(format!(
+                "page {number} is empty, and names {next:?} as the next page"
+            ));
             return false;
         }
         // A list of many pages with few items each is no list that a cloud would send.
         let is_thin = number >= THIN_PAGES && self.items < number * FEWEST_ITEMS;
         if added == 0 || is_thin || number >= self.most_pages() || self.items >= MOST_ITEMS {
             let items = self.items;
-            self.mark_partial(format!("the list does not end after page {number}, with {items} items"));
+            self.mark_partial(format!(
+                "the list does not end after page {number}, with {items} items"
+            ));
             return false;
         }
         true
@@ -262,7 +311,9 @@ impl<'a> Progress<'a> {
 
     /// Returns the number of pages that the announced total needs, plus a few more.
     fn most_pages(&self) -> usize {
-        let needed = self.total.map(|total| total.div_ceil(self.size.max(1)).saturating_add(SPARE_PAGES));
+        let needed = self
+            .total
+            .map(|total| total.div_ceil(self.size.max(1)).saturating_add(SPARE_PAGES));
         needed.map_or(MOST_PAGES, |needed| needed.min(MOST_PAGES))
     }
 
@@ -272,7 +323,9 @@ impl<'a> Progress<'a> {
                 self.mark_partial(format!("page {number} does not announce the total"));
             }
             (Some(before), Some(now)) if before != now => {
-                self.mark_partial(format!("the announced total went from {before} to {now} while the list was read"));
+                self.mark_partial(format!(
+                    "the announced total went from {before} to {now} while the list was read"
+                ));
             }
             _ => {}
         }
@@ -284,12 +337,20 @@ impl<'a> Progress<'a> {
         items.shrink_to_fit();
         let pages = self.pages;
         if let Some(reason) = self.reason() {
-            return ListResult::Partial { items, pages, reason };
+            return ListResult::Partial {
+                items,
+                pages,
+                reason,
+            };
         }
         listing.add_page(items, false);
         match listing.finish() {
             Ok(listing) => ListResult::Complete { listing, pages },
-            Err(reason) => ListResult::Partial { items: Vec::new(), pages, reason },
+            Err(reason) => ListResult::Partial {
+                items: Vec::new(),
+                pages,
+                reason,
+            },
         }
     }
 
@@ -299,7 +360,10 @@ impl<'a> Progress<'a> {
             self.mark_partial(format!("{total} were announced and {} listed", self.items));
         }
         let reason = self.reason.take()?;
-        Some(Error::other(format!("the cloud's list of {} is partial: {reason}", self.rules.what)))
+        Some(Error::other(format!(
+            "the cloud's list of {} is partial: {reason}",
+            self.rules.what
+        )))
     }
 }
 
@@ -310,10 +374,17 @@ mod tests {
     type Script = &'static [(&'static [u32], Option<u32>, Option<usize>)];
 
     async fn read(totals: bool, script: Script) -> ListResult<u32> {
-        let rules = ListProperties { what: "machines", totals };
+        let rules = ListProperties {
+            what: "machines",
+            totals,
+        };
         let page = async |page: u32| {
             let (items, next, total) = script[page as usize - 1];
-            Ok(Page { items: items.to_vec(), next, total })
+            Ok(Page {
+                items: items.to_vec(),
+                next,
+                total,
+            })
         };
         read_pages(rules, 1, |id| *id, page).await.unwrap()
     }
@@ -323,7 +394,11 @@ mod tests {
         let twice = |it: u32| [it, it * 10];
         let whole = read(true, &[(&[1, 2], None, Some(2))]).await;
         let began = whole.clone().complete().unwrap().began();
-        let inner = whole.flat_map(twice).filter(|it| *it != 2).complete().unwrap();
+        let inner = whole
+            .flat_map(twice)
+            .filter(|it| *it != 2)
+            .complete()
+            .unwrap();
         assert_eq!((inner.items(), inner.began()), (&[1, 10, 20][..], began));
         let partial = read(true, &[(&[1], None, Some(2))]).await.flat_map(twice);
         assert_eq!(partial.items(), [1, 10]);
@@ -345,17 +420,44 @@ mod tests {
     async fn partial_list_keeps_its_items_and_proves_no_absence() {
         let reading = read(true, &[(&[1, 2], None, Some(3))]).await;
         assert_eq!(reading.items(), [1, 2]);
-        assert_eq!(partial_reason(reading), "the cloud's list of machines is partial: 3 were announced and 2 listed");
+        assert_eq!(
+            partial_reason(reading),
+            "the cloud's list of machines is partial: 3 were announced and 2 listed"
+        );
     }
 
     #[tokio::test]
     async fn every_kind_of_partial_list_is_noticed() {
         let table: [(&str, bool, Script); 5] = [
-            ("names 3 as the next page", false, &[(&[1], Some(3), None), (&[2], None, None), (&[3], None, None)]),
-            ("had been listed before", false, &[(&[1, 2], Some(2), None), (&[2, 3], None, None)]),
-            ("went from 3 to 2", false, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(2))]),
-            ("page 1 does not announce the total", true, &[(&[1, 2], None, None)]),
-            ("2 were announced and 3 listed", true, &[(&[1, 2, 3], None, Some(2))]),
+            (
+                "names 3 as the next page",
+                false,
+                &[
+                    (&[1], Some(3), None),
+                    (&[2], None, None),
+                    (&[3], None, None),
+                ],
+            ),
+            (
+                "had been listed before",
+                false,
+                &[(&[1, 2], Some(2), None), (&[2, 3], None, None)],
+            ),
+            (
+                "went from 3 to 2",
+                false,
+                &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(2))],
+            ),
+            (
+                "page 1 does not announce the total",
+                true,
+                &[(&[1, 2], None, None)],
+            ),
+            (
+                "2 were announced and 3 listed",
+                true,
+                &[(&[1, 2, 3], None, Some(2))],
+            ),
         ];
         for (expected, totals, script) in table {
             let text = partial_reason(read(totals, script).await);
@@ -365,17 +467,40 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_that_goes_in_circles_ends() {
-        assert!(partial_reason(read(false, &[(&[1], Some(2), None), (&[2], Some(1), None)]).await).contains("names 1"));
-        let rules = ListProperties { what: "machines", totals: false };
-        let stuck = async |_: String| Ok(Page { items: vec![1], next: Some("same".to_owned()), total: None });
-        let reading = read_pages(rules, String::new(), |id: &u32| *id, stuck).await.unwrap();
+        assert!(
+            partial_reason(read(false, &[(&[1], Some(2), None), (&[2], Some(1), None)]).await)
+                .contains("names 1")
+        );
+        let rules = ListProperties {
+            what: "machines",
+            totals: false,
+        };
+        let stuck = async |_: String| {
+            Ok(Page {
+                items: vec![1],
+                next: Some("same".to_owned()),
+                total: None,
+            })
+        };
+        let reading = read_pages(rules, String::new(), |id: &u32| *id, stuck)
+            .await
+            .unwrap();
         assert!(partial_reason(reading).contains("listed before"));
     }
 
     /// Reads a list without an end; returns the number of requests and the error.
     async fn read_endless(items: fn(u32) -> Vec<u32>, total: Option<usize>) -> (usize, String) {
-        let rules = ListProperties { what: "machines", totals: total.is_some() };
-        let page = async |page: u32| Ok(Page { items: items(page), next: Some(page + 1), total });
+        let rules = ListProperties {
+            what: "machines",
+            totals: total.is_some(),
+        };
+        let page = async |page: u32| {
+            Ok(Page {
+                items: items(page),
+                next: Some(page + 1),
+                total,
+            })
+        };
         let reading = read_pages(rules, 1, |id: &u32| *id, page).await.unwrap();
         (reading.pages(), partial_reason(reading))
     }
@@ -383,36 +508,80 @@ mod tests {
     #[tokio::test]
     async fn an_empty_page_that_names_a_next_one_ends_the_list_and_proves_no_absence() {
         let (pages, text) = read_endless(|_| Vec::new(), None).await;
-        assert_eq!((pages, text.contains("page 1 is empty, and names 2 as the next page")), (1, true), "{text}");
-        let (pages, _) = read_endless(|page| if page < 3 { vec![page] } else { Vec::new() }, Some(9)).await;
+        assert_eq!(
+            (
+                pages,
+                text.contains("page 1 is empty, and names 2 as the next page")
+            ),
+            (1, true),
+            "{text}"
+        );
+        let (pages, _) = read_endless(
+            |page| if page < 3 { vec![page] } else { Vec::new() },
+            Some(9),
+        )
+        .await;
         assert_eq!(pages, 3);
     }
 
     #[tokio::test]
     async fn a_list_without_an_end_is_read_two_pages_beyond_its_total_or_2000() {
         let ten_each = |page: u32| (page * 10..page * 10 + 10).collect();
-        for (total, pages) in [(Some(49), 7), (Some(0), 2), (Some(usize::MAX), 2_000), (None, 2_000)] {
+        for (total, pages) in [
+            (Some(49), 7),
+            (Some(0), 2),
+            (Some(usize::MAX), 2_000),
+            (None, 2_000),
+        ] {
             let (read, text) = read_endless(ten_each, total).await;
             assert_eq!(read, pages, "{total:?}: {text}");
-            assert!(text.contains("does not end after page") || total == Some(0), "{text}");
+            assert!(
+                text.contains("does not end after page") || total == Some(0),
+                "{text}"
+            );
         }
-        let (pages, text) = read_endless(|page| (page * 50_000..(page + 1) * 50_000).collect(), None).await;
-        assert_eq!((pages, text.contains("with 200000 items")), (4, true), "{text}");
+        let (pages, text) =
+            read_endless(|page| (page * 50_000..(page + 1) * 50_000).collect(), None).await;
+        assert_eq!(
+            (pages, text.contains("with 200000 items")),
+            (4, true),
+            "{text}"
+        );
     }
 
     #[tokio::test]
     async fn a_long_list_of_nearly_empty_pages_is_not_believed() {
         let (pages, text) = read_endless(|page| vec![page], None).await;
-        assert_eq!((pages, text.contains("does not end after page 100, with 100 items")), (100, true), "{text}");
+        assert_eq!(
+            (
+                pages,
+                text.contains("does not end after page 100, with 100 items")
+            ),
+            (100, true),
+            "{text}"
+        );
     }
 
     #[tokio::test]
     async fn a_page_that_fails_fails_the_list() {
-        let rules = ListProperties { what: "machines", totals: false };
+        let rules = ListProperties {
+            what: "machines",
+            totals: false,
+        };
         let broken = async |page: u32| match page {
-            1 => Ok(Page { items: vec![1], next: Some(2), total: None }),
+            1 => Ok(Page {
+                items: vec![1],
+                next: Some(2),
+                total: None,
+            }),
             _ => Err(Error::other("answered 500")),
         };
-        assert_eq!(read_pages(rules, 1, |id: &u32| *id, broken).await.unwrap_err().to_string(), "answered 500");
+        assert_eq!(
+            read_pages(rules, 1, |id: &u32| *id, broken)
+                .await
+                .unwrap_err()
+                .to_string(),
+            "answered 500"
+        );
     }
 }

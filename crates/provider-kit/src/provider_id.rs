@@ -40,9 +40,14 @@ impl ProviderIds {
     /// *Invalid*, naming the accepted form, for another scheme and for a malformed ID: the machine of such a Node is
     /// not "gone".
     pub fn read<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
-        let id = provider_id.strip_prefix(self.scheme).and_then(|rest| rest.strip_prefix("://"));
+        let id = provider_id
+            .strip_prefix(self.scheme)
+            .and_then(|rest| rest.strip_prefix("://"));
         id.filter(|id| (self.valid)(id)).ok_or_else(|| {
-            Error::invalid(format!("provider id {provider_id:?} is not of the form {}://{}", self.scheme, self.form))
+            Error::invalid(format!(
+                "provider id {provider_id:?} is not of the form {}://{}",
+                self.scheme, self.form
+            ))
         })
     }
 }
@@ -119,10 +124,16 @@ impl fmt::Display for IdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPrefix { id, accepted } => {
-                write!(f, "provider id {id:?} has an unknown prefix; known are {accepted}")
+                write!(
+                    f,
+                    "provider id {id:?} has an unknown prefix; known are {accepted}"
+                )
             }
             Self::Malformed { id, accepted } => {
-                write!(f, "provider id {id:?} has no id after its prefix; accepted are {accepted}")
+                write!(
+                    f,
+                    "provider id {id:?} has no id after its prefix; accepted are {accepted}"
+                )
             }
         }
     }
@@ -150,14 +161,27 @@ mod tests {
     #[test]
     fn a_number_has_one_spelling() {
         assert_eq!(number("9007199254740993"), Some(9_007_199_254_740_993));
-        for text in ["", "0", "007", "+7", "-7", "7 ", "x", "99999999999999999999"] {
+        for text in [
+            "",
+            "0",
+            "007",
+            "+7",
+            "-7",
+            "7 ",
+            "x",
+            "99999999999999999999",
+        ] {
             assert_eq!(number(text), None, "{text:?}");
         }
     }
 
     #[test]
     fn foreign_scheme_and_malformed_id_are_invalid() {
-        const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |id| number(id).is_some() };
+        const IDS: ProviderIds = ProviderIds {
+            scheme: "acme",
+            form: "<number>",
+            valid: |id| number(id).is_some(),
+        };
         for id in ["acme:/1", "acme://", "acme://1/2", "acmes://1", "1"] {
             assert!(IDS.read(id).is_err_and(|err| err.is_invalid()), "{id}");
         }

@@ -21,7 +21,11 @@ use ipnet::IpNet;
 pub fn special(ip: IpAddr) -> Option<&'static str> {
     let ip = ip.to_canonical();
     let (is_of_this_network, is_reserved, is_link_local) = match ip {
-        IpAddr::V4(ip) => (ip.octets()[0] == 0, ip.octets()[0] >= 240, ip.is_link_local()),
+        IpAddr::V4(ip) => (
+            ip.octets()[0] == 0,
+            ip.octets()[0] >= 240,
+            ip.is_link_local(),
+        ),
         IpAddr::V6(ip) => (ip.is_unspecified(), false, ip.is_unicast_link_local()),
     };
     match () {
@@ -40,26 +44,41 @@ pub fn node_of(ip: IpAddr, nodes: &[Arc<Node>]) -> Option<String> {
     let ip = ip.to_canonical();
     let is_its = |node: &&Arc<Node>| {
         node.addresses.iter().any(|it| it.address.parse() == Ok(ip))
-            || node.pod_cidrs.iter().filter_map(|it| it.parse::<IpNet>().ok()).any(|range| range.contains(&ip))
+            || node
+                .pod_cidrs
+                .iter()
+                .filter_map(|it| it.parse::<IpNet>().ok())
+                .any(|range| range.contains(&ip))
     };
-    nodes.iter().find(is_its).map(|node| format!("Node {}", node.name))
+    nodes
+        .iter()
+        .find(is_its)
+        .map(|node| format!("Node {}", node.name))
 }
 
 /// Returns the Service that has a cluster IP, for texts: `Service shop/web`.
 #[must_use]
 pub fn service_of_cluster_ip(ip: IpAddr, services: &[Arc<Service>]) -> Option<String> {
     let ip = ip.to_canonical();
-    services.iter().find(|service| cluster_ips(service).any(|it| it == ip)).map(|service| {
-        let [namespace, name] =
-            [&service.metadata.namespace, &service.metadata.name].map(|it| it.as_deref().unwrap_or_default());
-        format!("Service {namespace}/{name}")
-    })
+    services
+        .iter()
+        .find(|service| cluster_ips(service).any(|it| it == ip))
+        .map(|service| {
+            let [namespace, name] = [&service.metadata.namespace, &service.metadata.name]
+                .map(|it| it.as_deref().unwrap_or_default());
+            format!("Service {namespace}/{name}")
+        })
 }
 
 /// Returns the cluster IPs of a Service; none of a headless one.
 pub fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
     let spec = service.spec.iter();
-    let all = spec.flat_map(|spec| spec.cluster_ips.iter().flatten().chain(spec.cluster_ip.as_ref()));
+    let all = spec.flat_map(|spec| {
+        spec.cluster_ips
+            .iter()
+            .flatten()
+            .chain(spec.cluster_ip.as_ref())
+    });
     all.filter_map(|it| it.parse().ok())
 }
 
@@ -106,7 +125,10 @@ mod tests {
             ..Node::default()
         };
         let service = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"clusterIP": "10.96.0.1"}});
-        let (nodes, services) = ([Arc::new(node)], [Arc::new(serde_json::from_value(service).unwrap())]);
+        let (nodes, services) = (
+            [Arc::new(node)],
+            [Arc::new(serde_json::from_value(service).unwrap())],
+        );
         let user = |ip: &str| {
             let ip = ip.parse().unwrap();
             node_of(ip, &nodes).or_else(|| service_of_cluster_ip(ip, &services))

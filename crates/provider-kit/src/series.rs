@@ -1,7 +1,9 @@
 //! Declarations of a provider's own metric series, under the names that existing dashboards use.
 
 /// The default histogram buckets of the Go Prometheus client, in seconds.
-pub const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub const CONVENTIONAL: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// Declares metric series: a static for each. A declaration gives the [kind](cloud_provider::SeriesKind), the name in
 /// Prometheus form and the names of the labels; the documentation is the help text.

@@ -37,15 +37,30 @@ impl YamlSettings {
     /// # Errors
     /// *Invalid* if the text is not a YAML mapping.
     pub fn yaml(setup: &Setup) -> Result<Self> {
-        let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |file| (&file.path, &file.text));
+        let (path, text) = setup
+            .config
+            .as_ref()
+            .map_or(("no configuration file", ""), |file| {
+                (&file.path, &file.text)
+            });
         let values = match yaml(text) {
             Ok(Value::Object(values)) => values,
             Ok(Value::Null) => Map::new(),
-            Ok(_) => return Err(Error::invalid(format!("{path}: expected settings of the form `key: value`"))),
+            Ok(_) => {
+                return Err(Error::invalid(format!(
+                    "{path}: expected settings of the form `key: value`"
+                )));
+            }
             Err(place) => return Err(Error::invalid(format!("{path}: no valid YAML{place}"))),
         };
         let (path, setup) = (path.to_owned(), setup.clone());
-        Ok(Self { path, values, known_keys: Vec::new(), mistakes: Vec::new(), setup })
+        Ok(Self {
+            path,
+            values,
+            known_keys: Vec::new(),
+            mistakes: Vec::new(),
+            setup,
+        })
     }
 
     /// Returns a text; `None` if it is unset or empty.
@@ -85,7 +100,10 @@ impl YamlSettings {
             (token, _) => {
                 if token.is_some() {
                     self.mistake("token and tokenFile are both set, one of them is enough");
-                } else if !["token", "tokenFile"].iter().any(|key| self.values.contains_key(*key)) {
+                } else if !["token", "tokenFile"]
+                    .iter()
+                    .any(|key| self.values.contains_key(*key))
+                {
                     self.mistake("token or tokenFile is missing");
                 }
                 Credential::none()
@@ -125,7 +143,9 @@ impl YamlSettings {
         if let (Err(err), false) = (check_endpoint(&endpoint), endpoint.is_empty()) {
             self.mistake(err.to_string());
         }
-        Transport::builder(endpoint).credential(credential).setup(&self.setup)
+        Transport::builder(endpoint)
+            .credential(credential)
+            .setup(&self.setup)
     }
 
     /// Adds a mistake that the caller found.
@@ -138,20 +158,32 @@ impl YamlSettings {
     /// # Errors
     /// *Invalid*, with all mistakes and all keys that no code reads.
     pub fn finish(mut self) -> Result<()> {
-        for key in self.values.keys().filter(|key| !self.known_keys.contains(&key.as_str())) {
-            let closest = self
-                .known_keys
-                .iter()
-                .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
-            self.mistakes.push(match closest.filter(|known| strsim::jaro_winkler(known, key) > 0.7) {
-                Some(known) => format!("unknown key {key:?}, did you mean {known:?}?"),
-                None => format!("unknown key {key:?}; known are {}", self.known_keys.join(", ")),
+        for key in self
+            .values
+            .keys()
+            .filter(|key| !self.known_keys.contains(&key.as_str()))
+        {
+            let closest = self.known_keys.iter().max_by(|a, b| {
+                strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key))
             });
+            self.mistakes.push(
+                match closest.filter(|known| strsim::jaro_winkler(known, key) > 0.7) {
+                    Some(known) => format!("unknown key {key:?}, did you mean {known:?}?"),
+                    None => format!(
+                        "unknown key {key:?}; known are {}",
+                        self.known_keys.join(", ")
+                    ),
+                },
+            );
         }
         if self.mistakes.is_empty() {
             return Ok(());
         }
-        Err(Error::invalid(format!("{}: {}", self.path, self.mistakes.join("; "))))
+        Err(Error::invalid(format!(
+            "{}: {}",
+            self.path,
+            self.mistakes.join("; ")
+        )))
     }
 }
 
@@ -164,7 +196,9 @@ pub fn yaml(text: &str) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     serde_saphyr::from_str(text).map_err(|err| {
-        err.location().map_or_else(String::new, |at| format!(" in line {}, column {}", at.line(), at.column()))
+        err.location().map_or_else(String::new, |at| {
+            format!(" in line {}, column {}", at.line(), at.column())
+        })
     })
 }
 
@@ -201,27 +235,44 @@ mod tests {
     use super::*;
 
     fn mistakes(text: &str) -> String {
-        let file = ConfigFile { path: "f".into(), text: text.into() };
+        let file = ConfigFile {
+            path: "f".into(),
+            text: text.into(),
+        };
         let mut settings = match YamlSettings::yaml(&Setup::of(file)) {
             Ok(settings) => settings,
             Err(err) => return err.to_string(),
         };
         settings.required("endpoint");
         settings.credential();
-        settings.finish().map_or_else(|err| err.to_string(), |()| "none".into())
+        settings
+            .finish()
+            .map_or_else(|err| err.to_string(), |()| "none".into())
     }
 
     #[test]
     fn mistakes_are_reported_together_without_values() {
         assert_eq!(mistakes("endpoint: http://x\ntoken: s3cret\n"), "none");
-        assert_eq!(mistakes(""), "f: endpoint is missing; token or tokenFile is missing");
+        assert_eq!(
+            mistakes(""),
+            "f: endpoint is missing; token or tokenFile is missing"
+        );
         assert_eq!(
             mistakes("endpoint: [1]\ntoken: s3cret\ntokenFile: /nowhere\nzzz: s3cret\n"),
             "f: endpoint must be text (put it in quotes); token and tokenFile are both set, one of them is enough; \
              unknown key \"zzz\"; known are endpoint, token, tokenFile"
         );
-        assert!(mistakes("endpoint: e\ntokenFile: /nowhere\n").contains("cannot read the token file /nowhere"));
-        for broken in ["token: \"s3cret", "s3cret", "- s3cret", "token: *s3cret", "token: s3: cret"] {
+        assert!(
+            mistakes("endpoint: e\ntokenFile: /nowhere\n")
+                .contains("cannot read the token file /nowhere")
+        );
+        for broken in [
+            "token: \"s3cret",
+            "s3cret",
+            "- s3cret",
+            "token: *s3cret",
+            "token: s3: cret",
+        ] {
             assert!(!mistakes(broken).contains("s3cret"), "{}", mistakes(broken));
         }
     }

@@ -46,7 +46,12 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// # Errors
     /// *Conflict* if the document has another version: it is read again. *Invalid* and *quota* if an edit may be the
     /// cause: the edits are written in smaller groups, until the cause is alone.
-    async fn write(&self, key: &Self::Key, document: Self::Document, version: Option<&str>) -> Result<()>;
+    async fn write(
+        &self,
+        key: &Self::Key,
+        document: Self::Document,
+        version: Option<&str>,
+    ) -> Result<()>;
 }
 
 /// A change of a document in memory. It may be called several times, so it must give the same result when it is already
@@ -61,7 +66,10 @@ pub struct SharedDocuments<S: DocumentStore> {
 
 impl<S: DocumentStore> Clone for SharedDocuments<S> {
     fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store), edits: Arc::clone(&self.edits) }
+        Self {
+            store: Arc::clone(&self.store),
+            edits: Arc::clone(&self.edits),
+        }
     }
 }
 
@@ -75,7 +83,10 @@ impl<S: DocumentStore> SharedDocuments<S> {
             let store = Arc::clone(&writer);
             async move { write_all(&*store, &key, &edits).await }
         });
-        Self { store, edits: Arc::new(edits) }
+        Self {
+            store,
+            edits: Arc::new(edits),
+        }
     }
 
     /// Returns the store, for reads that change nothing.
@@ -99,7 +110,11 @@ impl<S: DocumentStore> SharedDocuments<S> {
 }
 
 /// Writes all edits, in as few writes as the cloud accepts. Returns the answer to each edit.
-async fn write_all<S: DocumentStore>(store: &S, key: &S::Key, edits: &[Edit<S::Document>]) -> Vec<Result<()>> {
+async fn write_all<S: DocumentStore>(
+    store: &S,
+    key: &S::Key,
+    edits: &[Edit<S::Document>],
+) -> Vec<Result<()>> {
     let mut answers = vec![Ok(()); edits.len()];
     let mut groups = vec![(0..edits.len()).collect::<Vec<_>>()];
     while let Some(mut group) = groups.pop() {
@@ -108,7 +123,9 @@ async fn write_all<S: DocumentStore>(store: &S, key: &S::Key, edits: &[Edit<S::D
                 let second = group.split_off(group.len() / 2);
                 groups.extend([second, group]);
             }
-            outcome => group.into_iter().for_each(|number| answers[number] = outcome.clone()),
+            outcome => group
+                .into_iter()
+                .for_each(|number| answers[number] = outcome.clone()),
         }
     }
     answers

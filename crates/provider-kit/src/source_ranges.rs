@@ -29,7 +29,11 @@ const ALL: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
 /// *Invalid*, if an item is no network (HELP-51).
 pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
     let stated = stated(service, |text| text.split(',').collect())?;
-    Ok(if stated.is_empty() { [ALL].into() } else { stated })
+    Ok(if stated.is_empty() {
+        [ALL].into()
+    } else {
+        stated
+    })
 }
 
 /// Returns the source ranges that the Service's field or annotation states; empty if there are none. Unlike in
@@ -50,11 +54,19 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
 /// # Errors
 /// *Invalid*, if an item is no network (HELP-51).
 pub fn configured_source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
-    stated(service, |text| text.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty()).collect())
+    stated(service, |text| {
+        text.split([',', ' ', '\t', '\n'])
+            .filter(|item| !item.is_empty())
+            .collect()
+    })
 }
 
 fn stated(service: &Service, items: fn(&str) -> Vec<&str>) -> Result<BTreeSet<IpNet>> {
-    let spec = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
+    let spec = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_source_ranges.as_deref())
+        .unwrap_or_default();
     if !spec.is_empty() {
         return networks(spec.iter().map(String::as_str)).map_err(|item| {
             Error::invalid(format!(
@@ -64,7 +76,11 @@ fn stated(service: &Service, items: fn(&str) -> Vec<&str>) -> Result<BTreeSet<Ip
             ))
         });
     }
-    let annotation = service.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_SOURCE_RANGES));
+    let annotation = service
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(ANNOTATION_SOURCE_RANGES));
     match annotation.map_or("", |value| value.trim()) {
         "" => Ok(BTreeSet::new()),
         value => networks(items(value).into_iter()).map_err(|_| {
@@ -85,7 +101,10 @@ pub fn allows_all<'a>(ranges: impl IntoIterator<Item = &'a IpNet>) -> bool {
 
 /// Returns the networks, or the first item that is not a network.
 fn networks<'a>(items: impl Iterator<Item = &'a str>) -> Result<BTreeSet<IpNet>, &'a str> {
-    items.map(str::trim).map(|item| network(item).ok_or(item)).collect()
+    items
+        .map(str::trim)
+        .map(|item| network(item).ok_or(item))
+        .collect()
 }
 
 /// Parses a network. Leading zeros are read as decimal, as the API server reads them in this field.
@@ -104,7 +123,9 @@ fn dotted(text: &str) -> Option<Ipv4Addr> {
 }
 
 fn number(text: &str) -> Option<u8> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -129,13 +150,20 @@ mod tests {
             ("", None),
         ];
         for (text, expected) in table {
-            assert_eq!(network(text).map(|net| net.to_string()).as_deref(), expected, "{text:?}");
+            assert_eq!(
+                network(text).map(|net| net.to_string()).as_deref(),
+                expected,
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn every_ipv6_address_alone_does_not_count_as_all() {
         assert!(!allows_all(&[network("::/0").unwrap()]));
-        assert!(allows_all(&[network("::/0").unwrap(), "192.168.0.0/0".parse().unwrap()]));
+        assert!(allows_all(&[
+            network("::/0").unwrap(),
+            "192.168.0.0/0".parse().unwrap()
+        ]));
     }
 }

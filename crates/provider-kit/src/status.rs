@@ -30,7 +30,10 @@ impl Status {
     /// `None` and an empty name mean addresses.
     #[must_use]
     pub fn hostname(self, name: Option<&str>) -> Self {
-        Self { hostname: name.filter(|name| !name.is_empty()).map(str::to_owned), ..self }
+        Self {
+            hostname: name.filter(|name| !name.is_empty()).map(str::to_owned),
+            ..self
+        }
     }
 
     /// Sets the `ipMode` of all addresses: `Proxy` if traffic from inside the cluster must also go through the load
@@ -38,13 +41,19 @@ impl Status {
     /// has no `ipMode`, which means `VIP`.
     #[must_use]
     pub fn proxied(self, is_proxied: bool) -> Self {
-        Self { ip_mode: Some(if is_proxied { "Proxy" } else { "VIP" }), ..self }
+        Self {
+            ip_mode: Some(if is_proxied { "Proxy" } else { "VIP" }),
+            ..self
+        }
     }
 
     /// Sets whether IPv6 addresses are left out.
     #[must_use]
     pub fn without_ipv6(self, is_without_ipv6: bool) -> Self {
-        Self { is_without_ipv6, ..self }
+        Self {
+            is_without_ipv6,
+            ..self
+        }
     }
 
     /// Adds addresses in this order. Addresses that are present already are not repeated.
@@ -61,17 +70,33 @@ impl Status {
     /// Builds the status. Without an address or a name, the list is absent, which means "none yet".
     #[must_use]
     pub fn build(self) -> LoadBalancerStatus {
-        let Self { hostname, ip_mode, is_without_ipv6, addresses } = self;
+        let Self {
+            hostname,
+            ip_mode,
+            is_without_ipv6,
+            addresses,
+        } = self;
         let ingress = if hostname.is_some() {
-            vec![LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() }]
+            vec![LoadBalancerIngress {
+                hostname,
+                ..LoadBalancerIngress::default()
+            }]
         } else {
-            let shown = addresses.into_iter().filter(|text| !(is_without_ipv6 && is_ipv6(text)));
+            let shown = addresses
+                .into_iter()
+                .filter(|text| !(is_without_ipv6 && is_ipv6(text)));
             let ip_mode = ip_mode.map(str::to_owned);
             shown
-                .map(|ip| LoadBalancerIngress { ip: Some(ip), ip_mode: ip_mode.clone(), ..Default::default() })
+                .map(|ip| LoadBalancerIngress {
+                    ip: Some(ip),
+                    ip_mode: ip_mode.clone(),
+                    ..Default::default()
+                })
                 .collect()
         };
-        LoadBalancerStatus { ingress: Some(ingress).filter(|ingress| !ingress.is_empty()) }
+        LoadBalancerStatus {
+            ingress: Some(ingress).filter(|ingress| !ingress.is_empty()),
+        }
     }
 }
 
@@ -86,8 +111,13 @@ fn is_ipv6(text: &str) -> bool {
 /// ```
 #[must_use]
 pub fn shown(service: &Service) -> &[LoadBalancerIngress] {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
+    let status = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    status
+        .and_then(|status| status.ingress.as_deref())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -97,20 +127,45 @@ mod tests {
     #[test]
     fn status_without_addresses_has_no_list() {
         assert_eq!(Status::default().build(), LoadBalancerStatus::default());
-        assert_eq!(Status::default().without_ipv6(true).addresses(["::1"]).build(), LoadBalancerStatus::default());
-        assert_eq!(Status::default().hostname(Some("")).build(), LoadBalancerStatus::default());
+        assert_eq!(
+            Status::default()
+                .without_ipv6(true)
+                .addresses(["::1"])
+                .build(),
+            LoadBalancerStatus::default()
+        );
+        assert_eq!(
+            Status::default().hostname(Some("")).build(),
+            LoadBalancerStatus::default()
+        );
     }
 
     #[test]
     fn addresses_keep_their_order_and_are_not_repeated() {
-        let ingress = Status::default().addresses(["b", "a"]).addresses(["b", "c"]).build().ingress.unwrap();
-        assert_eq!(ingress.iter().filter_map(|it| it.ip.as_deref()).collect::<Vec<_>>(), ["b", "a", "c"]);
+        let ingress = Status::default()
+            .addresses(["b", "a"])
+            .addresses(["b", "c"])
+            .build()
+            .ingress
+            .unwrap();
+        assert_eq!(
+            ingress
+                .iter()
+                .filter_map(|it| it.ip.as_deref())
+                .collect::<Vec<_>>(),
+            ["b", "a", "c"]
+        );
         assert!(ingress.iter().all(|it| it.ip_mode.is_none()));
     }
 
     #[test]
     fn proxy_protocol_sets_the_ip_mode_proxy() {
-        let ingress = Status::default().proxied(true).addresses(["203.0.113.8"]).build().ingress.unwrap();
+        let ingress = Status::default()
+            .proxied(true)
+            .addresses(["203.0.113.8"])
+            .build()
+            .ingress
+            .unwrap();
         assert_eq!(ingress[0].ip_mode.as_deref(), Some("Proxy"));
     }
 }

@@ -41,7 +41,11 @@ where
             let items = std::iter::from_fn(|| {
                 let item = list.next_element().transpose();
                 count += usize::from(item.is_some());
-                if count > MOST_ITEMS { Some(Err(too_many())) } else { item }
+                if count > MOST_ITEMS {
+                    Some(Err(too_many()))
+                } else {
+                    item
+                }
             });
             items.collect()
         }
@@ -52,7 +56,9 @@ where
 
 /// Returns the error for a list of more than [`MOST_ITEMS`].
 pub(crate) fn too_many<E: Error>() -> E {
-    E::custom(format_args!("a list of more than {MOST_ITEMS} items, the limit of one answer"))
+    E::custom(format_args!(
+        "a list of more than {MOST_ITEMS} items, the limit of one answer"
+    ))
 }
 
 #[cfg(test)]
@@ -66,7 +72,13 @@ mod tests {
             let mut json = serde_json::Deserializer::from_str(&text);
             let read = collect::<_, u8, Vec<u8>>(&mut json);
             assert_eq!(read.as_ref().map(Vec::len).ok(), is_read.then_some(count));
-            assert!(is_read || read.unwrap_err().to_string().contains("more than 100000 items"));
+            assert!(
+                is_read
+                    || read
+                        .unwrap_err()
+                        .to_string()
+                        .contains("more than 100000 items")
+            );
         }
     }
 }

@@ -43,7 +43,9 @@ impl TextTags {
     /// Returns tags of at most `longest` characters; 50 at least, which a UID needs.
     #[must_use]
     pub const fn of_length(longest: usize) -> Self {
-        Self { longest: if longest < 50 { 50 } else { longest } }
+        Self {
+            longest: if longest < 50 { 50 } else { longest },
+        }
     }
 
     /// Returns the owner tags of an object, behind its other tags.
@@ -66,8 +68,11 @@ impl TextTags {
             };
             let Some(value) = value else { return true };
             // An ID contains no blank.
-            *part =
-                Some(part.take().filter(|other| *other != value).map_or(value.clone(), |other| other + " " + &value));
+            *part = Some(
+                part.take()
+                    .filter(|other| *other != value)
+                    .map_or(value.clone(), |other| other + " " + &value),
+            );
             false
         });
         owner
@@ -77,7 +82,11 @@ impl TextTags {
     #[must_use]
     pub fn describe(self, owner: &OwnerTags, text: &str) -> String {
         let tags = self.tags(owner).join(" ");
-        if tags.is_empty() || text.is_empty() { tags + text } else { tags + "\n" + text }
+        if tags.is_empty() || text.is_empty() {
+            tags + text
+        } else {
+            tags + "\n" + text
+        }
     }
 
     /// Reads the owner from a description, and returns it with the rest of the text.
@@ -127,8 +136,9 @@ impl TextTags {
 }
 
 fn is_hash(text: &str) -> bool {
-    text.strip_prefix(HASH)
-        .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|it| b"0123456789abcdef".contains(&it)))
+    text.strip_prefix(HASH).is_some_and(|digits| {
+        digits.len() == DIGITS && digits.bytes().all(|it| b"0123456789abcdef".contains(&it))
+    })
 }
 
 /// Returns the value of a tag; `None` if the tag was not written by this module.
@@ -161,28 +171,54 @@ mod tests {
     use super::*;
 
     fn owner(cluster: &str, service: &str) -> OwnerTags {
-        OwnerTags { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }
+        OwnerTags {
+            cluster: Some(cluster.to_owned()),
+            service: Some(service.to_owned()),
+        }
     }
 
     #[test]
     fn tags_of_uids_fit_fifty_characters_and_are_readable() {
         let uid = "0b1d7b0e-8b0a-4c53-9a56-3f4c6f6f6f6f";
         let tags = TextTags::of_length(0).among(&owner(uid, uid), Vec::new());
-        assert_eq!(tags, [format!("ccmrs-cluster:{uid}"), format!("ccmrs-service:{uid}")]);
+        assert_eq!(
+            tags,
+            [
+                format!("ccmrs-cluster:{uid}"),
+                format!("ccmrs-service:{uid}")
+            ]
+        );
         assert!(tags.iter().all(|tag| tag.len() == 50));
     }
 
     #[test]
     fn foreign_tags_and_two_owners_name_no_owner() {
         let tags = TextTags::of_length(255);
-        for text in ["ccmrs-cluster:_4", "ccmrs-cluster:_zz", "ccmrs-cluster", "k8s:ccmrs-cluster:a"] {
+        for text in [
+            "ccmrs-cluster:_4",
+            "ccmrs-cluster:_zz",
+            "ccmrs-cluster",
+            "k8s:ccmrs-cluster:a",
+        ] {
             let mut all = vec![text.to_owned()];
-            assert_eq!((tags.take_from(&mut all), all.len()), (OwnerTags::default(), 1), "{text}");
-            assert_eq!(tags.described(text), (OwnerTags::default(), text.to_owned()));
+            assert_eq!(
+                (tags.take_from(&mut all), all.len()),
+                (OwnerTags::default(), 1),
+                "{text}"
+            );
+            assert_eq!(
+                tags.described(text),
+                (OwnerTags::default(), text.to_owned())
+            );
         }
-        let mut two = ["a", "b", "b"].map(|id| format!("ccmrs-service:{id}")).to_vec();
+        let mut two = ["a", "b", "b"]
+            .map(|id| format!("ccmrs-service:{id}"))
+            .to_vec();
         assert_eq!(tags.take_from(&mut two).service.as_deref(), Some("a b b"));
-        assert_eq!(tags.described("ccmrs-service:a and more").0, OwnerTags::default());
+        assert_eq!(
+            tags.described("ccmrs-service:a and more").0,
+            OwnerTags::default()
+        );
     }
 
     proptest! {

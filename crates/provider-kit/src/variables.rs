@@ -59,20 +59,26 @@ impl<'a> Variables<'a> {
     /// Returns a reader of this environment.
     #[must_use]
     pub fn of(environment: &'a Environment) -> Self {
-        Self { environment, reading: Reading::default() }
+        Self {
+            environment,
+            reading: Reading::default(),
+        }
     }
 
     /// Returns the value, or else the default. `None` if there is neither, or if the value is a mistake.
     pub fn get<T>(&mut self, variable: &Variable<T>) -> Option<T> {
         let environment = self.environment;
-        self.reading.get(variable, &str::to_owned, |name| set(environment, name))
+        self.reading
+            .get(variable, &str::to_owned, |name| set(environment, name))
     }
 
     /// Returns the values of these variables that are set, as [defaults](Defaults) of annotations. A value that is not
     /// accepted is a mistake.
     pub fn defaults(&mut self, variables: &[&dyn Declared]) -> Defaults {
         let environment = self.environment;
-        self.reading.defaults(variables, |key| Some((set(environment, key)?.to_owned(), key.to_owned())))
+        self.reading.defaults(variables, |key| {
+            Some((set(environment, key)?.to_owned(), key.to_owned()))
+        })
     }
 
     /// Returns the value of a variable, or else the contents of the file that `<VAR>_FILE` names. A file that cannot be
@@ -80,16 +86,33 @@ impl<'a> Variables<'a> {
     /// dummy value.
     pub fn secret(&mut self, variable: &Variable<String>) -> Option<Secret> {
         if self.environment.is_offline() {
-            return Some(Secret { text: SecretString::from(OFFLINE), file: None });
+            return Some(Secret {
+                text: SecretString::from(OFFLINE),
+                file: None,
+            });
         }
-        if let Some(text) = set(self.environment, variable.key).map(str::trim).filter(|text| !text.is_empty()) {
-            return Some(Secret { text: SecretString::from(text), file: None });
+        if let Some(text) = set(self.environment, variable.key)
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        {
+            return Some(Secret {
+                text: SecretString::from(text),
+                file: None,
+            });
         }
         let name = format!("{}_FILE", variable.key);
         let path = set(self.environment, &name)?;
-        match cloud_provider::files::read_to_string(path).as_deref().map(str::trim) {
+        match cloud_provider::files::read_to_string(path)
+            .as_deref()
+            .map(str::trim)
+        {
             Ok("") => self.mistake(format!("{name}: {path} is empty")),
-            Ok(text) => return Some(Secret { text: SecretString::from(text), file: Some(PathBuf::from(path)) }),
+            Ok(text) => {
+                return Some(Secret {
+                    text: SecretString::from(text),
+                    file: Some(PathBuf::from(path)),
+                });
+            }
             Err(err) => self.mistake(format!("{name}: cannot read {path}: {err}")),
         }
         None
@@ -99,7 +122,9 @@ impl<'a> Variables<'a> {
     pub fn token(&mut self, secret: Option<Secret>) -> Credential {
         match secret {
             None => Credential::none(),
-            Some(Secret { file: Some(file), .. }) => self.usable(Credential::file(file)),
+            Some(Secret {
+                file: Some(file), ..
+            }) => self.usable(Credential::file(file)),
             Some(Secret { text, .. }) => Credential::token(text.expose_secret()),
         }
     }
@@ -120,7 +145,9 @@ impl<'a> Variables<'a> {
     #[must_use]
     pub fn is_set<T>(&self, variable: &Variable<T>) -> bool {
         let file = || variable.is_secret.then(|| format!("{}_FILE", variable.key));
-        set(self.environment, variable.key).or_else(|| set(self.environment, &file()?)).is_some()
+        set(self.environment, variable.key)
+            .or_else(|| set(self.environment, &file()?))
+            .is_some()
     }
 
     /// Adds a mistake that the caller found; name the variable and the accepted values.
@@ -140,14 +167,22 @@ impl<'a> Variables<'a> {
         let known: Vec<String> = rows
             .flat_map(|row| {
                 let file = row.is_secret.then(|| format!("{}_FILE", row.key));
-                std::iter::once(row.key).chain(row.aliases.iter().copied()).map(str::to_owned).chain(file)
+                std::iter::once(row.key)
+                    .chain(row.aliases.iter().copied())
+                    .map(str::to_owned)
+                    .chain(file)
             })
             .collect();
-        for name in self.environment.names().filter(|name| name.starts_with(prefix)) {
+        for name in self
+            .environment
+            .names()
+            .filter(|name| name.starts_with(prefix))
+        {
             if known.iter().all(|key| key != name)
                 && let Some(meant) = closest(name, &known)
             {
-                self.reading.warning(format!("{name} is not known: did you mean {meant}?"));
+                self.reading
+                    .warning(format!("{name} is not known: did you mean {meant}?"));
             }
         }
     }
@@ -203,14 +238,18 @@ mod tests {
     use crate::declared::{Kind, Value};
 
     const TOKEN: Variable<String> = Variable::new("ACME_TOKEN", Value::KIND, "The token.").secret();
-    const DEBUG: Variable<bool> = Variable::new("ACME_DEBUG", Value::KIND, "More in the log.").default("false");
-    const SECRET_NUMBER: Variable<u8> = Variable::new("ACME_PIN", Kind::number(0, 9), "A number.").secret();
+    const DEBUG: Variable<bool> =
+        Variable::new("ACME_DEBUG", Value::KIND, "More in the log.").default("false");
+    const SECRET_NUMBER: Variable<u8> =
+        Variable::new("ACME_PIN", Kind::number(0, 9), "A number.").secret();
 
     fn mistakes(variables: &[(&str, &str)], ask: impl Fn(&mut Variables<'_>)) -> String {
         let environment = Environment::of(variables.iter().copied());
         let mut variables = Variables::of(&environment);
         ask(&mut variables);
-        variables.finish().map_or_else(|err| err.to_string(), |()| "none".to_owned())
+        variables
+            .finish()
+            .map_or_else(|err| err.to_string(), |()| "none".to_owned())
     }
 
     #[test]
@@ -222,14 +261,22 @@ mod tests {
             (vec![], None),
             (vec![("ACME_TOKEN", "direct\n")], Some(("direct", false))),
             (vec![("ACME_TOKEN_FILE", path)], Some(("filed", true))),
-            (vec![("ACME_TOKEN", ""), ("ACME_TOKEN_FILE", path)], Some(("filed", true))),
-            (vec![("ACME_TOKEN", "direct"), ("ACME_TOKEN_FILE", "/nowhere")], Some(("direct", false))),
+            (
+                vec![("ACME_TOKEN", ""), ("ACME_TOKEN_FILE", path)],
+                Some(("filed", true)),
+            ),
+            (
+                vec![("ACME_TOKEN", "direct"), ("ACME_TOKEN_FILE", "/nowhere")],
+                Some(("direct", false)),
+            ),
         ];
         for (variables, expected) in table {
             let environment = Environment::of(variables.clone());
             let mut variables = Variables::of(&environment);
             let secret = variables.secret(&TOKEN);
-            let shown = secret.as_ref().map(|it| (it.text.expose_secret(), it.file.is_some()));
+            let shown = secret
+                .as_ref()
+                .map(|it| (it.text.expose_secret(), it.file.is_some()));
             assert_eq!(shown, expected, "{variables:?}");
             variables.finish().unwrap();
         }
@@ -237,24 +284,37 @@ mod tests {
 
     #[test]
     fn offline_secrets_are_not_read() {
-        let environment = Environment::of([("ACME_TOKEN_FILE", "/nowhere"), ("ACME_DEBUG", "yes")]).offline();
+        let environment =
+            Environment::of([("ACME_TOKEN_FILE", "/nowhere"), ("ACME_DEBUG", "yes")]).offline();
         let mut variables = Variables::of(&environment);
-        assert_eq!(variables.secret(&TOKEN).unwrap().text.expose_secret(), OFFLINE);
+        assert_eq!(
+            variables.secret(&TOKEN).unwrap().text.expose_secret(),
+            OFFLINE
+        );
         variables.get(&DEBUG);
-        assert_eq!(variables.finish().unwrap_err().to_string(), "ACME_DEBUG: \"yes\" is not true or false");
+        assert_eq!(
+            variables.finish().unwrap_err().to_string(),
+            "ACME_DEBUG: \"yes\" is not true or false"
+        );
     }
 
     #[test]
     fn a_file_that_cannot_be_read_names_the_variable() {
         let ask = |variables: &mut Variables<'_>| assert!(variables.secret(&TOKEN).is_none());
         let text = mistakes(&[("ACME_TOKEN_FILE", "/nowhere")], ask);
-        assert!(text.starts_with("ACME_TOKEN_FILE: cannot read /nowhere: "), "{text}");
+        assert!(
+            text.starts_with("ACME_TOKEN_FILE: cannot read /nowhere: "),
+            "{text}"
+        );
     }
 
     #[test]
     fn value_of_a_secret_appears_in_no_message() {
         let ask = |variables: &mut Variables<'_>| assert_eq!(variables.get(&SECRET_NUMBER), None);
-        assert_eq!(mistakes(&[("ACME_PIN", "s3cret")], ask), "ACME_PIN: its value is not a whole number from 0 to 9");
+        assert_eq!(
+            mistakes(&[("ACME_PIN", "s3cret")], ask),
+            "ACME_PIN: its value is not a whole number from 0 to 9"
+        );
         let environment = Environment::of([("ACME_TOKEN", "s3cret")]);
         let secret = Variables::of(&environment).secret(&TOKEN);
         assert!(!format!("{secret:?}").contains("s3cret"));
@@ -269,9 +329,15 @@ mod tests {
             ("ACME_SERVICE_HOST", "x"),
         ]);
         let mut variables = Variables::of(&environment);
-        assert_eq!((variables.get(&DEBUG), variables.is_set(&DEBUG)), (Some(false), false));
+        assert_eq!(
+            (variables.get(&DEBUG), variables.is_set(&DEBUG)),
+            (Some(false), false)
+        );
         variables.misspelt("ACME_", &[&TOKEN, &DEBUG]);
-        assert_eq!(variables.warnings(), ["ACME_DEBUGS is not known: did you mean ACME_DEBUG?"]);
+        assert_eq!(
+            variables.warnings(),
+            ["ACME_DEBUGS is not known: did you mean ACME_DEBUG?"]
+        );
         variables.finish().unwrap();
     }
 }

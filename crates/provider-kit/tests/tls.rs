@@ -1,6 +1,9 @@
 //! TLS settings: custom roots, a client certificate, or no verification.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails where it does not find what it expects"
+)]
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +22,8 @@ struct Authority {
 
 impl Authority {
     fn new(name: &str) -> Self {
-        let directory = std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -31,7 +35,10 @@ impl Authority {
     /// Returns the files of a certificate for `name` and its key.
     fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let certificate = CertificateParams::new(vec![name.to_owned()])
+            .unwrap()
+            .signed_by(&key, &self.issuer)
+            .unwrap();
         let file = |suffix: &str| self.directory.join(format!("{name}.{suffix}"));
         std::fs::write(file("crt"), certificate.pem()).unwrap();
         std::fs::write(file("key"), key.serialize_pem()).unwrap();
@@ -50,9 +57,16 @@ impl Authority {
         let chain = rustls::pki_types::CertificateDer::from_pem_slice(&read(&certificate)).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
-        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
+            .build()
+            .unwrap();
         let config = rustls::ServerConfig::builder().with_client_cert_verifier(verifier);
-        let config = config.with_single_cert(vec![chain], PrivateKeyDer::from_pem_slice(&read(&key)).unwrap()).unwrap();
+        let config = config
+            .with_single_cert(
+                vec![chain],
+                PrivateKeyDer::from_pem_slice(&read(&key)).unwrap(),
+            )
+            .unwrap();
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -61,7 +75,11 @@ impl Authority {
                 if let Ok(mut tls) = acceptor.accept(connection).await {
                     let mut request = [0; 4096];
                     let _ = tls.read(&mut request).await;
-                    let _ = tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").await;
+                    let _ = tls
+                        .write_all(
+                            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+                        )
+                        .await;
                     let _ = tls.shutdown().await;
                 }
             }
@@ -78,24 +96,63 @@ impl Drop for Authority {
 
 #[tokio::test]
 async fn only_configured_roots_are_trusted_and_our_certificate_is_sent() {
-    rustls::crypto::ring::default_provider().install_default().unwrap();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .unwrap();
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (identity, stranger) = (ours.issue("ccm"), other.issue("ccm"));
     let base = format!("https://localhost:{}", ours.server().await.port());
     let answers = async |tls: Tls| {
-        let retry_policy = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
-        let client = Transport::builder(base.clone()).tls(tls).retry_policy(retry_policy).build().unwrap();
-        client.send(Call::get("/", &[])).await.map(|_| ()).map_err(|error| error.to_string())
+        let retry_policy = RetryPolicy {
+            max_attempts: 1,
+            ..RetryPolicy::default()
+        };
+        let client = Transport::builder(base.clone())
+            .tls(tls)
+            .retry_policy(retry_policy)
+            .build()
+            .unwrap();
+        client
+            .send(Call::get("/", &[]))
+            .await
+            .map(|_| ())
+            .map_err(|error| error.to_string())
     };
     let (roots, identity) = (ours.roots(), Some(identity));
-    assert_eq!(answers(Tls { roots: roots.clone(), identity: identity.clone(), insecure: false }).await, Ok(()));
-    assert_eq!(answers(Tls { identity: identity.clone(), insecure: true, ..Tls::default() }).await, Ok(()));
-    let untrusted = [other.roots(), None].map(|roots| Tls { roots, identity: identity.clone(), insecure: false });
+    assert_eq!(
+        answers(Tls {
+            roots: roots.clone(),
+            identity: identity.clone(),
+            insecure: false
+        })
+        .await,
+        Ok(())
+    );
+    assert_eq!(
+        answers(Tls {
+            identity: identity.clone(),
+            insecure: true,
+            ..Tls::default()
+        })
+        .await,
+        Ok(())
+    );
+    let untrusted = [other.roots(), None].map(|roots| Tls {
+        roots,
+        identity: identity.clone(),
+        insecure: false,
+    });
     for tls in untrusted {
         let error = answers(tls).await.unwrap_err();
         assert!(error.contains("certificate"), "{error}");
     }
     for identity in [None, Some(stranger)] {
-        answers(Tls { roots: roots.clone(), identity, insecure: false }).await.unwrap_err();
+        answers(Tls {
+            roots: roots.clone(),
+            identity,
+            insecure: false,
+        })
+        .await
+        .unwrap_err();
     }
 }

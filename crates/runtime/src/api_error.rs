@@ -122,22 +122,42 @@ mod tests {
         let taken = status(409, "AlreadyExists", r#"nodes "x" already exists"#);
         let lost = status(409, "Conflict", "the object has been modified");
         assert!(is_conflict(&lost) && !is_conflict(&taken) && is_already_exists(&taken));
-        assert!(is_forbidden(&status(403, "Forbidden", "no")) && is_gone(&status(410, "Expired", "too old")));
+        assert!(
+            is_forbidden(&status(403, "Forbidden", "no"))
+                && is_gone(&status(410, "Expired", "too old"))
+        );
         assert!(is_not_found(&status(404, "NotFound", "no")));
-        assert!(!is_not_found(&status(404, "", "404 page not found")), "that was some proxy");
+        assert!(
+            !is_not_found(&status(404, "", "404 page not found")),
+            "that was some proxy"
+        );
     }
 
     #[test]
     fn the_servers_words_are_repeated_alone() {
-        let error = status(403, "Forbidden", r#"nodes "x" is forbidden: User "ccm" cannot delete resource"#);
-        assert_eq!(api_error(&error).to_string(), r#"nodes "x" is forbidden: User "ccm" cannot delete resource"#);
-        assert_eq!(api_error(&status(502, "Bad Gateway", "")).to_string(), "Bad Gateway (HTTP 502)");
+        let error = status(
+            403,
+            "Forbidden",
+            r#"nodes "x" is forbidden: User "ccm" cannot delete resource"#,
+        );
+        assert_eq!(
+            api_error(&error).to_string(),
+            r#"nodes "x" is forbidden: User "ccm" cannot delete resource"#
+        );
+        assert_eq!(
+            api_error(&status(502, "Bad Gateway", "")).to_string(),
+            "Bad Gateway (HTTP 502)"
+        );
     }
 
     #[test]
     fn a_long_message_is_cut_to_one_kibibyte() {
         let text = api_error(&status(403, "Forbidden", &"é".repeat(1_000_000))).to_string();
-        assert!(text.len() <= 1024 && text.ends_with('…'), "{} bytes", text.len());
+        assert!(
+            text.len() <= 1024 && text.ends_with('…'),
+            "{} bytes",
+            text.len()
+        );
     }
 
     #[test]

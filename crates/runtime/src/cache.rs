@@ -28,7 +28,13 @@ pub use watch::{Watch, WatchConfig, watch};
 /// An object that a [`Cache`] can hold: the object returns its own key and is decoded from the API's JSON.
 pub trait Cached: Send + Sync + Sized + 'static {
     /// The form that the API returns. If that is the type itself, `type Wire = Self`.
-    type Wire: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
+    type Wire: kube::Resource<DynamicType = ()>
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static;
 
     /// Converts to the cached form, without the fields that no controller reads.
     fn from_wire(wire: Self::Wire) -> Self;
@@ -48,24 +54,45 @@ impl Cached for Service {
         wire.metadata.managed_fields = None;
         if let Some(spec) = &mut wire.spec {
             spec.ports.iter_mut().for_each(Vec::shrink_to_fit);
-            for texts in [&mut spec.cluster_ips, &mut spec.ip_families, &mut spec.external_ips] {
+            for texts in [
+                &mut spec.cluster_ips,
+                &mut spec.ip_families,
+                &mut spec.external_ips,
+            ] {
                 texts.iter_mut().for_each(Vec::shrink_to_fit);
             }
         }
-        wire.metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
-        if let Some(balancer) = wire.status.as_mut().and_then(|status| status.load_balancer.as_mut()) {
+        wire.metadata
+            .finalizers
+            .iter_mut()
+            .for_each(Vec::shrink_to_fit);
+        if let Some(balancer) = wire
+            .status
+            .as_mut()
+            .and_then(|status| status.load_balancer.as_mut())
+        {
             balancer.ingress.iter_mut().for_each(Vec::shrink_to_fit);
         }
         wire
     }
 
     fn key(&self) -> Cow<'_, str> {
-        let (namespace, name) = (self.metadata.namespace.as_deref(), self.metadata.name.as_deref());
-        Cow::Owned(format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default()))
+        let (namespace, name) = (
+            self.metadata.namespace.as_deref(),
+            self.metadata.name.as_deref(),
+        );
+        Cow::Owned(format!(
+            "{}/{}",
+            namespace.unwrap_or_default(),
+            name.unwrap_or_default()
+        ))
     }
 
     fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
+        self.metadata
+            .resource_version
+            .as_deref()
+            .unwrap_or_default()
     }
 }
 
@@ -82,7 +109,10 @@ impl Cached for PersistentVolume {
     }
 
     fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
+        self.metadata
+            .resource_version
+            .as_deref()
+            .unwrap_or_default()
     }
 }
 
@@ -107,7 +137,9 @@ impl<T> CacheEvent<T> {
     #[must_use]
     pub fn object(&self) -> &Arc<T> {
         match self {
-            Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted(object) => object,
+            Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted(object) => {
+                object
+            }
         }
     }
 
@@ -122,7 +154,10 @@ impl<T> Clone for CacheEvent<T> {
     fn clone(&self) -> Self {
         match self {
             Self::Added(object) => Self::Added(Arc::clone(object)),
-            Self::Updated { old, new } => Self::Updated { old: Arc::clone(old), new: Arc::clone(new) },
+            Self::Updated { old, new } => Self::Updated {
+                old: Arc::clone(old),
+                new: Arc::clone(new),
+            },
             Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
         }
     }

@@ -32,7 +32,12 @@ impl<K: Eq + Hash + Clone> Claim<K> {
     }
 
     pub(crate) fn with_permit(permit: Arc<WorkerPermit>, queue: Queue<K>, key: K) -> Self {
-        Self { queue, key, end: ClaimEnd::Failure, permit }
+        Self {
+            queue,
+            key,
+            end: ClaimEnd::Failure,
+            permit,
+        }
     }
 
     /// Returns the claimed key.
@@ -127,12 +132,30 @@ mod tests {
         for _ in 0..10 {
             reports.extend(Claim::new(queue.clone(), queue.next().await.unwrap()).fail_by("503"));
         }
-        assert_eq!(reports, [Failure { attempt: 1, retry_in: Duration::from_millis(5) }]);
+        assert_eq!(
+            reports,
+            [Failure {
+                attempt: 1,
+                retry_in: Duration::from_millis(5)
+            }]
+        );
         let report = Claim::new(queue.clone(), queue.next().await.unwrap()).fail_by("quota");
-        assert_eq!(report, Some(Failure { attempt: 11, retry_in: Duration::from_millis(5120) }));
-        let later =
-            Claim::new(queue.clone(), queue.next().await.unwrap()).retry_after_by(Duration::from_secs(7), "busy");
-        assert_eq!(later, Some(Failure { attempt: 11, retry_in: Duration::from_secs(7) }));
+        assert_eq!(
+            report,
+            Some(Failure {
+                attempt: 11,
+                retry_in: Duration::from_millis(5120)
+            })
+        );
+        let later = Claim::new(queue.clone(), queue.next().await.unwrap())
+            .retry_after_by(Duration::from_secs(7), "busy");
+        assert_eq!(
+            later,
+            Some(Failure {
+                attempt: 11,
+                retry_in: Duration::from_secs(7)
+            })
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -142,7 +165,10 @@ mod tests {
         let start = tokio::time::Instant::now();
         Claim::new(queue.clone(), queue.next().await.unwrap()).retry_after(Duration::from_secs(7));
         assert_eq!(queue.next().await, Some("a"));
-        assert_eq!((start.elapsed(), queue.retries(&"a")), (Duration::from_secs(7), 0));
+        assert_eq!(
+            (start.elapsed(), queue.retries(&"a")),
+            (Duration::from_secs(7), 0)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -63,7 +63,11 @@ pub enum Finding {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { uid: Mutex::default(), other: watch::Sender::new(None), is_warned: AtomicBool::new(false) }
+        Self {
+            uid: Mutex::default(),
+            other: watch::Sender::new(None),
+            is_warned: AtomicBool::new(false),
+        }
     }
 }
 
@@ -91,10 +95,16 @@ impl ClusterIdentity {
     /// If another UID is known: the server belongs to another cluster.
     pub fn confirm(&self, uid: Option<&str>, origin: &str) -> Result<(), OtherCluster> {
         self.learn(uid.map(str::to_owned));
-        let (Some(expected), Some(found)) = (self.uid(), uid) else { return Ok(()) };
+        let (Some(expected), Some(found)) = (self.uid(), uid) else {
+            return Ok(());
+        };
         match expected == found {
             true => Ok(()),
-            false => Err(self.refuse(OtherCluster { expected, found: found.to_owned(), origin: origin.to_owned() })),
+            false => Err(self.refuse(OtherCluster {
+                expected,
+                found: found.to_owned(),
+                origin: origin.to_owned(),
+            })),
         }
     }
 
@@ -121,7 +131,9 @@ impl ClusterIdentity {
         if let Some(other) = self.other() {
             return Finding::Other(other);
         }
-        let Some(expected) = self.uid() else { return Finding::Unknown };
+        let Some(expected) = self.uid() else {
+            return Finding::Unknown;
+        };
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let unanswered = |problem: String| {
             Finding::Unanswered(format!(
@@ -131,7 +143,11 @@ impl ClusterIdentity {
         match timeout(CLUSTER_READ_TIMEOUT, namespaces.get(IDENTIFYING_NAMESPACE)).await {
             Ok(Ok(namespace)) => match namespace.metadata.uid {
                 Some(found) if found == expected => Finding::Same,
-                Some(found) => Finding::Other(self.refuse(OtherCluster { expected, found, origin: origin.to_owned() })),
+                Some(found) => Finding::Other(self.refuse(OtherCluster {
+                    expected,
+                    found,
+                    origin: origin.to_owned(),
+                })),
                 None => unanswered("it has none".to_owned()),
             },
             Ok(Err(error)) if is_forbidden(&error) => {
@@ -145,7 +161,10 @@ impl ClusterIdentity {
                 Finding::Unknown
             }
             Ok(Err(error)) => unanswered(api_error(&error).to_string()),
-            Err(_) => unanswered(format!("no answer within {} s", CLUSTER_READ_TIMEOUT.as_secs())),
+            Err(_) => unanswered(format!(
+                "no answer within {} s",
+                CLUSTER_READ_TIMEOUT.as_secs()
+            )),
         }
     }
 
@@ -170,7 +189,11 @@ impl ClusterIdentity {
     /// Waits until a server of another cluster is found, and returns the mismatch.
     pub async fn refused(&self) -> OtherCluster {
         let mut other = self.0.other.subscribe();
-        match other.wait_for(Option::is_some).await.map(|other| other.clone()) {
+        match other
+            .wait_for(Option::is_some)
+            .await
+            .map(|other| other.clone())
+        {
             Ok(Some(other)) => other,
             // The sender lives as long as `self`.
             _ => std::future::pending().await,
@@ -187,6 +210,8 @@ impl ClusterIdentity {
 
 impl fmt::Debug for ClusterIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterIdentity").field("uid", &self.uid()).finish_non_exhaustive()
+        f.debug_struct("ClusterIdentity")
+            .field("uid", &self.uid())
+            .finish_non_exhaustive()
     }
 }

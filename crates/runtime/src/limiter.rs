@@ -32,7 +32,11 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
     /// Starts at `base` for a key's first failure and never exceeds `cap`.
     #[must_use]
     pub fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap, failures: HashMap::new() }
+        Self {
+            base,
+            cap,
+            failures: HashMap::new(),
+        }
     }
 
     /// Counts a failure of `key` and returns its delay.
@@ -47,7 +51,14 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
         2_u32
             .checked_pow(exponent)
             .and_then(|factor| self.base.checked_mul(factor))
-            .map_or(if self.base.is_zero() { Duration::ZERO } else { self.cap }, |delay| delay.min(self.cap))
+            .map_or(
+                if self.base.is_zero() {
+                    Duration::ZERO
+                } else {
+                    self.cap
+                },
+                |delay| delay.min(self.cap),
+            )
     }
 
     /// Resets the failures of `key`: it succeeded, or is no longer needed.
@@ -81,7 +92,12 @@ impl TokenBucket {
     /// of at most `cap`.
     #[must_use]
     pub fn new(interval: Duration, burst: u32, cap: Option<Duration>) -> Self {
-        Self { interval, burst, cap, full_at: None }
+        Self {
+            interval,
+            burst,
+            cap,
+            full_at: None,
+        }
     }
 
     /// Takes a token and returns the delay until it is available.
@@ -96,7 +112,9 @@ impl TokenBucket {
     /// Takes a token if one is there right now.
     pub fn try_take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.map_or(now, |at| at.max(now));
-        let Some(full_at) = full_at.checked_add(self.interval) else { return false };
+        let Some(full_at) = full_at.checked_add(self.interval) else {
+            return false;
+        };
         let there = full_at - now <= self.interval.saturating_mul(self.burst);
         if there {
             self.full_at = Some(full_at);
@@ -127,19 +145,28 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
     /// Returns a limiter with a per-key back-off only (RT-3).
     #[must_use]
     pub fn exponential(base: Duration, cap: Duration) -> Self {
-        Self { exponential: Some(Exponential::new(base, cap)), bucket: None }
+        Self {
+            exponential: Some(Exponential::new(base, cap)),
+            bucket: None,
+        }
     }
 
     /// Returns a limiter with a shared bucket only (RT-5).
     #[must_use]
     pub fn bucket(bucket: TokenBucket) -> Self {
-        Self { exponential: None, bucket: Some(bucket) }
+        Self {
+            exponential: None,
+            bucket: Some(bucket),
+        }
     }
 
     /// Returns a limiter with the longer delay of both.
     #[must_use]
     pub fn max_of(exponential: Exponential<K>, bucket: TokenBucket) -> Self {
-        Self { exponential: Some(exponential), bucket: Some(bucket) }
+        Self {
+            exponential: Some(exponential),
+            bucket: Some(bucket),
+        }
     }
 
     /// Counts a failure of `key` at `now` and returns its delay.
@@ -174,14 +201,30 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_cap() {
         let table: [(u64, u64, &[u64]); 3] = [
-            (5_000, 300_000, &[5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]),
-            (5, 1_000_000, &[5, 10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480]),
+            (
+                5_000,
+                300_000,
+                &[
+                    5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000,
+                ],
+            ),
+            (
+                5,
+                1_000_000,
+                &[
+                    5, 10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480,
+                ],
+            ),
             (0, 10, &[0, 0, 0]),
         ];
         for (base, cap, delays) in table {
             let mut limiter = Exponential::new(ms(base), ms(cap));
             for (i, delay) in delays.iter().enumerate() {
-                assert_eq!(limiter.delay(&"k"), ms(*delay), "failure {i} of base {base}");
+                assert_eq!(
+                    limiter.delay(&"k"),
+                    ms(*delay),
+                    "failure {i} of base {base}"
+                );
             }
         }
     }
@@ -202,17 +245,32 @@ mod tests {
         // interval, burst, cap (0: none), times of the calls, delays: QUE-004 … QUE-007 and debts beyond the cap.
         type Row<'a> = (u64, u32, u64, &'a [u64], &'a [u64]);
         let table: [Row<'_>; 6] = [
-            (10_000, 1, 10_000, &[0, 0, 0, 0], &[0, 10_000, 10_000, 10_000]),
+            (
+                10_000,
+                1,
+                10_000,
+                &[0, 0, 0, 0],
+                &[0, 10_000, 10_000, 10_000],
+            ),
             (10_000, 1, 10_000, &[0, 10_000, 20_000], &[0, 0, 0]),
             (10_000, 1, 10_000, &[0, 4_000], &[0, 6_000]),
             (100, 3, 0, &[0, 0, 0, 0, 0, 1_000], &[0, 0, 0, 100, 200, 0]),
-            (10_000, 1, 10_000, &[0, 0, 0, 0, 15_000, 60_000], &[0, 10_000, 10_000, 10_000, 10_000, 0]),
+            (
+                10_000,
+                1,
+                10_000,
+                &[0, 0, 0, 0, 15_000, 60_000],
+                &[0, 10_000, 10_000, 10_000, 10_000, 0],
+            ),
             (0, 1, 0, &[0, 0, 0], &[0, 0, 0]),
         ];
         for (interval, burst, cap, at, delays) in table {
             let start = Instant::now();
             let mut bucket = TokenBucket::new(ms(interval), burst, (cap > 0).then(|| ms(cap)));
-            let got: Vec<_> = at.iter().map(|t| bucket.delay(start + ms(*t)).as_millis() as u64).collect();
+            let got: Vec<_> = at
+                .iter()
+                .map(|t| bucket.delay(start + ms(*t)).as_millis() as u64)
+                .collect();
             assert_eq!(got, delays, "interval {interval}, calls at {at:?}");
         }
     }
@@ -230,8 +288,13 @@ mod tests {
     #[test]
     fn the_longer_of_both_counts() {
         let now = Instant::now();
-        let mut limiter = RateLimiter::max_of(Exponential::new(ms(5), ms(40)), TokenBucket::new(ms(100), 2, None));
-        let delays: Vec<_> = (0..4).map(|_| limiter.delay(now, &"k").as_millis()).collect();
+        let mut limiter = RateLimiter::max_of(
+            Exponential::new(ms(5), ms(40)),
+            TokenBucket::new(ms(100), 2, None),
+        );
+        let delays: Vec<_> = (0..4)
+            .map(|_| limiter.delay(now, &"k").as_millis())
+            .collect();
         assert_eq!(delays, [5, 10, 100, 200]);
         limiter.forget(&"k");
         assert_eq!(limiter.failures(&"k"), 0);

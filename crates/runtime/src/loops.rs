@@ -54,7 +54,10 @@ where
 {
     // The call is inside, so that a panic before the first await is caught too.
     if let Err(panic) = AssertUnwindSafe(async { f().await }).catch_unwind().await {
-        tracing::error!(panic = panic_text(&*panic), "periodic pass panicked, the next one runs on schedule");
+        tracing::error!(
+            panic = panic_text(&*panic),
+            "periodic pass panicked, the next one runs on schedule"
+        );
     }
 }
 
@@ -66,7 +69,9 @@ pub async fn catch_panic<T>(component: &str, run: impl Future<Output = T>) -> Re
     AssertUnwindSafe(run).catch_unwind().await.map_err(|panic| {
         let panic = panic_text(&*panic);
         tracing::error!(component, panic, "a panic was caught");
-        Panicked { component: component.to_owned() }
+        Panicked {
+            component: component.to_owned(),
+        }
     })
 }
 
@@ -94,7 +99,11 @@ where
             pause = FIRST_PAUSE;
         }
         tracing::warn!(component, ?pause, "restarting component");
-        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+        if shutdown
+            .run_until_cancelled(tokio::time::sleep(pause))
+            .await
+            .is_none()
+        {
             return;
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -162,7 +171,11 @@ mod tests {
     }
 
     async fn starts(fixed_rate: bool, period: u64, works: &[u64]) -> Vec<u64> {
-        let (begin, starts, shutdown) = (Instant::now(), RefCell::new(Vec::new()), CancellationToken::new());
+        let (begin, starts, shutdown) = (
+            Instant::now(),
+            RefCell::new(Vec::new()),
+            CancellationToken::new(),
+        );
         let run = || {
             let i = starts.borrow().len();
             starts.borrow_mut().push(begin.elapsed().as_secs());
@@ -234,7 +247,10 @@ mod tests {
 
     #[tokio::test]
     async fn no_workers_do_nothing() {
-        parallel_for(0..3, 0, &CancellationToken::new(), |_| async { panic!("ran") }).await;
+        parallel_for(0..3, 0, &CancellationToken::new(), |_| async {
+            panic!("ran")
+        })
+        .await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,7 +289,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_loop_that_panics_is_run_again_ever_more_rarely_and_not_after_a_good_end() {
-        let (begin, starts, shutdown) = (Instant::now(), RefCell::new(Vec::new()), CancellationToken::new());
+        let (begin, starts, shutdown) = (
+            Instant::now(),
+            RefCell::new(Vec::new()),
+            CancellationToken::new(),
+        );
         restarting("test", &shutdown, || {
             starts.borrow_mut().push(begin.elapsed().as_secs());
             let run = starts.borrow().len();
@@ -285,7 +305,10 @@ mod tests {
             }
         })
         .await;
-        assert_eq!(starts.into_inner(), [0, 1, 3, 7, 15, 31, 63, 123, 183, 245, 247]);
+        assert_eq!(
+            starts.into_inner(),
+            [0, 1, 3, 7, 15, 31, 63, 123, 183, 245, 247]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,13 +62,23 @@ impl Pulse {
         let number = state.begun;
         state.busy.insert(number, (what, Instant::now()));
         drop(state);
-        Busy { number, pulse: self.clone() }
+        Busy {
+            number,
+            pulse: self.clone(),
+        }
     }
 
     /// Returns the oldest work in progress; `None` while idle.
     #[must_use]
     pub fn oldest(&self) -> Option<Oldest> {
-        self.lock().busy.values().next().map(|(what, since)| Oldest { what, age: since.elapsed() })
+        self.lock()
+            .busy
+            .values()
+            .next()
+            .map(|(what, since)| Oldest {
+                what,
+                age: since.elapsed(),
+            })
     }
 
     /// Records that a change was cancelled before it ended, because the process stops. The cloud may still carry it
@@ -105,9 +115,21 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let second = pulse.begin("second");
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(pulse.oldest(), Some(Oldest { what: "first", age: Duration::from_secs(7) }));
+        assert_eq!(
+            pulse.oldest(),
+            Some(Oldest {
+                what: "first",
+                age: Duration::from_secs(7)
+            })
+        );
         drop(first);
-        assert_eq!(pulse.oldest(), Some(Oldest { what: "second", age: Duration::from_secs(2) }));
+        assert_eq!(
+            pulse.oldest(),
+            Some(Oldest {
+                what: "second",
+                age: Duration::from_secs(2)
+            })
+        );
         drop(second);
         assert_eq!(pulse.oldest(), None);
     }

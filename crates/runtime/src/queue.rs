@@ -71,24 +71,44 @@ struct Inner<K> {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<K> std::fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("name", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
     /// Creates an empty queue. `name` is the label of its metrics, `limiter` decides about
     /// [`add_rate_limited`](Self::add_rate_limited).
-    pub fn new(name: impl Into<String>, limiter: RateLimiter<K>, metrics: Arc<dyn QueueMetrics>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        limiter: RateLimiter<K>,
+        metrics: Arc<dyn QueueMetrics>,
+    ) -> Self {
         let name = name.into();
         metrics.created(&name);
-        let inner = Mutex::new(Inner { state: QueueState::new(), limiter, reports: Reports::default() });
-        Self { shared: Arc::new(Shared { name, metrics, inner, changed: Notify::new(), finished: Notify::new() }) }
+        let inner = Mutex::new(Inner {
+            state: QueueState::new(),
+            limiter,
+            reports: Reports::default(),
+        });
+        Self {
+            shared: Arc::new(Shared {
+                name,
+                metrics,
+                inner,
+                changed: Notify::new(),
+                finished: Notify::new(),
+            }),
+        }
     }
 
     /// Returns the name given at its creation.
@@ -134,10 +154,19 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     pub(crate) fn report(&self, key: &K, cause: &str, retry_in: Duration) -> Option<Failure> {
         let mut inner = self.lock();
         let attempt = inner.limiter.failures(key).max(1);
-        inner.reports.take_due(key, cause, Instant::now()).then_some(Failure { attempt, retry_in })
+        inner
+            .reports
+            .take_due(key, cause, Instant::now())
+            .then_some(Failure { attempt, retry_in })
     }
 
-    fn add_delayed(&self, inner: &mut MutexGuard<'_, Inner<K>>, key: K, now: Instant, delay: Duration) {
+    fn add_delayed(
+        &self,
+        inner: &mut MutexGuard<'_, Inner<K>>,
+        key: K,
+        now: Instant,
+        delay: Duration,
+    ) {
         self.shared.metrics.retried(&self.shared.name);
         let mut added = inner.state.promote(now);
         match now.checked_add(delay) {
@@ -147,7 +176,11 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 // A worker may sleep beyond the new due time.
                 self.shared.changed.notify_one();
             }
-            None => tracing::error!(queue = self.name(), ?delay, "delay is too long, key not added"),
+            None => tracing::error!(
+                queue = self.name(),
+                ?delay,
+                "delay is too long, key not added"
+            ),
         }
         self.note(inner, added);
     }
@@ -245,7 +278,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         if keys.is_empty() {
             return match inner.state.is_shut_down() {
                 true => Taken::Closed,
-                false => Taken::Nothing { next_due: inner.state.next_due() },
+                false => Taken::Nothing {
+                    next_due: inner.state.next_due(),
+                },
             };
         }
         metrics.depth(name, inner.state.depth());
@@ -315,7 +350,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     fn note(&self, inner: &MutexGuard<'_, Inner<K>>, added: Added) {
         if added.0 > 0 {
             self.shared.metrics.added(&self.shared.name, added.0);
-            self.shared.metrics.depth(&self.shared.name, inner.state.depth());
+            self.shared
+                .metrics
+                .depth(&self.shared.name, inner.state.depth());
         }
         if inner.state.ready() > 0 {
             self.shared.changed.notify_one();

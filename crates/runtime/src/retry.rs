@@ -29,9 +29,15 @@ pub struct ConflictRetry {
 
 impl ConflictRetry {
     /// The write that initialises a Node: 20 runs, 50 to 100 ms apart.
-    pub const NODE_INITIALIZATION: Self = Self { attempts: 20, pause: Duration::from_millis(50) };
+    pub const NODE_INITIALIZATION: Self = Self {
+        attempts: 20,
+        pause: Duration::from_millis(50),
+    };
     /// Labels of a Node: 5 runs, 100 to 200 ms apart.
-    pub const LABELS: Self = Self { attempts: 5, pause: Duration::from_millis(100) };
+    pub const LABELS: Self = Self {
+        attempts: 5,
+        pause: Duration::from_millis(100),
+    };
     /// Taints of a Node: 5 runs, 100 to 200 ms apart.
     pub const TAINTS: Self = Self::LABELS;
     /// Creating a route and writing its condition: 5 runs, 100 to 200 ms apart.
@@ -43,7 +49,11 @@ impl ConflictRetry {
     ///
     /// # Errors
     /// Whatever the last run of `f` returned.
-    pub async fn run<T, E, F, Fut>(&self, is_conflict: impl Fn(&E) -> bool, mut f: F) -> Result<T, E>
+    pub async fn run<T, E, F, Fut>(
+        &self,
+        is_conflict: impl Fn(&E) -> bool,
+        mut f: F,
+    ) -> Result<T, E>
     where
         F: FnMut(u32) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -68,9 +78,15 @@ mod tests {
     use std::cell::Cell;
     use tokio::time::Instant;
 
-    async fn run(attempts: u32, outcomes: &[&'static str]) -> (usize, Result<(), &'static str>, Duration) {
+    async fn run(
+        attempts: u32,
+        outcomes: &[&'static str],
+    ) -> (usize, Result<(), &'static str>, Duration) {
         let (runs, start) = (Cell::new(0), Instant::now());
-        let retry = ConflictRetry { attempts, pause: Duration::from_millis(100) };
+        let retry = ConflictRetry {
+            attempts,
+            pause: Duration::from_millis(100),
+        };
         let result = retry
             .run(
                 |e| *e == "conflict",
@@ -78,7 +94,13 @@ mod tests {
                     assert_eq!(attempt as usize, runs.get());
                     runs.set(runs.get() + 1);
                     let outcome = outcomes[runs.get() - 1];
-                    async move { if outcome == "ok" { Ok(()) } else { Err(outcome) } }
+                    async move {
+                        if outcome == "ok" {
+                            Ok(())
+                        } else {
+                            Err(outcome)
+                        }
+                    }
                 },
             )
             .await;

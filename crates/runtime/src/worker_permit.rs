@@ -94,8 +94,14 @@ mod tests {
         let permit = WorkerPermit::acquire(&permits).await;
         permit.release();
         let another = WorkerPermit::acquire(&permits).await;
-        let back = async { tokio::join!(permit.reacquire(), permit.reacquire(), async { drop(another) }) };
-        tokio::time::timeout(std::time::Duration::from_secs(60), back).await.expect("both are back");
+        let back = async {
+            tokio::join!(permit.reacquire(), permit.reacquire(), async {
+                drop(another)
+            })
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), back)
+            .await
+            .expect("both are back");
         assert_eq!(permits.available_permits(), 0);
         drop(permit);
         assert_eq!(permits.available_permits(), 1);

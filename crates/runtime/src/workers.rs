@@ -33,14 +33,24 @@ const MAX_WAITING: usize = 200;
 /// permit](Claim::permit) to another key. If `f` panics, the panic is logged, the key is retried after its back-off,
 /// and the permit is free after a second. After `shutdown`, keys in progress are finished, no further key is taken, and
 /// the queue is shut down.
-pub async fn run_workers<K, F, Fut>(queue: &Queue<K>, workers: usize, shutdown: CancellationToken, f: F)
-where
+pub async fn run_workers<K, F, Fut>(
+    queue: &Queue<K>,
+    workers: usize,
+    shutdown: CancellationToken,
+    f: F,
+) where
     K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
     F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
     let (tracker, f) = (TaskTracker::new(), Arc::new(f));
-    tracker.spawn(dispatch(queue.clone(), workers, shutdown.clone(), tracker.clone(), f));
+    tracker.spawn(dispatch(
+        queue.clone(),
+        workers,
+        shutdown.clone(),
+        tracker.clone(),
+        f,
+    ));
     until_ended(queue, &tracker, &shutdown).await;
 }
 
@@ -56,7 +66,10 @@ async fn dispatch<K, F, Fut>(
     F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let (permits, all) = (Arc::new(Semaphore::new(workers)), Arc::new(Semaphore::new(workers + MAX_WAITING)));
+    let (permits, all) = (
+        Arc::new(Semaphore::new(workers)),
+        Arc::new(Semaphore::new(workers + MAX_WAITING)),
+    );
     let next = async || {
         let room = Arc::clone(&all).acquire_owned().await.ok()?;
         // A permit is acquired only when a key is ready, because reacquisitions need permits. A key is taken only with
@@ -73,7 +86,9 @@ async fn dispatch<K, F, Fut>(
             () = shutdown.cancelled() => return,
             next = next() => next,
         };
-        let Some((key, permit, room)) = next else { return };
+        let Some((key, permit, room)) = next else {
+            return;
+        };
         let claim = Claim::with_permit(Arc::clone(&permit), queue.clone(), key.clone());
         let (queue, shutdown, f) = (queue.clone(), shutdown.clone(), Arc::clone(&f));
         tracker.spawn(async move {
@@ -100,14 +115,23 @@ pub async fn run_batch_workers<K, F, Fut>(
 {
     let (tracker, f) = (TaskTracker::new(), Arc::new(f));
     for _ in 0..workers {
-        tracker.spawn(work(queue.clone(), max_batch, shutdown.clone(), Arc::clone(&f)));
+        tracker.spawn(work(
+            queue.clone(),
+            max_batch,
+            shutdown.clone(),
+            Arc::clone(&f),
+        ));
     }
     until_ended(queue, &tracker, &shutdown).await;
 }
 
 /// Waits until all tasks have ended, and reports the ages of running keys meanwhile. Shuts the queue down at
 /// `shutdown`.
-async fn until_ended<K: Eq + Hash + Clone>(queue: &Queue<K>, tracker: &TaskTracker, shutdown: &CancellationToken) {
+async fn until_ended<K: Eq + Hash + Clone>(
+    queue: &Queue<K>,
+    tracker: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
     tracker.close();
     let mut ticks = tokio::time::interval(REPORT_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,7 +163,10 @@ where
             keys = queue.next_batch(max_batch) => keys,
         };
         let Some(keys) = keys else { return };
-        let claims = keys.iter().map(|key| Claim::new(queue.clone(), key.clone())).collect();
+        let claims = keys
+            .iter()
+            .map(|key| Claim::new(queue.clone(), key.clone()))
+            .collect();
         attempt(&queue, &keys, &shutdown, async { f(claims).await }).await;
     }
 }
@@ -151,9 +178,16 @@ async fn attempt<K: Eq + Hash + Clone + Debug>(
     shutdown: &CancellationToken,
     work: impl Future<Output = ()>,
 ) {
-    let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { return };
+    let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else {
+        return;
+    };
     let panic = panic_text(&*panic);
-    tracing::error!(queue = queue.name(), ?keys, panic, "worker panicked, keys are retried");
+    tracing::error!(
+        queue = queue.name(),
+        ?keys,
+        panic,
+        "worker panicked, keys are retried"
+    );
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = tokio::time::sleep(REST_AFTER_PANIC) => {}

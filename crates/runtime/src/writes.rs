@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// `Accept` of an answer without spec and status.
-const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+const ONLY_METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// Sends a strategic-merge patch to an object, or to a subresource (`status`) of it, and returns the server's object.
 ///
@@ -31,7 +32,10 @@ where
     }
     let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
     match subresource {
-        Some(subresource) => api.patch_subresource(subresource, name, &params, &patch).await,
+        Some(subresource) => {
+            api.patch_subresource(subresource, name, &params, &patch)
+                .await
+        }
         None => api.patch(name, &params, &patch).await,
     }
     .map(Some)
@@ -62,7 +66,10 @@ where
         None => request.patch(name, &params, &patch),
     };
     let mut request = request.map_err(kube::Error::BuildRequest)?;
-    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(ONLY_METADATA));
+    request.headers_mut().insert(
+        http::header::ACCEPT,
+        http::HeaderValue::from_static(ONLY_METADATA),
+    );
     api.clone().into_client().request(request).await.map(Some)
 }
 
@@ -79,15 +86,19 @@ where
 #[must_use]
 pub fn is_empty_patch(patch: &Value) -> bool {
     fn empty(value: &Value) -> bool {
-        value.as_object().is_some_and(|fields| fields.values().all(empty))
+        value
+            .as_object()
+            .is_some_and(|fields| fields.values().all(empty))
     }
     patch.as_object().is_some_and(|fields| {
-        fields.iter().all(|(name, value)| match (name.as_str(), value) {
-            ("metadata", Value::Object(metadata)) => {
-                metadata.iter().all(|(name, value)| matches!(name.as_str(), "resourceVersion" | "uid") || empty(value))
-            }
-            _ => empty(value),
-        })
+        fields
+            .iter()
+            .all(|(name, value)| match (name.as_str(), value) {
+                ("metadata", Value::Object(metadata)) => metadata.iter().all(|(name, value)| {
+                    matches!(name.as_str(), "resourceVersion" | "uid") || empty(value)
+                }),
+                _ => empty(value),
+            })
     })
 }
 
@@ -100,8 +111,13 @@ pub async fn delete_with_uid<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let only_this = Preconditions { uid: (!uid.is_empty()).then(|| uid.to_owned()), resource_version: None };
-    api.delete(name, &DeleteParams::default().preconditions(only_this)).await.map(drop)
+    let only_this = Preconditions {
+        uid: (!uid.is_empty()).then(|| uid.to_owned()),
+        resource_version: None,
+    };
+    api.delete(name, &DeleteParams::default().preconditions(only_this))
+        .await
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -111,7 +127,11 @@ mod tests {
 
     #[test]
     fn empty_patches_are_recognised() {
-        let empty = [json!({}), json!({"metadata": {}}), json!({"metadata": {"labels": {}, "uid": "u"}, "status": {}})];
+        let empty = [
+            json!({}),
+            json!({"metadata": {}}),
+            json!({"metadata": {"labels": {}, "uid": "u"}, "status": {}}),
+        ];
         let full = [
             json!({"metadata": {"finalizers": null}}),
             json!({"metadata": {"labels": {"a": ""}}}),

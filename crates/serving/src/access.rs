@@ -34,7 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use client_cas::ClientCas;
 pub use metrics::{
-    AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, NoAccessMetrics, TokenCache, compressed_username,
+    AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, NoAccessMetrics, TokenCache,
+    compressed_username,
 };
 pub use paths::{check_always_allow_paths, is_always_allowed};
 pub use reviewers::{Reviewers, ReviewersError};
@@ -114,12 +115,22 @@ impl Access {
     ) -> Result<Self, AccessError> {
         let client_cas = ClientCas::default();
         let ttl = authentication.token_cache_ttl;
-        let ca_reloader = CaReloader::new(authentication, reviewers.authentication.clone(), client_cas.clone())?;
-        let tokens = reviewers.authentication.map(|client| token::Tokens::new(client, ttl, Arc::clone(&metrics)));
+        let ca_reloader = CaReloader::new(
+            authentication,
+            reviewers.authentication.clone(),
+            client_cas.clone(),
+        )?;
+        let tokens = reviewers
+            .authentication
+            .map(|client| token::Tokens::new(client, ttl, Arc::clone(&metrics)));
         let authentication = Authentication::new(client_cas, tokens, Arc::clone(&metrics));
-        let authorization =
-            Authorization::new(authorization, reviewers.authorization, metrics).map_err(AccessError::Paths)?;
-        Ok(Self(Arc::new(Inner { authentication, authorization, ca_reloader })))
+        let authorization = Authorization::new(authorization, reviewers.authorization, metrics)
+            .map_err(AccessError::Paths)?;
+        Ok(Self(Arc::new(Inner {
+            authentication,
+            authorization,
+            ca_reloader,
+        })))
     }
 
     /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options require (APP-8, APP-122, D-15).

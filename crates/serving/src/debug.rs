@@ -67,19 +67,28 @@ fn found(path: &'static str) -> Response {
 }
 
 async fn flags() -> Response {
-    text(StatusCode::OK, "/debug/flags/\n\nv    PUT an integer to change the verbosity of the log\n")
+    text(
+        StatusCode::OK,
+        "/debug/flags/\n\nv    PUT an integer to change the verbosity of the log\n",
+    )
 }
 
 async fn unknown_profile(Path(name): Path<String>) -> Response {
     // `cmdline` is missing deliberately: a command line may contain confidential values.
     let body = match name.as_str() {
         "cmdline" => "Unknown profile\n".to_owned(),
-        _ => format!("Unknown profile {:?}: this program has /debug/pprof/profile only (CPU)\n", shortened(&name)),
+        _ => format!(
+            "Unknown profile {:?}: this program has /debug/pprof/profile only (CPU)\n",
+            shortened(&name)
+        ),
     };
     text(StatusCode::NOT_FOUND, body)
 }
 
-async fn cpu_profile(timeout: Option<Extension<RequestTimeout>>, RawQuery(query): RawQuery) -> Response {
+async fn cpu_profile(
+    timeout: Option<Extension<RequestTimeout>>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let seconds = match seconds(query.as_deref().unwrap_or_default()) {
         Ok(seconds) => seconds,
         Err(problem) => return text(StatusCode::BAD_REQUEST, problem + "\n"),
@@ -92,24 +101,36 @@ async fn cpu_profile(timeout: Option<Extension<RequestTimeout>>, RawQuery(query)
         Ok(profile) => {
             let headers = [
                 (header::CONTENT_TYPE, "application/octet-stream"),
-                (header::CONTENT_DISPOSITION, "attachment; filename=\"profile\""),
+                (
+                    header::CONTENT_DISPOSITION,
+                    "attachment; filename=\"profile\"",
+                ),
                 (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             ];
             (headers, profile).into_response()
         }
-        Err(problem) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("Could not enable CPU profiling: {problem}\n")),
+        Err(problem) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("Could not enable CPU profiling: {problem}\n"),
+        ),
     }
 }
 
 fn seconds(query: &str) -> Result<u64, String> {
-    let Some(given) = query.split('&').find_map(|pair| pair.strip_prefix("seconds=")) else {
+    let Some(given) = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("seconds="))
+    else {
         return Ok(DEFAULT_SECONDS);
     };
     match given.parse() {
         // Zero means the default, as in the Go cloud-controller-manager.
         Ok(0) => Ok(DEFAULT_SECONDS),
         Ok(seconds) if seconds <= MOST_SECONDS => Ok(seconds),
-        _ => Err(format!("seconds={} is no number from 1 to {MOST_SECONDS}", shortened(given))),
+        _ => Err(format!(
+            "seconds={} is no number from 1 to {MOST_SECONDS}",
+            shortened(given)
+        )),
     }
 }
 
@@ -118,15 +139,22 @@ async fn verbosity(State(set): State<SetVerbosity>, method: Method, body: Bytes)
         return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
     }
     let given = String::from_utf8_lossy(&body);
-    let failed =
-        |problem: String| text(StatusCode::BAD_REQUEST, format!("failed to set klog.logging.verbosity: {problem}\n"));
+    let failed = |problem: String| {
+        text(
+            StatusCode::BAD_REQUEST,
+            format!("failed to set klog.logging.verbosity: {problem}\n"),
+        )
+    };
     let Ok(verbosity) = given.trim().parse::<i32>() else {
         return failed(format!("{:?} is no integer", shortened(&given)));
     };
     match set(verbosity) {
         Ok(()) => {
             tracing::info!(verbosity, "the verbosity of the log was changed over HTTP");
-            text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {verbosity}"))
+            text(
+                StatusCode::OK,
+                format!("successfully set klog.logging.verbosity to {verbosity}"),
+            )
         }
         Err(problem) => failed(problem),
     }

@@ -46,7 +46,9 @@ pub enum ServingError {
 fn remedy(error: &io::Error, flag: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("something else listens there (another instance on this machine?): choose another port with {flag}")
+            format!(
+                "something else listens there (another instance on this machine?): choose another port with {flag}"
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
             "this machine has no such address: choose another with the bind-address flag".to_owned()
@@ -70,7 +72,10 @@ mod tests {
             flag: "--secure-port",
             problem: io::Error::from(io::ErrorKind::AddrInUse),
         };
-        let read = ServingError::Read { path: "tls.crt".into(), problem: io::Error::from(io::ErrorKind::NotFound) };
+        let read = ServingError::Read {
+            path: "tls.crt".into(),
+            problem: io::Error::from(io::ErrorKind::NotFound),
+        };
         for error in [listen, read] {
             assert!(error.source().is_none(), "{error}");
         }

@@ -70,7 +70,9 @@ impl Probe {
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.strip_prefix('/')?;
-        [Self::Healthz, Self::Livez, Self::Readyz].into_iter().find(|probe| probe.as_str() == name)
+        [Self::Healthz, Self::Livez, Self::Readyz]
+            .into_iter()
+            .find(|probe| probe.as_str() == name)
     }
 }
 
@@ -151,20 +153,37 @@ impl Health {
                     true => CheckOutcome::Excluded,
                     false => self.run_check(probe, &named),
                 };
-                CheckResult { name: named.name, outcome }
+                CheckResult {
+                    name: named.name,
+                    outcome,
+                }
             })
             .collect();
         let known = |name: &&String| results.iter().any(|result| &result.name == *name);
-        let unmatched = excluded.iter().filter(|name| !known(name)).cloned().collect();
-        Report { probe, results, unmatched }
+        let unmatched = excluded
+            .iter()
+            .filter(|name| !known(name))
+            .cloned()
+            .collect();
+        Report {
+            probe,
+            results,
+            unmatched,
+        }
     }
 
     /// Runs one check; `None` if the probe has none of that name.
     #[must_use]
     pub fn report_one(&self, probe: Probe, name: &str) -> Option<CheckResult> {
-        let named = self.named(probe).into_iter().find(|named| named.name == name)?;
+        let named = self
+            .named(probe)
+            .into_iter()
+            .find(|named| named.name == name)?;
         let outcome = self.run_check(probe, &named);
-        Some(CheckResult { name: named.name, outcome })
+        Some(CheckResult {
+            name: named.name,
+            outcome,
+        })
     }
 
     /// Returns the results so far, sorted by name and probe.
@@ -189,7 +208,9 @@ impl Health {
             let one = move |State(health): State<Health>, Path(name): Path<String>| {
                 std::future::ready(health.answer_one(probe, &name))
             };
-            router = router.route(&format!("/{word}"), any(all)).route(&format!("/{word}/{{name}}"), any(one));
+            router = router
+                .route(&format!("/{word}"), any(all))
+                .route(&format!("/{word}/{{name}}"), any(one));
         }
         router.with_state(self.clone())
     }
@@ -223,10 +244,17 @@ impl Health {
 
     fn named(&self, probe: Probe) -> Vec<Named> {
         let inner = self.inner();
-        let readiness: &[Named] = if probe == Probe::Readyz { &inner.readiness } else { &[] };
+        let readiness: &[Named] = if probe == Probe::Readyz {
+            &inner.readiness
+        } else {
+            &[]
+        };
         let mut named = inner.checks.clone();
         if named.is_empty() {
-            named.push(Named { name: "ping".to_owned(), check: Arc::new(AlwaysHealthy) });
+            named.push(Named {
+                name: "ping".to_owned(),
+                check: Arc::new(AlwaysHealthy),
+            });
         }
         named.extend_from_slice(readiness);
         named
@@ -237,28 +265,43 @@ impl Health {
             Ok(()) => CheckOutcome::Healthy,
             Err(reason) => {
                 if self.may_log(probe, &named.name) {
-                    tracing::warn!(check = named.name, probe = probe.as_str(), reason, "a health check failed");
+                    tracing::warn!(
+                        check = named.name,
+                        probe = probe.as_str(),
+                        reason,
+                        "a health check failed"
+                    );
                 }
                 CheckOutcome::Failed(reason)
             }
         };
         let mut inner = self.inner();
-        let sli = inner.slis.entry((named.name.clone(), probe)).or_insert_with(|| Sli {
-            name: named.name.clone(),
-            probe,
-            is_healthy: true,
-            successes: 0,
-            errors: 0,
-        });
+        let sli = inner
+            .slis
+            .entry((named.name.clone(), probe))
+            .or_insert_with(|| Sli {
+                name: named.name.clone(),
+                probe,
+                is_healthy: true,
+                successes: 0,
+                errors: 0,
+            });
         sli.is_healthy = matches!(outcome, CheckOutcome::Healthy);
-        *(if sli.is_healthy { &mut sli.successes } else { &mut sli.errors }) += 1;
+        *(if sli.is_healthy {
+            &mut sli.successes
+        } else {
+            &mut sli.errors
+        }) += 1;
         outcome
     }
 
     fn may_log(&self, probe: Probe, name: &str) -> bool {
         let (mut inner, now) = (self.inner(), Instant::now());
         let key = (name.to_owned(), probe);
-        let is_due = inner.complaints.get(&key).is_none_or(|last| now.duration_since(*last) >= LOG_INTERVAL);
+        let is_due = inner
+            .complaints
+            .get(&key)
+            .is_none_or(|last| now.duration_since(*last) >= LOG_INTERVAL);
         if is_due {
             inner.complaints.insert(key, now);
         }
@@ -317,6 +360,9 @@ impl Report {
     /// Returns `true` if no check failed.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        !self.results.iter().any(|result| matches!(result.outcome, CheckOutcome::Failed(_)))
+        !self
+            .results
+            .iter()
+            .any(|result| matches!(result.outcome, CheckOutcome::Failed(_)))
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -26,10 +26,16 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Self { pem, issuer: Issuer::new(params, key) }
+        Self {
+            pem,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     pub(crate) fn client(&self, name: &str, groups: &[&str]) -> Issued {
@@ -41,20 +47,39 @@ impl Authority {
     }
 
     pub(crate) fn server(&self, names: &[&str]) -> Issued {
-        self.issue(names[0], &[], names, ExtendedKeyUsagePurpose::ServerAuth, 2100)
+        self.issue(
+            names[0],
+            &[],
+            names,
+            ExtendedKeyUsagePurpose::ServerAuth,
+            2100,
+        )
     }
 
-    fn issue(&self, name: &str, groups: &[&str], names: &[&str], usage: ExtendedKeyUsagePurpose, until: i32) -> Issued {
+    fn issue(
+        &self,
+        name: &str,
+        groups: &[&str],
+        names: &[&str],
+        usage: ExtendedKeyUsagePurpose,
+        until: i32,
+    ) -> Issued {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         for group in groups {
-            params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), *group);
+            params
+                .distinguished_name
+                .push(DnType::CustomDnType(vec![2, 5, 4, 10]), *group);
         }
         params.extended_key_usages = vec![usage];
-        (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(until, 1, 1));
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2000, 1, 1), date_time_ymd(until, 1, 1));
         let key = KeyPair::generate().unwrap();
-        Issued { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
+        Issued {
+            certificate: params.signed_by(&key, &self.issuer).unwrap(),
+            key,
+        }
     }
 }
 
@@ -74,7 +99,10 @@ impl Issued {
 
     pub(crate) fn write(&self, directory: &Path, name: &str) -> CertificateFiles {
         let file = |ending: &str| directory.join(format!("{name}.{ending}"));
-        let files = CertificateFiles { certificate: file("crt"), key: file("key") };
+        let files = CertificateFiles {
+            certificate: file("crt"),
+            key: file("key"),
+        };
         std::fs::write(&files.certificate, self.certificate.pem()).unwrap();
         std::fs::write(&files.key, self.key.serialize_pem()).unwrap();
         files

@@ -22,13 +22,20 @@ struct LogLimitState {
 
 impl LogLimit {
     pub(crate) fn new(lines: u32, period: Duration) -> Self {
-        Self { lines, period, state: Mutex::default() }
+        Self {
+            lines,
+            period,
+            state: Mutex::default(),
+        }
     }
 
     /// Returns the number of lines that were suppressed since the last one, if this line may be logged.
     pub(crate) fn admit(&self) -> Option<u64> {
         let (mut state, now) = (self.state.lock(), Instant::now());
-        if state.begun.is_none_or(|begun| now.duration_since(begun) >= self.period) {
+        if state
+            .begun
+            .is_none_or(|begun| now.duration_since(begun) >= self.period)
+        {
             (state.begun, state.lines) = (Some(now), 0);
         }
         if state.lines >= self.lines {
@@ -50,6 +57,9 @@ mod tests {
         let admitted: Vec<_> = (0..5).map(|_| limit.admit()).collect();
         assert_eq!(admitted, [Some(0), Some(0), None, None, None]);
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!((limit.admit(), limit.admit(), limit.admit()), (Some(3), Some(0), None));
+        assert_eq!(
+            (limit.admit(), limit.admit(), limit.admit()),
+            (Some(3), Some(0), None)
+        );
     }
 }

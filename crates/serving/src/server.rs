@@ -78,14 +78,31 @@ impl Listener {
     ///
     /// # Errors
     /// Errors of [`bind`](Self::bind).
-    pub fn bind_plain(address: IpAddr, port: u16, port_flag: &'static str) -> Result<Self, ServingError> {
-        let options = ServingOptions { bind_address: address, port, port_flag, ..ServingOptions::default() };
+    pub fn bind_plain(
+        address: IpAddr,
+        port: u16,
+        port_flag: &'static str,
+    ) -> Result<Self, ServingError> {
+        let options = ServingOptions {
+            bind_address: address,
+            port,
+            port_flag,
+            ..ServingOptions::default()
+        };
         let (tcp, address) = socket::listen(&options)?;
         Ok(Self::new(tcp, address, None, Limits::standard(0)))
     }
 
     fn new(tcp: TcpListener, address: SocketAddr, tls: Option<Tls>, limits: Limits) -> Self {
-        Self { tcp, address, tls, plain: None, limits, budget: Budget::default(), metrics: Arc::new(NoServerMetrics) }
+        Self {
+            tcp,
+            address,
+            tls,
+            plain: None,
+            limits,
+            budget: Budget::default(),
+            metrics: Arc::new(NoServerMetrics),
+        }
     }
 
     /// Replaces the server's limits.
@@ -140,7 +157,15 @@ impl Listener {
     /// A handler that panics answers 500 and is logged. Certificates are read again every few seconds
     /// ([`Limits::reload`], APP-114).
     pub async fn serve(self, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, address, tls, plain, limits, budget, metrics } = self;
+        let Self {
+            tcp,
+            address,
+            tls,
+            plain,
+            limits,
+            budget,
+            metrics,
+        } = self;
         tracing::info!(%address, tls = tls.is_some(), "serving");
         let reload = async {
             match &tls {
@@ -148,7 +173,14 @@ impl Listener {
                 None => std::future::pending().await,
             }
         };
-        let service = connection::Service { router, plain, limits, budget, metrics, shutdown };
+        let service = connection::Service {
+            router,
+            plain,
+            limits,
+            budget,
+            metrics,
+            shutdown,
+        };
         let accept = accept::accept(&tcp, tls.as_ref(), &service);
         tokio::select! {
             () = accept => {}

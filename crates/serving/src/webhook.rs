@@ -64,7 +64,11 @@ pub struct WebhookLimits {
 impl Default for WebhookLimits {
     /// Returns the default limits: 7 MiB, 20 s (a request has 30 s in all), 8 MiB.
     fn default() -> Self {
-        Self { body: 7 << 20, body_read: Duration::from_secs(20), in_flight: 8 << 20 }
+        Self {
+            body: 7 << 20,
+            body_read: Duration::from_secs(20),
+            in_flight: 8 << 20,
+        }
     }
 }
 
@@ -98,16 +102,29 @@ pub fn router(
         let path = format!("/{}", webhook.path.trim_start_matches('/'));
         if let Some(first) = by_path.get(&path) {
             let (first, second) = (&first.name, &webhook.name);
-            tracing::error!(path, first, second, "two webhooks have the same path: the second is not served");
+            tracing::error!(
+                path,
+                first,
+                second,
+                "two webhooks have the same path: the second is not served"
+            );
             continue;
         }
         by_path.insert(path, webhook);
     }
     let memory = Arc::new(Semaphore::new(limits.in_flight));
     let log = LogLimit::new(10, Duration::from_secs(10));
-    let served = Served { by_path, limits, memory, log, metrics };
+    let served = Served {
+        by_path,
+        limits,
+        memory,
+        log,
+        metrics,
+    };
     // The paths are others' choice: a router of patterns would panic about some.
-    Router::new().fallback(any(serve)).with_state(Arc::new(served))
+    Router::new()
+        .fallback(any(serve))
+        .with_state(Arc::new(served))
 }
 
 struct Served {
@@ -120,7 +137,9 @@ struct Served {
 }
 
 async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Response {
-    let Some(webhook) = served.by_path.get(request.uri().path()) else { return crate::answer::not_found().await };
+    let Some(webhook) = served.by_path.get(request.uri().path()) else {
+        return crate::answer::not_found().await;
+    };
     // A caller that goes away is counted too, when this is dropped.
     let call = Call::begin(&*served.metrics, &webhook.name);
     let answer = review::answer(webhook, &served.limits, &served.memory, request).await;
@@ -129,7 +148,13 @@ async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Res
         Err(refused) => {
             let (status, reason) = (refused.status.as_u16(), &refused.text);
             if let Some(suppressed) = served.log.admit() {
-                tracing::warn!(webhook = webhook.name, status, reason, suppressed, "a review was not answered");
+                tracing::warn!(
+                    webhook = webhook.name,
+                    status,
+                    reason,
+                    suppressed,
+                    "a review was not answered"
+                );
             }
             crate::answer::text(refused.status, refused.text + "\n")
         }

@@ -41,13 +41,27 @@ const BOUND: u64 = 64 << 10;
 #[test]
 #[ignore = "the other tests of this file start it"]
 fn child() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
-        let options = ServingOptions { bind_address: Ipv4Addr::UNSPECIFIED.into(), port: 0, ..Default::default() };
+        let options = ServingOptions {
+            bind_address: Ipv4Addr::UNSPECIFIED.into(),
+            port: 0,
+            ..Default::default()
+        };
         let listener = Listener::bind(&options).unwrap();
         println!("PORT {}", listener.local_address().port());
-        let routes = if role == "webhook" { webhook() } else { secure() };
+        let routes = if role == "webhook" {
+            webhook()
+        } else {
+            secure()
+        };
         let shutdown = CancellationToken::new();
         std::thread::spawn({
             let shutdown = shutdown.clone();
@@ -61,7 +75,10 @@ fn child() {
 }
 
 fn secure() -> Router {
-    let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let (who, what) = (
+        AuthenticationOptions::default(),
+        AuthorizationOptions::default(),
+    );
     let access = Access::new(who, what, Reviewers::default(), Arc::new(NoAccessMetrics)).unwrap();
     access.guard(Health::new().routes().fallback(serving::not_found))
 }
@@ -81,8 +98,13 @@ impl Server {
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = lines.map_while(Result::ok).find_map(|line| line.split_once("PORT ")?.1.parse().ok());
-        Self { process, port: port.expect("it prints its port") }
+        let port = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.split_once("PORT ")?.1.parse().ok());
+        Self {
+            process,
+            port: port.expect("it prints its port"),
+        }
     }
 
     fn address(&self) -> SocketAddr {
@@ -91,27 +113,41 @@ impl Server {
 
     /// Returns the most memory that it has had, in KiB.
     fn peak(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
         line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     fn assert_small(&self, before: u64) {
         let peak = self.peak();
         println!("peak of the server: {before} KiB before, {peak} KiB after");
-        assert!(peak < BOUND, "{before} KiB before the attack, {peak} KiB at its height");
+        assert!(
+            peak < BOUND,
+            "{before} KiB before the attack, {peak} KiB at its height"
+        );
     }
 
     /// Returns the status of `/healthz`, requested as by the kubelet.
     async fn probe(&self) -> String {
         let asked = async {
             let mut stream = connect(self.address(), 1, b"http/1.1").await?;
-            stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.ok()?;
+            stream
+                .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+                .await
+                .ok()?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.ok()?;
             answer.lines().next().map(str::to_owned)
         };
-        timeout(TIMEOUT, asked).await.ok().flatten().unwrap_or_default()
+        timeout(TIMEOUT, asked)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default()
     }
 }
 
@@ -169,9 +205,14 @@ async fn connect(address: SocketAddr, from: u8, protocol: &[u8]) -> Option<TlsSt
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((Ipv4Addr::new(127, 0, 0, from), 0).into()).unwrap();
+    socket
+        .bind((Ipv4Addr::new(127, 0, 0, from), 0).into())
+        .unwrap();
     let tcp = socket.connect(address).await.ok()?;
-    TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), tcp).await.ok()
+    TlsConnector::from(Arc::new(config))
+        .connect("localhost".try_into().unwrap(), tcp)
+        .await
+        .ok()
 }
 
 /// Returns an HTTP/2 frame.
@@ -183,8 +224,16 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 /// Returns the HTTP/2 preface with SETTINGS that leave no window for answers; if wished, those of the server are
 /// acknowledged.
 fn preface(acknowledged: bool) -> Vec<u8> {
-    let settings = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
-    if acknowledged { [settings, frame(4, 1, 0, &[])].concat() } else { settings }
+    let settings = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]),
+    ]
+    .concat();
+    if acknowledged {
+        [settings, frame(4, 1, 0, &[])].concat()
+    } else {
+        settings
+    }
 }
 
 /// Encodes `GET https://x` with a path of `path` bytes: HEADERS, and CONTINUATION if that is too small.
@@ -201,14 +250,22 @@ fn get(stream: u32, path: usize) -> Vec<u8> {
     let parts: Vec<_> = block.chunks(16 << 10).collect();
     let of = |(n, part): (usize, &&[u8])| {
         let last = if n + 1 == parts.len() { 4 } else { 0 };
-        if n == 0 { frame(1, 1 | last, stream, part) } else { frame(9, last, stream, part) }
+        if n == 0 {
+            frame(1, 1 | last, stream, part)
+        } else {
+            frame(9, last, stream, part)
+        }
     };
     parts.iter().enumerate().flat_map(of).collect()
 }
 
 /// Sends `bytes` and a PING, and waits until that is answered or the connection has ended. Returns the connection, which the
 /// server is to believe alive.
-async fn send_http2(address: SocketAddr, from: u8, bytes: Arc<Vec<u8>>) -> Option<TlsStream<TcpStream>> {
+async fn send_http2(
+    address: SocketAddr,
+    from: u8,
+    bytes: Arc<Vec<u8>>,
+) -> Option<TlsStream<TcpStream>> {
     let mut stream = connect(address, from, b"h2").await?;
     let sent = async {
         let (mut read, mut write) = tokio::io::split(&mut stream);
@@ -235,7 +292,13 @@ async fn send_http2(address: SocketAddr, from: u8, bytes: Arc<Vec<u8>>) -> Optio
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http2_streams_without_window_and_long_paths_do_not_fill_the_memory() {
-    for (path, acknowledged) in [(60_000, false), (60_000, true), (8_000, false), (8_000, true), (200, true)] {
+    for (path, acknowledged) in [
+        (60_000, false),
+        (60_000, true),
+        (8_000, false),
+        (8_000, true),
+        (200, true),
+    ] {
         let server = Server::start("secure");
         assert_eq!(server.probe().await, "HTTP/1.1 200 OK");
         let (before, address) = (server.peak(), server.address());
@@ -246,8 +309,15 @@ async fn http2_streams_without_window_and_long_paths_do_not_fill_the_memory() {
             attack.spawn(send_http2(address, 2 + n / 40, Arc::clone(&requests)));
         }
         let connections = attack.join_all().await;
-        assert_eq!(server.probe().await, "HTTP/1.1 200 OK", "the kubelet is answered");
-        println!("{path} bytes, acknowledged: {acknowledged}, {} connections", connections.iter().flatten().count());
+        assert_eq!(
+            server.probe().await,
+            "HTTP/1.1 200 OK",
+            "the kubelet is answered"
+        );
+        println!(
+            "{path} bytes, acknowledged: {acknowledged}, {} connections",
+            connections.iter().flatten().count()
+        );
         server.assert_small(before);
     }
 }
@@ -269,7 +339,11 @@ async fn http1_clients_that_read_nothing_do_not_fill_the_memory() {
         });
     }
     let _connections = attack.join_all().await;
-    assert_eq!(server.probe().await, "HTTP/1.1 200 OK", "the kubelet is answered");
+    assert_eq!(
+        server.probe().await,
+        "HTTP/1.1 200 OK",
+        "the kubelet is answered"
+    );
     server.assert_small(before);
 }
 
@@ -279,7 +353,9 @@ async fn large_tokens_do_not_fill_the_memory() {
     assert_eq!(server.probe().await, "HTTP/1.1 200 OK");
     let (before, address) = (server.peak(), server.address());
     let token = "x".repeat(878 << 10);
-    let request = Arc::new(format!("GET /metrics HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"));
+    let request = Arc::new(format!(
+        "GET /metrics HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"
+    ));
     let mut attack = JoinSet::new();
     for n in 0..150_u8 {
         let request = Arc::clone(&request);
@@ -290,7 +366,11 @@ async fn large_tokens_do_not_fill_the_memory() {
         });
     }
     let _connections = attack.join_all().await;
-    assert_eq!(server.probe().await, "HTTP/1.1 200 OK", "the kubelet is answered");
+    assert_eq!(
+        server.probe().await,
+        "HTTP/1.1 200 OK",
+        "the kubelet is answered"
+    );
     server.assert_small(before);
 }
 
@@ -307,7 +387,11 @@ async fn idle_http2_connections_of_three_clients_do_not_close_the_port() {
         }
         held.extend(attack.join_all().await);
     }
-    assert_eq!(server.probe().await, "HTTP/1.1 200 OK", "the kubelet is answered");
+    assert_eq!(
+        server.probe().await,
+        "HTTP/1.1 200 OK",
+        "the kubelet is answered"
+    );
     server.assert_small(before);
 }
 
@@ -322,8 +406,16 @@ impl Handler for AllowAll {
 }
 
 fn webhook() -> Router {
-    let webhook = Webhook { name: "all".into(), path: "/all".into(), handler: Arc::new(AllowAll) };
-    serving::webhook::router([webhook], WebhookLimits::default(), Arc::new(NoWebhookMetrics))
+    let webhook = Webhook {
+        name: "all".into(),
+        path: "/all".into(),
+        handler: Arc::new(AllowAll),
+    };
+    serving::webhook::router(
+        [webhook],
+        WebhookLimits::default(),
+        Arc::new(NoWebhookMetrics),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -345,7 +437,10 @@ async fn a_review_of_many_small_objects_does_not_fill_the_memory() {
         stream.flush().await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""uid":"17""#), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""uid":"17""#),
+            "{answer}"
+        );
     }
     server.assert_small(before);
 }

@@ -53,13 +53,25 @@ impl Subscriber for Lines {
 async fn bad_tokens_make_one_log_line_a_second_and_the_rest_is_counted() {
     let lines = Lines::default();
     tracing::subscriber::set_global_default(lines.clone()).unwrap();
-    let client = Client::new(ApiServer::with_options(Options::default()).service(), "default");
-    let reviewers = Reviewers { authentication: Some(client.clone()), authorization: Some(client) };
-    let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let client = Client::new(
+        ApiServer::with_options(Options::default()).service(),
+        "default",
+    );
+    let reviewers = Reviewers {
+        authentication: Some(client.clone()),
+        authorization: Some(client),
+    };
+    let (who, what) = (
+        AuthenticationOptions::default(),
+        AuthorizationOptions::default(),
+    );
     let access = Access::new(who, what, reviewers, Arc::new(NoAccessMetrics)).unwrap();
     let router = access.guard(Router::new());
     let send = async || {
-        let request = Request::get("/metrics").header("authorization", "Bearer bad").body(Body::empty()).unwrap();
+        let request = Request::get("/metrics")
+            .header("authorization", "Bearer bad")
+            .body(Body::empty())
+            .unwrap();
         assert_eq!(router.clone().oneshot(request).await.unwrap().status(), 401);
     };
     for _ in 0..1000 {

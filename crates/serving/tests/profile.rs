@@ -67,13 +67,22 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     };
     let length = Duration::from_millis(500);
     let (one, other) = tokio::join!(record(length), record(length));
-    let (Ok(mut profile), Err(problem)) = (if one.is_ok() { (one, other) } else { (other, one) }) else {
+    let (Ok(mut profile), Err(problem)) = (if one.is_ok() {
+        (one, other)
+    } else {
+        (other, one)
+    }) else {
         panic!("of two profiles at a time exactly one is taken")
     };
     assert!(!problem.is_empty());
     // On a busy machine, half a second is too short to be sampled.
-    let (name, began) = (b"a_function_that_burns_the_processor", std::time::Instant::now());
-    while !profile.windows(name.len()).any(|text| text == name) && began.elapsed() < Duration::from_secs(60) {
+    let (name, began) = (
+        b"a_function_that_burns_the_processor",
+        std::time::Instant::now(),
+    );
+    while !profile.windows(name.len()).any(|text| text == name)
+        && began.elapsed() < Duration::from_secs(60)
+    {
         profile = record(length).await.unwrap();
     }
     for _ in 0..12 {
@@ -83,7 +92,10 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     burner.join().unwrap();
     // The profiler keeps its table of samples, 67 MiB, until the process ends, and some allocators a few of them.
     let left = resident() - before;
-    assert!(left < 400, "twelve profiles leave {left} MiB: each of them some");
+    assert!(
+        left < 400,
+        "twelve profiles leave {left} MiB: each of them some"
+    );
     let profile = fields(&profile);
     let strings: Vec<String> = profile
         .iter()
@@ -96,9 +108,16 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     for text in ["samples", "count", "cpu", "nanoseconds", "thread"] {
         assert!(strings.iter().any(|string| string == text), "{text}");
     }
-    let busy = strings.iter().any(|text| text.contains("a_function_that_burns_the_processor"));
+    let busy = strings
+        .iter()
+        .any(|text| text.contains("a_function_that_burns_the_processor"));
     assert!(busy, "{strings:?}");
-    assert!(!strings.iter().any(|text| text.contains("perf_signal_handler")), "the profiler is left out");
+    assert!(
+        !strings
+            .iter()
+            .any(|text| text.contains("perf_signal_handler")),
+        "the profiler is left out"
+    );
     // Go's tools need these fields: otherwise they remove `<…>` from names, and read the whole program to find names
     // again.
     let parts = |wanted| {
@@ -114,18 +133,33 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
             _ => None,
         })
     };
-    assert!(parts(5).all(|function| number(&function, 2) != number(&function, 3)), "names are not taken for symbols");
+    assert!(
+        parts(5).all(|function| number(&function, 2) != number(&function, 3)),
+        "names are not taken for symbols"
+    );
     assert!(parts(3).any(|mapping| (7..=10).all(|has| number(&mapping, has) == Some(1))));
-    let count = |wanted| profile.iter().filter(|(number, _)| *number == wanted).count();
+    let count = |wanted| {
+        profile
+            .iter()
+            .filter(|(number, _)| *number == wanted)
+            .count()
+    };
     assert_eq!((count(1), count(9), count(10), count(12)), (2, 1, 1, 1));
     assert!(count(2) > 0 && count(3) > 0 && count(4) > 0 && count(5) > 0);
-    let Some((_, Field::Number(period))) = profile.iter().find(|(number, _)| *number == 12) else { panic!() };
+    let Some((_, Field::Number(period))) = profile.iter().find(|(number, _)| *number == 12) else {
+        panic!()
+    };
     assert_eq!(*period, 10_000_000);
 }
 
 /// Returns resident memory of this process in MiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    resident.and_then(|kib| kib.parse::<u64>().ok()).expect("resident memory in KiB") / 1024
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    resident
+        .and_then(|kib| kib.parse::<u64>().ok())
+        .expect("resident memory in KiB")
+        / 1024
 }

@@ -62,33 +62,68 @@ impl Subscriber for Logged {
 }
 
 async fn call(router: &Router, token: &str) -> u16 {
-    let request = Request::get("/metrics").header("authorization", format!("Bearer {token}")).body(Body::empty());
-    router.clone().oneshot(request.expect("a request")).await.expect("an answer").status().as_u16()
+    let request = Request::get("/metrics")
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::empty());
+    router
+        .clone()
+        .oneshot(request.expect("a request"))
+        .await
+        .expect("an answer")
+        .status()
+        .as_u16()
 }
 
 #[tokio::test]
 async fn no_token_is_ever_logged() {
     let logged = Logged::default();
     tracing::subscriber::set_global_default(logged.clone()).unwrap();
-    let weak = User { name: "weak".into(), groups: vec!["ops".into()] };
-    let tokens = [("good-token".to_owned(), User::admin()), ("weak-token".to_owned(), weak)].into();
-    let api = ApiServer::with_options(Options { tokens, ..Options::default() });
+    let weak = User {
+        name: "weak".into(),
+        groups: vec!["ops".into()],
+    };
+    let tokens = [
+        ("good-token".to_owned(), User::admin()),
+        ("weak-token".to_owned(), weak),
+    ]
+    .into();
+    let api = ApiServer::with_options(Options {
+        tokens,
+        ..Options::default()
+    });
     let client = Client::new(api.service(), "default");
-    let reviewers = Reviewers { authentication: Some(client.clone()), authorization: Some(client) };
-    let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let reviewers = Reviewers {
+        authentication: Some(client.clone()),
+        authorization: Some(client),
+    };
+    let (who, what) = (
+        AuthenticationOptions::default(),
+        AuthorizationOptions::default(),
+    );
     let access = Access::new(who, what, reviewers, Arc::new(NoAccessMetrics)).unwrap();
     let router = access.guard(Router::new().fallback(serving::not_found));
     for (token, status) in [("good-token", 404), ("weak-token", 403), ("bad-token", 401)] {
         assert_eq!(call(&router, token).await, status, "{token}");
     }
     let (reason, message) = ("Forbidden".to_owned(), "no".to_owned());
-    let refused = Action::Status { code: 403, reason, message, retry_after_seconds: None };
-    api.faults().add(Matcher::any().resource("tokenreviews"), refused);
+    let refused = Action::Status {
+        code: 403,
+        reason,
+        message,
+        retry_after_seconds: None,
+    };
+    api.faults()
+        .add(Matcher::any().resource("tokenreviews"), refused);
     for token in ["other-token", "another-token"] {
         assert_eq!(call(&router, token).await, 401, "{token}");
     }
     let text = logged.text();
     assert!(text.contains("invalid bearer token"), "{text}");
-    assert_eq!(text.matches("bind ClusterRole system:auth-delegator").count(), 1, "the hint comes once: {text}");
+    assert_eq!(
+        text.matches("bind ClusterRole system:auth-delegator")
+            .count(),
+        1,
+        "the hint comes once: {text}"
+    );
     assert!(!text.contains("-token"), "{text}");
 }

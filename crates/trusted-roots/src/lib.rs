@@ -88,9 +88,17 @@ impl CertificatePlaces {
         if !self.file.is_empty() || !self.directories.is_empty() {
             return self.load_named();
         }
-        let mut found: BTreeSet<Vec<u8>> =
-            self.bundles.iter().map(|bundle| in_file(bundle)).find(|found| !found.is_empty()).unwrap_or_default();
-        found.extend(self.usual_directories.iter().flat_map(|directory| in_directory(directory)));
+        let mut found: BTreeSet<Vec<u8>> = self
+            .bundles
+            .iter()
+            .map(|bundle| in_file(bundle))
+            .find(|found| !found.is_empty())
+            .unwrap_or_default();
+        found.extend(
+            self.usual_directories
+                .iter()
+                .flat_map(|directory| in_directory(directory)),
+        );
         if found.is_empty() {
             found = in_file(&self.image_bundle);
             if !found.is_empty() {
@@ -98,7 +106,11 @@ impl CertificatePlaces {
                 tracing::info!(%path, "no usual place has certificates of authorities: those of the image are trusted");
             }
         }
-        let tried = self.bundles.iter().chain(&self.usual_directories).chain([&self.image_bundle]);
+        let tried = self
+            .bundles
+            .iter()
+            .chain(&self.usual_directories)
+            .chain([&self.image_bundle]);
         loaded(found, || {
             let tried: Vec<_> = tried.map(|path| path.display().to_string()).collect();
             format!(
@@ -112,11 +124,19 @@ impl CertificatePlaces {
     /// Loads the certificates that the variables name. Others are not trusted instead, because an operator who names
     /// authorities trusts only these.
     fn load_named(&self) -> Result<Vec<CertificateDer<'static>>, NoCertificates> {
-        let mut found = if self.file.is_empty() { BTreeSet::new() } else { in_file(Path::new(&self.file)) };
-        let directories = std::env::split_paths(&self.directories).filter(|path| !path.as_os_str().is_empty());
+        let mut found = if self.file.is_empty() {
+            BTreeSet::new()
+        } else {
+            in_file(Path::new(&self.file))
+        };
+        let directories =
+            std::env::split_paths(&self.directories).filter(|path| !path.as_os_str().is_empty());
         found.extend(directories.flat_map(|directory| in_directory(&directory)));
         loaded(found, || {
-            let (file, directories) = (self.file.to_string_lossy(), self.directories.to_string_lossy());
+            let (file, directories) = (
+                self.file.to_string_lossy(),
+                self.directories.to_string_lossy(),
+            );
             format!(
                 "no certificate could be loaded from {FILE_VARIABLE}={file:?} and {DIRECTORIES_VARIABLE}={directories:?}; name \
                  readable files with certificates in the form of PEM, or remove the variables"
@@ -133,14 +153,19 @@ fn loaded(
     if found.is_empty() {
         return Err(NoCertificates(problem()));
     }
-    tracing::debug!(certificates = found.len(), "certificates of authorities loaded");
+    tracing::debug!(
+        certificates = found.len(),
+        "certificates of authorities loaded"
+    );
     Ok(found.into_iter().map(CertificateDer::from).collect())
 }
 
 /// Returns the certificates of all files of a directory, but not of directories in it.
 fn in_directory(directory: &Path) -> BTreeSet<Vec<u8>> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path()).filter(|path| path.is_file());
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file());
     files.flat_map(|file| in_file(&file)).collect()
 }
 
@@ -153,7 +178,10 @@ fn in_file(file: &Path) -> BTreeSet<Vec<u8>> {
         return BTreeSet::new();
     }
     let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
-    certificates.filter(|root| RootCertStore::empty().add(root.clone()).is_ok()).map(|root| root.to_vec()).collect()
+    certificates
+        .filter(|root| RootCertStore::empty().add(root.clone()).is_ok())
+        .map(|root| root.to_vec())
+        .collect()
 }
 
 #[cfg(test)]
@@ -172,7 +200,9 @@ mod tests {
 
     impl System {
         fn new() -> Self {
-            let system = Self { root: tempfile::tempdir().unwrap() };
+            let system = Self {
+                root: tempfile::tempdir().unwrap(),
+            };
             for directory in ["etc/ssl/certs", "usr/share/ccm-rs"] {
                 fs::create_dir_all(system.path(directory)).unwrap();
             }
@@ -204,7 +234,10 @@ mod tests {
         }
 
         fn count(&self) -> usize {
-            self.places().load().map(|roots| roots.len()).unwrap_or_default()
+            self.places()
+                .load()
+                .map(|roots| roots.len())
+                .unwrap_or_default()
         }
     }
 
@@ -212,7 +245,9 @@ mod tests {
     fn authority() -> String {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap().pem()
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap())
+            .unwrap()
+            .pem()
     }
 
     #[test]
@@ -232,9 +267,14 @@ mod tests {
         let system = System::new();
         system.write("etc/ssl/certs/ca-certificates.crt", 3);
         system.write("etc/ssl/certs/own.pem", 1);
-        fs::copy(system.path("etc/ssl/certs/own.pem"), system.path("etc/ssl/certs/5ed36f99.0")).unwrap();
+        fs::copy(
+            system.path("etc/ssl/certs/own.pem"),
+            system.path("etc/ssl/certs/5ed36f99.0"),
+        )
+        .unwrap();
         fs::write(system.path("etc/ssl/certs/README"), "no certificate").unwrap();
-        std::os::unix::fs::symlink("/no/such/file", system.path("etc/ssl/certs/dangling.pem")).unwrap();
+        std::os::unix::fs::symlink("/no/such/file", system.path("etc/ssl/certs/dangling.pem"))
+            .unwrap();
         fs::create_dir(system.path("etc/ssl/certs/java")).unwrap();
         assert_eq!(system.count(), 4);
     }
@@ -244,7 +284,11 @@ mod tests {
     fn certificates_of_the_image_are_trusted_if_a_mount_hides_the_usual_ones() {
         let system = System::new();
         system.write("usr/share/ccm-rs/ca-certificates.crt", 5);
-        std::os::unix::fs::symlink("/no/such/tls-ca-bundle.pem", system.path("etc/ssl/certs/ca-bundle.crt")).unwrap();
+        std::os::unix::fs::symlink(
+            "/no/such/tls-ca-bundle.pem",
+            system.path("etc/ssl/certs/ca-bundle.crt"),
+        )
+        .unwrap();
         assert_eq!(system.count(), 5);
     }
 
@@ -256,21 +300,38 @@ mod tests {
         system.write("more/a.pem", 1);
         system.write("most/b.pem", 2);
         let load = |file: &str, directories: &[&str]| {
-            let file = if file.is_empty() { OsString::new() } else { system.path(file).into_os_string() };
-            let directories = std::env::join_paths(directories.iter().map(|path| system.path(path))).unwrap();
-            CertificatePlaces { file, directories, ..system.places() }.load()
+            let file = if file.is_empty() {
+                OsString::new()
+            } else {
+                system.path(file).into_os_string()
+            };
+            let directories =
+                std::env::join_paths(directories.iter().map(|path| system.path(path))).unwrap();
+            CertificatePlaces {
+                file,
+                directories,
+                ..system.places()
+            }
+            .load()
         };
         assert_eq!(load("own/bundle.pem", &[]).unwrap().len(), 1);
         assert_eq!(load("", &["more", "most"]).unwrap().len(), 3);
         assert_eq!(load("own/bundle.pem", &["most"]).unwrap().len(), 3);
         let error = load("no/such.pem", &[]).unwrap_err().to_string();
-        assert!(error.contains("SSL_CERT_FILE") && error.contains("no/such.pem"), "{error}");
+        assert!(
+            error.contains("SSL_CERT_FILE") && error.contains("no/such.pem"),
+            "{error}"
+        );
     }
 
     #[test]
     fn absence_of_certificates_is_an_error_that_names_the_places_and_the_remedy() {
         let system = System::new();
-        fs::write(system.path("etc/ssl/certs/ca-certificates.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
+        fs::write(
+            system.path("etc/ssl/certs/ca-certificates.crt"),
+            "-----BEGIN CERTIFICATE-----\nAAAA\n",
+        )
+        .unwrap();
         let error = system.places().load().unwrap_err().to_string();
         for word in [
             "no certificate could be loaded",

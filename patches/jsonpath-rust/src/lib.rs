@@ -18,7 +18,9 @@ use serde_json::Value;
 
 /// A path that is not understood.
 #[derive(Debug, thiserror::Error)]
-#[error("the path {path:?} is not understood at {rest:?}: name members as .name or ['name'], items as [0]")]
+#[error(
+    "the path {path:?} is not understood at {rest:?}: name members as .name or ['name'], items as [0]"
+)]
 pub struct JsonPathError {
     path: String,
     rest: String,
@@ -38,7 +40,10 @@ impl JsonPath for Value {
         let mut rest = path.strip_prefix('$').unwrap_or(path);
         let mut found = Some(self);
         while !rest.is_empty() {
-            let step = step(rest).ok_or_else(|| JsonPathError { path: path.to_owned(), rest: rest.to_owned() })?;
+            let step = step(rest).ok_or_else(|| JsonPathError {
+                path: path.to_owned(),
+                rest: rest.to_owned(),
+            })?;
             found = found.and_then(|value| match step.position {
                 Some(position) => value.get(position),
                 None => value.get(step.name),
@@ -59,14 +64,29 @@ fn step(path: &str) -> Option<Step<'_>> {
     if let Some(path) = path.strip_prefix('.') {
         let end = path.find(['.', '[']).unwrap_or(path.len());
         let (name, rest) = path.split_at(end);
-        let is_plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
-        return is_plain.then_some(Step { name, position: None, rest });
+        let is_plain = !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_-".contains(c));
+        return is_plain.then_some(Step {
+            name,
+            position: None,
+            rest,
+        });
     }
     let (inner, rest) = path.strip_prefix('[')?.split_once(']')?;
     let quoted = |quote: char| inner.strip_prefix(quote)?.strip_suffix(quote);
     match quoted('\'').or_else(|| quoted('"')) {
-        Some(name) => Some(Step { name, position: None, rest }),
-        None => Some(Step { name: "", position: Some(inner.parse().ok()?), rest }),
+        Some(name) => Some(Step {
+            name,
+            position: None,
+            rest,
+        }),
+        None => Some(Step {
+            name: "",
+            position: Some(inner.parse().ok()?),
+            rest,
+        }),
     }
 }
 
@@ -77,7 +97,17 @@ mod tests {
     #[test]
     fn whatever_is_no_name_and_no_position_is_refused() {
         let value = serde_json::json!({"a": {"b-c": [{"d": 1}]}});
-        for path in ["$.a.*", "$.a[*]", "$..d", "$.a[?(@.d)]", "$.a[", "$.a[-1]", "a", "$.", "$.a[1:2]"] {
+        for path in [
+            "$.a.*",
+            "$.a[*]",
+            "$..d",
+            "$.a[?(@.d)]",
+            "$.a[",
+            "$.a[-1]",
+            "a",
+            "$.",
+            "$.a[1:2]",
+        ] {
             let error = value.query(path).unwrap_err().to_string();
             assert!(error.contains("is not understood"), "{path}: {error}");
         }

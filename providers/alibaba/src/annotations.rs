@@ -19,44 +19,73 @@ pub const NLB_CLASS: &str = "alibabacloud.com/nlb";
 /// The label with the ID of the load balancer, which the Go program writes to Services.
 pub const ID_LABEL: &str = "service.k8s.alibaba/loadbalancer-id";
 
-const ON: Kind<String> = Kind::of("on or off", |text| ["on", "off"].contains(&text).then(|| text.to_owned()));
-const TRUTH: Kind<bool> = Kind::one_of(&[("on", true), ("off", false), ("true", true), ("false", false)]);
-const ADDRESS: Kind<String> =
-    Kind::of("internet or intranet", |text| ["internet", "intranet"].contains(&text).then(|| text.to_owned()));
-const NETWORK: Kind<String> =
-    Kind::of("vpc or classic", |text| ["vpc", "classic"].contains(&text).then(|| text.to_owned()));
+const ON: Kind<String> = Kind::of("on or off", |text| {
+    ["on", "off"].contains(&text).then(|| text.to_owned())
+});
+const TRUTH: Kind<bool> = Kind::one_of(&[
+    ("on", true),
+    ("off", false),
+    ("true", true),
+    ("false", false),
+]);
+const ADDRESS: Kind<String> = Kind::of("internet or intranet", |text| {
+    ["internet", "intranet"]
+        .contains(&text)
+        .then(|| text.to_owned())
+});
+const NETWORK: Kind<String> = Kind::of("vpc or classic", |text| {
+    ["vpc", "classic"].contains(&text).then(|| text.to_owned())
+});
 const SCHEDULER: Kind<String> = Kind::of("one of rr, wrr, wlc, sch, tch, qch", |text| {
     let text = text.to_ascii_lowercase();
-    ["rr", "wrr", "wlc", "sch", "tch", "qch"].contains(&&*text).then_some(text)
+    ["rr", "wrr", "wlc", "sch", "tch", "qch"]
+        .contains(&&*text)
+        .then_some(text)
 });
 const TYPE: Kind<bool> = Kind::one_of(&[("clb", false), ("nlb", true)]);
 const BACKEND: Kind<bool> = Kind::one_of(&[("ecs", false), ("eni", true)]);
-const GROUP_TYPE: Kind<String> =
-    Kind::of("Instance or Ip", |text| ["Instance", "Ip"].contains(&text).then(|| text.to_owned()));
+const GROUP_TYPE: Kind<String> = Kind::of("Instance or Ip", |text| {
+    ["Instance", "Ip"].contains(&text).then(|| text.to_owned())
+});
 const FAMILY: Kind<AddressFamily> = Kind::of("one of ipv4, ipv6, dualstack", |text| {
-    let all = [AddressFamily::Ipv4, AddressFamily::Ipv6, AddressFamily::Dualstack];
-    let at = ["ipv4", "ipv6", "dualstack"].iter().position(|it| text.eq_ignore_ascii_case(it));
+    let all = [
+        AddressFamily::Ipv4,
+        AddressFamily::Ipv6,
+        AddressFamily::Dualstack,
+    ];
+    let at = ["ipv4", "ipv6", "dualstack"]
+        .iter()
+        .position(|it| text.eq_ignore_ascii_case(it));
     at.map(|at| all[at])
 });
 const CERTIFICATES: &str = "use any certificate of the account";
 const WEIGHT: Kind<u32> = Kind::number(0, 100);
 const DRAIN: Kind<u32> = Kind::number(10, 900);
-const DOMAIN: Kind<Vec<String>> = Kind::of("a comma list of domain:certificate, each domain once", |text| {
-    let parts = |item: &str| {
-        let (domain, certificate) = item.split_once(':')?;
-        let [domain, certificate] = [domain, certificate].map(str::trim);
-        let is_whole = !domain.is_empty() && !certificate.is_empty() && !certificate.contains(':');
-        is_whole.then(|| (domain.to_owned(), certificate.to_owned()))
-    };
-    let all: Vec<_> = forms::items(text).map(parts).collect::<Option<_>>()?;
-    let domains: BTreeMap<_, _> = all.iter().cloned().collect();
-    (domains.len() == all.len()).then(|| all.iter().map(|(domain, id)| format!("{domain}:{id}")).collect())
-});
-const LABELS: Kind<NodeSelector> =
-    Kind::explained("a comma list of key=value", |text| match forms::items(text).all(|item| item.contains('=')) {
+const DOMAIN: Kind<Vec<String>> = Kind::of(
+    "a comma list of domain:certificate, each domain once",
+    |text| {
+        let parts = |item: &str| {
+            let (domain, certificate) = item.split_once(':')?;
+            let [domain, certificate] = [domain, certificate].map(str::trim);
+            let is_whole =
+                !domain.is_empty() && !certificate.is_empty() && !certificate.contains(':');
+            is_whole.then(|| (domain.to_owned(), certificate.to_owned()))
+        };
+        let all: Vec<_> = forms::items(text).map(parts).collect::<Option<_>>()?;
+        let domains: BTreeMap<_, _> = all.iter().cloned().collect();
+        (domains.len() == all.len()).then(|| {
+            all.iter()
+                .map(|(domain, id)| format!("{domain}:{id}"))
+                .collect()
+        })
+    },
+);
+const LABELS: Kind<NodeSelector> = Kind::explained("a comma list of key=value", |text| {
+    match forms::items(text).all(|item| item.contains('=')) {
         true => NodeSelector::parse(text),
         false => Err("each item needs a key and a value".to_owned()),
-    });
+    }
+});
 /// Values that an annotation gives to ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -71,7 +100,10 @@ impl Declared for ByPort<String> {
             let is_known = ["tcp", "udp", "http", "https", "tcpssl"].contains(&&*protocol);
             Some((port.trim().parse().ok()?, protocol)).filter(|_| is_known)
         };
-        forms::items(text).map(pair).collect::<Option<_>>().map(Self)
+        forms::items(text)
+            .map(pair)
+            .collect::<Option<_>>()
+            .map(Self)
     });
 }
 
@@ -82,7 +114,10 @@ impl Declared for ByPort<u16> {
             let (from, to) = item.split_once(':')?;
             Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
         };
-        forms::items(text).map(pair).collect::<Option<_>>().map(Self)
+        forms::items(text)
+            .map(pair)
+            .collect::<Option<_>>()
+            .map(Self)
     });
 }
 
@@ -91,10 +126,14 @@ impl Declared for ByPort<Group> {
     const KIND: Kind<Self> = Kind::of("a comma list of group:port", |text| {
         let pair = |item: &str| {
             let (group, port) = item.split_once(':')?;
-            let group = Some(group.trim()).filter(|id| id.starts_with("rsp-") || id.starts_with("sgp-"))?;
+            let group =
+                Some(group.trim()).filter(|id| id.starts_with("rsp-") || id.starts_with("sgp-"))?;
             Some((port.trim().parse().ok()?, Group(group.to_owned())))
         };
-        forms::items(text).map(pair).collect::<Option<_>>().map(Self)
+        forms::items(text)
+            .map(pair)
+            .collect::<Option<_>>()
+            .map(Self)
     });
 }
 
@@ -109,15 +148,25 @@ pub struct Range {
 
 /// Ranges of ports, by the port of the Service.
 impl Declared for ByPort<Range> {
-    const KIND: Kind<Self> = Kind::of("a comma list of first-last:port, such as 1000-2000:80", |text| {
-        let pair = |item: &str| {
-            let (range, port) = item.split_once(':')?;
-            let (first, last) = range.split_once('-')?;
-            let range = Range { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
-            Some((port.trim().parse().ok()?, range)).filter(|_| 0 < range.first && range.first < range.last)
-        };
-        forms::items(text).map(pair).collect::<Option<_>>().map(Self)
-    });
+    const KIND: Kind<Self> = Kind::of(
+        "a comma list of first-last:port, such as 1000-2000:80",
+        |text| {
+            let pair = |item: &str| {
+                let (range, port) = item.split_once(':')?;
+                let (first, last) = range.split_once('-')?;
+                let range = Range {
+                    first: first.trim().parse().ok()?,
+                    last: last.trim().parse().ok()?,
+                };
+                Some((port.trim().parse().ok()?, range))
+                    .filter(|_| 0 < range.first && range.first < range.last)
+            };
+            forms::items(text)
+                .map(pair)
+                .collect::<Option<_>>()
+                .map(Self)
+        },
+    );
 }
 
 /// ID of a server group of the user.
@@ -131,20 +180,32 @@ pub struct Group(pub String);
 pub struct Zones(pub Vec<Value>);
 
 impl Declared for Zones {
-    const KIND: Kind<Self> = Kind::of("a comma list of zone:vswitch, or zone:vswitch:address:EIP", |text| {
-        let zone = |item: &str| {
-            let mut parts = item.split(':').map(|it| Some(it.trim()).filter(|it| !it.is_empty()));
-            let [zone, vswitch, address, eip] = std::array::from_fn(|_| parts.next().flatten());
-            let all = [
-                ("ZoneId", Some(zone?)),
-                ("VSwitchId", Some(vswitch?)),
-                ("PrivateIPv4Address", address),
-                ("AllocationId", eip),
-            ];
-            Some(all.into_iter().filter_map(|(key, value)| Some((key, json!(value?)))).collect::<Value>())
-        };
-        forms::items(text).map(zone).collect::<Option<_>>().map(Self)
-    });
+    const KIND: Kind<Self> = Kind::of(
+        "a comma list of zone:vswitch, or zone:vswitch:address:EIP",
+        |text| {
+            let zone = |item: &str| {
+                let mut parts = item
+                    .split(':')
+                    .map(|it| Some(it.trim()).filter(|it| !it.is_empty()));
+                let [zone, vswitch, address, eip] = std::array::from_fn(|_| parts.next().flatten());
+                let all = [
+                    ("ZoneId", Some(zone?)),
+                    ("VSwitchId", Some(vswitch?)),
+                    ("PrivateIPv4Address", address),
+                    ("AllocationId", eip),
+                ];
+                Some(
+                    all.into_iter()
+                        .filter_map(|(key, value)| Some((key, json!(value?))))
+                        .collect::<Value>(),
+                )
+            };
+            forms::items(text)
+                .map(zone)
+                .collect::<Option<_>>()
+                .map(Self)
+        },
+    );
 }
 
 provider_kit::declare! {
@@ -336,8 +397,10 @@ provider_kit::declare! {
 pub(crate) fn with_new_prefix(service: &Service) -> Service {
     let mut service = service.clone();
     let all = service.metadata.annotations.get_or_insert_default();
-    let old: Vec<_> =
-        all.iter().filter_map(|(key, value)| Some((key.strip_prefix(OLD_PREFIX)?.to_owned(), value.clone()))).collect();
+    let old: Vec<_> = all
+        .iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix(OLD_PREFIX)?.to_owned(), value.clone())))
+        .collect();
     for (suffix, value) in old {
         all.entry(format!("{PREFIX}{suffix}")).or_insert(value);
     }
@@ -348,5 +411,8 @@ pub(crate) fn with_new_prefix(service: &Service) -> Service {
 pub(crate) fn groups_of(service: &Service) -> BTreeMap<u16, String> {
     let service = with_new_prefix(service);
     let groups = Annotations::of(&service).get(&GROUPS).unwrap_or_default().0;
-    groups.into_iter().map(|(port, Group(id))| (port, id)).collect()
+    groups
+        .into_iter()
+        .map(|(port, Group(id))| (port, id))
+        .collect()
 }

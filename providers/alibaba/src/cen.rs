@@ -16,18 +16,44 @@ const PAGE: usize = 50;
 /// Returns an action about a route table of the VPC in the CEN.
 async fn query(api: &Api, action: &'static str, cen: &str, table: &str) -> Result<Query> {
     let (vpc, region) = (api.metadata.vpc().await?, api.metadata.region().await?);
-    let query = Query::new(CBN, action).set("CenId", cen).set("ChildInstanceType", "VPC").set("ChildInstanceId", vpc);
-    Ok(query.set("ChildInstanceRegionId", region).set("ChildInstanceRouteTableId", table))
+    let query = Query::new(CBN, action)
+        .set("CenId", cen)
+        .set("ChildInstanceType", "VPC")
+        .set("ChildInstanceId", vpc);
+    Ok(query
+        .set("ChildInstanceRegionId", region)
+        .set("ChildInstanceRouteTableId", table))
 }
 
 /// Reads the published destinations of a route table, or whether one of them is published.
-async fn read(api: &Api, cen: &str, table: &str, destination: Option<&str>) -> Result<BTreeSet<String>> {
+async fn read(
+    api: &Api,
+    cen: &str,
+    table: &str,
+    destination: Option<&str>,
+) -> Result<BTreeSet<String>> {
     let query = query(api, "DescribePublishedRouteEntries", cen, table).await?;
-    let text = |it: &Value| it["DestinationCidrBlock"].as_str().unwrap_or_default().to_owned();
+    let text = |it: &Value| {
+        it["DestinationCidrBlock"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     let query = query.set("DestinationCidrBlock", destination);
-    let found = api.pages(query, PAGE, "/PublishedRouteEntries/PublishedRouteEntry", text).await?;
+    let found = api
+        .pages(
+            query,
+            PAGE,
+            "/PublishedRouteEntries/PublishedRouteEntry",
+            text,
+        )
+        .await?;
     let all = found.complete().map(CompleteListing::into_items)?;
-    Ok(all.iter().filter(|it| it["PublishStatus"] == "Published").map(text).collect())
+    Ok(all
+        .iter()
+        .filter(|it| it["PublishStatus"] == "Published")
+        .map(text)
+        .collect())
 }
 
 /// Reads the published destinations of a route table; `None` without a CEN in the configuration.
@@ -39,13 +65,30 @@ pub(crate) async fn published(api: &Api, table: &str) -> Result<Option<BTreeSet<
 }
 
 /// Publishes a route, or withdraws it, if its state is another. Without a CEN in the configuration, nothing is sent.
-pub(crate) async fn set_published(api: &Api, table: &str, destination: &str, is_published: bool) -> Result<()> {
-    let Some(cen) = &api.config.cen else { return Ok(()) };
-    if read(api, cen, table, Some(destination)).await?.contains(destination) == is_published {
+pub(crate) async fn set_published(
+    api: &Api,
+    table: &str,
+    destination: &str,
+    is_published: bool,
+) -> Result<()> {
+    let Some(cen) = &api.config.cen else {
+        return Ok(());
+    };
+    if read(api, cen, table, Some(destination))
+        .await?
+        .contains(destination)
+        == is_published
+    {
         return Ok(());
     }
-    let action = if is_published { "PublishRouteEntries" } else { "WithdrawPublishedRouteEntries" };
-    let query = query(api, action, cen, table).await?.set("DestinationCidrBlock", destination);
+    let action = if is_published {
+        "PublishRouteEntries"
+    } else {
+        "WithdrawPublishedRouteEntries"
+    };
+    let query = query(api, action, cen, table)
+        .await?
+        .set("DestinationCidrBlock", destination);
     match api.change(query).await {
         Err(error) if error.is_not_found() && !is_published => Ok(()),
         outcome => outcome.map(drop),

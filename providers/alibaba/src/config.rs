@@ -18,7 +18,9 @@ const SIGNATURE: Kind<bool> = Kind::one_of(&[("3", false), ("1", true)]);
 const BATCH: Kind<u32> = Kind::number(1, 40);
 /// vSwitches as `zone:vsw-1,zone:vsw-2`; malformed items are skipped.
 const VSWITCHES: Kind<Vec<String>> = Kind::of("a comma list of zone:vswitch", |text| {
-    let items = text.split([',', ';']).filter_map(|item| Some(item.trim().split_once(':')?.1.to_owned()));
+    let items = text
+        .split([',', ';'])
+        .filter_map(|item| Some(item.trim().split_once(':')?.1.to_owned()));
     Some(items.filter(|id| !id.is_empty()).collect())
 });
 
@@ -178,25 +180,43 @@ impl Config {
         let mut variables = Variables::of(&setup.environment);
         let features = file.get(&FEATURES).unwrap_or_default();
         let has = |name: &str| features.get(name).is_some_and(|it| it == "true");
-        let keys = [file.get(&KEY_ID), file.get(&KEY_SECRET)].map(|text| text.filter(|it| !it.is_empty()));
+        let keys =
+            [file.get(&KEY_ID), file.get(&KEY_SECRET)].map(|text| text.filter(|it| !it.is_empty()));
         let access_key = match keys {
             [Some(id), Some(secret)] => decoded(&id).zip(decoded(&secret)).or_else(|| {
-                file.mistake("Global.accessKeyID and Global.accessKeySecret must be texts in base64");
+                file.mistake(
+                    "Global.accessKeyID and Global.accessKeySecret must be texts in base64",
+                );
                 None
             }),
-            [None, None] => variables.get(&ENV_KEY_ID).zip(variables.get(&ENV_KEY_SECRET)),
+            [None, None] => variables
+                .get(&ENV_KEY_ID)
+                .zip(variables.get(&ENV_KEY_SECRET)),
             _ => {
-                file.mistake("only one of Global.accessKeyID and Global.accessKeySecret is set; set both");
+                file.mistake(
+                    "only one of Global.accessKeyID and Global.accessKeySecret is set; set both",
+                );
                 None
             }
         };
-        let role = [variables.get(&ROLE), variables.get(&OIDC_PROVIDER), variables.get(&OIDC_TOKEN)];
+        let role = [
+            variables.get(&ROLE),
+            variables.get(&OIDC_PROVIDER),
+            variables.get(&OIDC_TOKEN),
+        ];
         let oidc = match role {
-            [Some(role), Some(provider), Some(token_file)] => Some(Oidc { role, provider, token_file }),
+            [Some(role), Some(provider), Some(token_file)] => Some(Oidc {
+                role,
+                provider,
+                token_file,
+            }),
             _ => None,
         };
         let endpoints = [&ECS, &VPC_API, &SLB, &NLB, &CBN, &EFLO, &STS];
-        let endpoints = endpoints.into_iter().filter_map(|it| Some((it.key(), variables.get(it)?))).collect();
+        let endpoints = endpoints
+            .into_iter()
+            .filter_map(|it| Some((it.key(), variables.get(it)?)))
+            .collect();
         let config = Self {
             adoptable_tag: setup.adoptable_tag.clone(),
             access_key: access_key.map(|(id, secret)| (id, secret.into())),
@@ -253,11 +273,17 @@ impl Config {
 }
 
 fn with_scheme(url: &str, scheme: &str) -> String {
-    if url.contains("://") { url.to_owned() } else { format!("{scheme}://{url}") }
+    if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("{scheme}://{url}")
+    }
 }
 
 fn decoded(text: &str) -> Option<String> {
-    String::from_utf8(STANDARD.decode(text.trim()).ok()?).ok().map(|it| it.trim().to_owned())
+    String::from_utf8(STANDARD.decode(text.trim()).ok()?)
+        .ok()
+        .map(|it| it.trim().to_owned())
 }
 
 /// Returns the keys below `Global` as texts, by their names in the reference.
@@ -272,7 +298,10 @@ mod tests {
     use super::*;
 
     fn setup(text: &str) -> Setup {
-        Setup::of(ConfigFile { path: "cloud-config".into(), text: text.into() })
+        Setup::of(ConfigFile {
+            path: "cloud-config".into(),
+            text: text.into(),
+        })
     }
 
     #[test]
@@ -282,27 +311,56 @@ mod tests {
             "featureGates": "LoadBalancerTypeAnnotation=true,IPv6DualStack=false", "serviceMaxConcurrentReconciles": 3}}"#;
         let config = Config::read(&setup(text)).unwrap();
         assert_eq!(config.access_key.unwrap().0, "id");
-        assert_eq!((&*config.cluster, &config.vswitches[..]), ("c1", &["vsw-1".to_owned(), "vsw-2".to_owned()][..]));
-        assert_eq!((config.route_tables.len(), config.has_type_annotation, config.has_dual_stack), (2, true, false));
+        assert_eq!(
+            (&*config.cluster, &config.vswitches[..]),
+            ("c1", &["vsw-1".to_owned(), "vsw-2".to_owned()][..])
+        );
+        assert_eq!(
+            (
+                config.route_tables.len(),
+                config.has_type_annotation,
+                config.has_dual_stack
+            ),
+            (2, true, false)
+        );
     }
 
     #[test]
     fn mistakes_name_their_keys_and_no_secret() {
         let text = r#"{"Global": {"accessKeyID": "$$", "accessKeySecret": "$$$", "serviceBackendType": "pod"}}"#;
         let error = Config::read(&setup(text)).unwrap_err().to_string();
-        assert!(error.contains("Global.serviceBackendType") && error.contains("base64"), "{error}");
+        assert!(
+            error.contains("Global.serviceBackendType") && error.contains("base64"),
+            "{error}"
+        );
         assert!(!error.contains("$$"), "{error}");
     }
 
     #[test]
     fn endpoints_are_those_of_the_network_and_of_the_variables() {
         let config = Config::read(&setup("")).unwrap();
-        assert_eq!(config.endpoint("slb", "SLB_ENDPOINT", "cn-beijing"), "https://slb-vpc.cn-beijing.aliyuncs.com");
-        let variables = [("SLB_ENDPOINT", "127.0.0.1:1"), ("ALICLOUD_CLIENT_SCHEME", "HTTP")];
+        assert_eq!(
+            config.endpoint("slb", "SLB_ENDPOINT", "cn-beijing"),
+            "https://slb-vpc.cn-beijing.aliyuncs.com"
+        );
+        let variables = [
+            ("SLB_ENDPOINT", "127.0.0.1:1"),
+            ("ALICLOUD_CLIENT_SCHEME", "HTTP"),
+        ];
         let flags = Environment::of([("--network", "public")]);
-        let config =
-            Config::read(&Setup { environment: Environment::of(variables), flags, ..Setup::default() }).unwrap();
-        assert_eq!(config.endpoint("slb", "SLB_ENDPOINT", "cn-beijing"), "http://127.0.0.1:1");
-        assert_eq!(config.endpoint("ecs", "ECS_ENDPOINT", "cn-beijing"), "http://ecs.cn-beijing.aliyuncs.com");
+        let config = Config::read(&Setup {
+            environment: Environment::of(variables),
+            flags,
+            ..Setup::default()
+        })
+        .unwrap();
+        assert_eq!(
+            config.endpoint("slb", "SLB_ENDPOINT", "cn-beijing"),
+            "http://127.0.0.1:1"
+        );
+        assert_eq!(
+            config.endpoint("ecs", "ECS_ENDPOINT", "cn-beijing"),
+            "http://ecs.cn-beijing.aliyuncs.com"
+        );
     }
 }

@@ -36,28 +36,50 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     pub(crate) fn new(config: Arc<Config>, furnish: &Furnish) -> Result<Self> {
-        let http = furnish(Transport::builder(&config.metadata_endpoint)).metadata_service().build()?;
-        Ok(Self { config, http, region: OnceCell::new(), vpc: OnceCell::new() })
+        let http = furnish(Transport::builder(&config.metadata_endpoint))
+            .metadata_service()
+            .build()?;
+        Ok(Self {
+            config,
+            http,
+            region: OnceCell::new(),
+            vpc: OnceCell::new(),
+        })
     }
 
     /// Returns the region of the configuration, or else of the machine.
     pub(crate) async fn region(&self) -> Result<String> {
-        self.known(&self.region, self.config.region.as_deref(), "region-id", "region").await
+        self.known(
+            &self.region,
+            self.config.region.as_deref(),
+            "region-id",
+            "region",
+        )
+        .await
     }
 
     /// Returns the VPC of the configuration, or else of the machine.
     pub(crate) async fn vpc(&self) -> Result<String> {
-        self.known(&self.vpc, self.config.vpc.as_deref(), "vpc-id", "vpcid").await
+        self.known(&self.vpc, self.config.vpc.as_deref(), "vpc-id", "vpcid")
+            .await
     }
 
-    async fn known(&self, cell: &OnceCell<String>, set: Option<&str>, path: &str, key: &str) -> Result<String> {
+    async fn known(
+        &self,
+        cell: &OnceCell<String>,
+        set: Option<&str>,
+        path: &str,
+        key: &str,
+    ) -> Result<String> {
         if let Some(text) = set {
             return Ok(text.to_owned());
         }
         let found = cell.get_or_try_init(|| async {
             let text = self.read(path).await;
             text.map_err(|error| {
-                error.context(format!("{key} is unknown; set Global.{key} in the cloud configuration"))
+                error.context(format!(
+                    "{key} is unknown; set Global.{key} in the cloud configuration"
+                ))
             })
         });
         found.await.cloned()
@@ -70,22 +92,33 @@ impl Metadata {
 
     /// Reads a path below `/latest/meta-data/`, with a token (IMDSv2) where the service gives one.
     async fn read(&self, path: &str) -> Result<String> {
-        let token = Call::new(Method::PUT, "/latest/api/token", &[]).operation("metadata GetToken").reading();
-        let token = match self.http.send(token.header("x-aliyun-ecs-metadata-token-ttl-seconds", 21_600)).await {
+        let token = Call::new(Method::PUT, "/latest/api/token", &[])
+            .operation("metadata GetToken")
+            .reading();
+        let token = match self
+            .http
+            .send(token.header("x-aliyun-ecs-metadata-token-ttl-seconds", 21_600))
+            .await
+        {
             Ok(answer) if self.config.has_imdsv2 => Some(answer.text()),
-            Err(error) if error.is_unanswered() => return Err(error.context("the metadata service does not answer")),
+            Err(error) if error.is_unanswered() => {
+                return Err(error.context("the metadata service does not answer"));
+            }
             _ => None,
         };
-        let (first, role) = path.strip_prefix(ROLES).map_or((path, None), |role| (ROLES, Some(role)));
+        let (first, role) = path
+            .strip_prefix(ROLES)
+            .map_or((path, None), |role| (ROLES, Some(role)));
         let call = match role {
             Some("") => Call::get("/latest/meta-data/ram/security-credentials/", &[]),
             Some(role) => Call::get("/latest/meta-data/ram/security-credentials/{role}", &[role]),
             None => Call::get("/latest/meta-data/{name}", &[first]),
         };
         let call = call.operation("metadata Get");
-        let call = token
-            .iter()
-            .fold(call, |call, token| call.header("x-aliyun-ecs-metadata-token", token).hide(token.as_str().into()));
+        let call = token.iter().fold(call, |call, token| {
+            call.header("x-aliyun-ecs-metadata-token", token)
+                .hide(token.as_str().into())
+        });
         let answer = self.http.send(call).await?;
         Ok(answer.text())
     }
@@ -129,8 +162,18 @@ struct TokenFile {
 }
 
 impl Chain {
-    pub(crate) fn new(config: Arc<Config>, metadata: Arc<Metadata>, furnish: Furnish, is_offline: bool) -> Self {
-        Self { config, metadata, furnish, is_offline }
+    pub(crate) fn new(
+        config: Arc<Config>,
+        metadata: Arc<Metadata>,
+        furnish: Furnish,
+        is_offline: bool,
+    ) -> Self {
+        Self {
+            config,
+            metadata,
+            furnish,
+            is_offline,
+        }
     }
 
     async fn keys(&self) -> Result<(Keys, Option<Timestamp>)> {
@@ -140,13 +183,26 @@ impl Chain {
             session_token: None,
         };
         let of = |it: Temporary| {
-            let session_token = Some(it.security_token).filter(|it| !it.is_empty()).map(Into::into);
+            let session_token = Some(it.security_token)
+                .filter(|it| !it.is_empty())
+                .map(Into::into);
             let secret_key = it.access_key_secret.into();
-            (Keys { access_key: it.access_key_id, secret_key, session_token }, Some(it.expiration))
+            (
+                Keys {
+                    access_key: it.access_key_id,
+                    secret_key,
+                    session_token,
+                },
+                Some(it.expiration),
+            )
         };
         if self.is_offline {
             return Ok((
-                Keys { access_key: String::new(), secret_key: String::new().into(), session_token: None },
+                Keys {
+                    access_key: String::new(),
+                    secret_key: String::new().into(),
+                    session_token: None,
+                },
                 None,
             ));
         }
@@ -158,21 +214,40 @@ impl Chain {
         }
         if let Some(oidc) = &self.config.oidc {
             let text = format!("cannot assume role {}", oidc.role);
-            return self.assume(oidc).await.map(of).map_err(|error| error.context(text));
+            return self
+                .assume(oidc)
+                .await
+                .map(of)
+                .map_err(|error| error.context(text));
         }
         let role = self.metadata.read(ROLES).await?;
-        let text = self.metadata.read(&format!("{ROLES}{}", role.lines().next().unwrap_or_default())).await?;
+        let text = self
+            .metadata
+            .read(&format!(
+                "{ROLES}{}",
+                role.lines().next().unwrap_or_default()
+            ))
+            .await?;
         let keys: Result<Temporary, _> = serde_json::from_str(&text);
-        keys.map(of)
-            .map_err(|_| Error::unauthorized(format!("the RAM role {role:?} of the machine has no credentials")))
+        keys.map(of).map_err(|_| {
+            Error::unauthorized(format!(
+                "the RAM role {role:?} of the machine has no credentials"
+            ))
+        })
     }
 
     async fn assume(&self, oidc: &Oidc) -> Result<Temporary> {
         let path = &oidc.token_file;
         let token = cloud_provider::files::read_to_string(path);
-        let token = token.map_err(|err| Error::unauthorized(format!("cannot read the OIDC token {path}: {err}")))?;
-        let query = Query::new(STS, "AssumeRoleWithOIDC").set("RoleArn", &oidc.role).set("OIDCToken", token.trim());
-        let query = query.set("OIDCProviderArn", &oidc.provider).set("RoleSessionName", "ccm-rs");
+        let token = token.map_err(|err| {
+            Error::unauthorized(format!("cannot read the OIDC token {path}: {err}"))
+        })?;
+        let query = Query::new(STS, "AssumeRoleWithOIDC")
+            .set("RoleArn", &oidc.role)
+            .set("OIDCToken", token.trim());
+        let query = query
+            .set("OIDCProviderArn", &oidc.provider)
+            .set("RoleSessionName", "ccm-rs");
         let http = transport(None, &self.config, &self.metadata, STS, None, &self.furnish)?;
         let call = query.call().hide(token.trim().into());
         http.read::<Assumed>(call).await.map(|it| it.credentials)
@@ -185,22 +260,37 @@ impl Issuer for Chain {
 
     async fn issue(&self) -> Result<Issued<Keys>> {
         let keys = self.keys().await;
-        let (token, end) = keys.map_err(|error| error.context("cannot read Alibaba Cloud credentials"))?;
-        let left = end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
+        let (token, end) =
+            keys.map_err(|error| error.context("cannot read Alibaba Cloud credentials"))?;
+        let left =
+            end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
         let lifetime = end.map_or(REREAD, |_| left.unwrap_or_default().max(AT_LEAST));
-        Ok(Issued { token, scope: "the account".to_owned(), lifetime, is_renewable: true })
+        Ok(Issued {
+            token,
+            scope: "the account".to_owned(),
+            lifetime,
+            is_renewable: true,
+        })
     }
 }
 
 fn read_token_file(path: &PathBuf) -> Result<Temporary> {
     let place = path.display();
     let text = cloud_provider::files::read_to_string(path);
-    let text = text.map_err(|err| Error::unauthorized(format!("cannot read the token file {place}: {err}")))?;
-    let file = ConfigFile { path: place.to_string(), text };
+    let text = text
+        .map_err(|err| Error::unauthorized(format!("cannot read the token file {place}: {err}")))?;
+    let file = ConfigFile {
+        path: place.to_string(),
+        text,
+    };
     let file = Document::of(&file).and_then(|document| document.read_with_warnings::<TokenFile>());
-    let (file, _) = file.map_err(|_| Error::unauthorized(format!("the token file {place} has no valid JSON")))?;
+    let (file, _) =
+        file.map_err(|_| Error::unauthorized(format!("the token file {place} has no valid JSON")))?;
     if file.expiration <= Timestamp::now() {
-        return Err(Error::unauthorized(format!("the token file {place} expired at {}", file.expiration)));
+        return Err(Error::unauthorized(format!(
+            "the token file {place} expired at {}",
+            file.expiration
+        )));
     }
     let plain = |text: &str| {
         let key = "a text that keyring decrypts (AES-CBC, base64)";
@@ -220,9 +310,15 @@ fn decrypted(text: &str, key: &[u8]) -> Option<String> {
     let bytes = STANDARD.decode(text.trim()).ok()?;
     let (iv, text) = bytes.split_at_checked(16)?;
     let plain = match key.len() {
-        16 => cbc::Decryptor::<aes::Aes128>::new_from_slices(key, iv).ok()?.decrypt_padded_vec::<Pkcs7>(text),
-        24 => cbc::Decryptor::<aes::Aes192>::new_from_slices(key, iv).ok()?.decrypt_padded_vec::<Pkcs7>(text),
-        _ => cbc::Decryptor::<aes::Aes256>::new_from_slices(key, iv).ok()?.decrypt_padded_vec::<Pkcs7>(text),
+        16 => cbc::Decryptor::<aes::Aes128>::new_from_slices(key, iv)
+            .ok()?
+            .decrypt_padded_vec::<Pkcs7>(text),
+        24 => cbc::Decryptor::<aes::Aes192>::new_from_slices(key, iv)
+            .ok()?
+            .decrypt_padded_vec::<Pkcs7>(text),
+        _ => cbc::Decryptor::<aes::Aes256>::new_from_slices(key, iv)
+            .ok()?
+            .decrypt_padded_vec::<Pkcs7>(text),
     };
     String::from_utf8(plain.ok()?).ok()
 }
@@ -235,8 +331,8 @@ mod tests {
 
     fn encrypted(text: &str, key: &[u8; 32]) -> String {
         let iv = [7_u8; 16];
-        let text =
-            cbc::Encryptor::<aes::Aes256>::new(key.into(), &iv.into()).encrypt_padded_vec::<Pkcs7>(text.as_bytes());
+        let text = cbc::Encryptor::<aes::Aes256>::new(key.into(), &iv.into())
+            .encrypt_padded_vec::<Pkcs7>(text.as_bytes());
         STANDARD.encode([&iv[..], &text].concat())
     }
 
@@ -253,9 +349,22 @@ mod tests {
         };
         write("2100-01-01T00:00:00Z");
         let read = read_token_file(&path).unwrap();
-        assert_eq!([read.access_key_id, read.access_key_secret, read.security_token], ["STS.id", "secret", "token"]);
+        assert_eq!(
+            [
+                read.access_key_id,
+                read.access_key_secret,
+                read.security_token
+            ],
+            ["STS.id", "secret", "token"]
+        );
         write("2020-01-01T00:00:00Z");
-        assert!(read_token_file(&path).err().unwrap().to_string().contains("expired at 2020"));
+        assert!(
+            read_token_file(&path)
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("expired at 2020")
+        );
         std::fs::write(&path, "{}").unwrap();
         assert!(read_token_file(&path).err().unwrap().is_unauthorized());
     }

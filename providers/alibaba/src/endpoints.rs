@@ -73,12 +73,20 @@ pub(crate) struct Endpoints {
 
 fn names(service: &Service) -> (String, String) {
     let metadata = &service.metadata;
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
 }
 
 impl Endpoints {
     pub(crate) fn new(cluster: ClusterView, fence: Fence) -> Self {
-        Self { cluster, fence, followed: Arc::default(), task: Arc::default() }
+        Self {
+            cluster,
+            fence,
+            followed: Arc::default(),
+            task: Arc::default(),
+        }
     }
 
     /// Reads the Pods of a Service that take traffic; `None` if the Service has no EndpointSlices and does not `require`
@@ -93,7 +101,9 @@ impl Endpoints {
         requires: bool,
     ) -> Result<Option<Vec<Pod>>> {
         let name = names(service);
-        let Some(slices) = self.read(&name, requires).await? else { return Ok(None) };
+        let Some(slices) = self.read(&name, requires).await? else {
+            return Ok(None);
+        };
         self.follow(name.clone(), true);
         let waiting = gates::waiting(&self.cluster, &slices, &name.1).await?;
         if waiting.is_incomplete {
@@ -115,7 +125,9 @@ impl Endpoints {
                     this.changed(&name, "").await;
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "no readiness gates"),
+                Err(error) => {
+                    tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "no readiness gates")
+                }
             }
         });
     }
@@ -157,8 +169,14 @@ impl Endpoints {
         });
     }
 
-    async fn read(&self, (namespace, name): &(String, String), requires: bool) -> Result<Option<Vec<Value>>> {
-        let path = format!("{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}");
+    async fn read(
+        &self,
+        (namespace, name): &(String, String),
+        requires: bool,
+    ) -> Result<Option<Vec<Value>>> {
+        let path = format!(
+            "{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}"
+        );
         // A process that has no client at all never reads EndpointSlices: backends do not differ from sync to sync.
         if !requires && self.cluster.api().is_err() {
             return Ok(None);
@@ -168,8 +186,12 @@ impl Endpoints {
             if !requires && status == StatusCode::NOT_FOUND {
                 return Ok(None);
             }
-            let text = format!("cannot read EndpointSlices of Service {namespace}/{name}: status {status}");
-            return Err(Error::other(format!("{text}; allow get, list and watch of endpointslices")));
+            let text = format!(
+                "cannot read EndpointSlices of Service {namespace}/{name}: status {status}"
+            );
+            return Err(Error::other(format!(
+                "{text}; allow get, list and watch of endpointslices"
+            )));
         }
         let slices = list["items"].as_array().cloned().unwrap_or_default();
         Ok((requires || !slices.is_empty()).then_some(slices))
@@ -180,7 +202,8 @@ impl Endpoints {
         let (this, name) = (self.clone(), names(service));
         tokio::spawn(async move {
             tokio::time::sleep(AGAIN).await;
-            this.notify(&name, &jiff::Timestamp::now().to_string()).await;
+            this.notify(&name, &jiff::Timestamp::now().to_string())
+                .await;
         });
     }
 
@@ -201,7 +224,10 @@ impl Endpoints {
                             tracing::warn!(%error, "cannot watch EndpointSlices");
                             tokio::time::sleep(AGAIN).await;
                             // Changes may have been missed.
-                            let (all, now) = (this.followed.lock().clone(), jiff::Timestamp::now().to_string());
+                            let (all, now) = (
+                                this.followed.lock().clone(),
+                                jiff::Timestamp::now().to_string(),
+                            );
                             for name in all.keys() {
                                 this.changed(name, &now).await;
                             }
@@ -216,30 +242,62 @@ impl Endpoints {
     /// Collects changes for some seconds, notifies their Services, and returns the version to go on from.
     async fn changes(&self, version: String) -> Result<String> {
         if version.is_empty() {
-            let (_, list) = self.cluster.get(&format!("{SLICES}/endpointslices?limit=1")).await?;
-            let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-            return if version.is_empty() { Err(Error::other("the list has no version")) } else { Ok(version) };
+            let (_, list) = self
+                .cluster
+                .get(&format!("{SLICES}/endpointslices?limit=1"))
+                .await?;
+            let version = list["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            return if version.is_empty() {
+                Err(Error::other("the list has no version"))
+            } else {
+                Ok(version)
+            };
         }
-        let path = format!("{SLICES}/endpointslices?watch=1&timeoutSeconds={SECONDS}&resourceVersion={version}");
-        let request = Request::get(path).body(Vec::new()).map_err(|error| Error::other(error.to_string()))?;
+        let path = format!(
+            "{SLICES}/endpointslices?watch=1&timeoutSeconds={SECONDS}&resourceVersion={version}"
+        );
+        let request = Request::get(path)
+            .body(Vec::new())
+            .map_err(|error| Error::other(error.to_string()))?;
         let began = Instant::now();
         let answer = self.cluster.api()?.send(request).await?;
         if !answer.status().is_success() {
-            return Err(Error::other(format!("the watch of EndpointSlices was answered {}", answer.status())));
+            return Err(Error::other(format!(
+                "the watch of EndpointSlices was answered {}",
+                answer.status()
+            )));
         }
         let mut changed = BTreeMap::new();
         let mut newest = version;
-        for event in serde_json::Deserializer::from_slice(answer.body()).into_iter::<Value>().map_while(Result::ok) {
+        for event in serde_json::Deserializer::from_slice(answer.body())
+            .into_iter::<Value>()
+            .map_while(Result::ok)
+        {
             if event["type"] == "ERROR" {
-                return Err(Error::other(format!("the watch ended: {}", event["object"]["message"])));
+                return Err(Error::other(format!(
+                    "the watch ended: {}",
+                    event["object"]["message"]
+                )));
             }
             let metadata = &event["object"]["metadata"];
             let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
             newest = text(&metadata["resourceVersion"]);
-            changed.insert((text(&metadata["namespace"]), text(&metadata["labels"][SERVICE])), newest.clone());
+            changed.insert(
+                (
+                    text(&metadata["namespace"]),
+                    text(&metadata["labels"][SERVICE]),
+                ),
+                newest.clone(),
+            );
         }
         let followed = self.followed.lock().clone();
-        for (name, version) in changed.iter().filter(|(name, _)| followed.contains_key(*name)) {
+        for (name, version) in changed
+            .iter()
+            .filter(|(name, _)| followed.contains_key(*name))
+        {
             self.changed(name, version).await;
         }
         if began.elapsed() < Duration::from_secs(SECONDS) {
@@ -272,7 +330,9 @@ impl Endpoints {
         match self.cluster.patch_status(&path, &patch).await {
             Ok(true) => {}
             Ok(false) => drop(self.followed.lock().remove(name)),
-            Err(error) => tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "cannot have it synced"),
+            Err(error) => {
+                tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "cannot have it synced")
+            }
         }
     }
 }
@@ -288,22 +348,34 @@ fn ready(slices: &[Value], family: AddressFamily, waiting: &BTreeMap<String, Gat
     };
     for slice in slices.iter().filter(is_meant) {
         let port = |it: &Value| {
-            let number = it["port"].as_u64().and_then(|number| u16::try_from(number).ok())?;
+            let number = it["port"]
+                .as_u64()
+                .and_then(|number| u16::try_from(number).ok())?;
             Some((it["name"].as_str().unwrap_or_default().to_owned(), number))
         };
-        let ports: Arc<BTreeMap<_, _>> = Arc::new(list(&slice["ports"]).iter().filter_map(port).collect());
+        let ports: Arc<BTreeMap<_, _>> =
+            Arc::new(list(&slice["ports"]).iter().filter_map(port).collect());
         for endpoint in list(&slice["endpoints"]) {
             let conditions = &endpoint["conditions"];
             let is_ready = conditions["ready"] == true;
-            let gate = gates::path(&endpoint).filter(|_| !is_ready).and_then(|path| waiting.get(&path));
+            let gate = gates::path(&endpoint)
+                .filter(|_| !is_ready)
+                .and_then(|path| waiting.get(&path));
             if conditions["terminating"] == true || !is_ready && gate.is_none() {
                 continue;
             }
-            for ip in list(&endpoint["addresses"]).iter().filter_map(Value::as_str) {
+            for ip in list(&endpoint["addresses"])
+                .iter()
+                .filter_map(Value::as_str)
+            {
                 let node = endpoint["nodeName"].as_str().map(str::to_owned);
                 let pod = pods.entry(ip.to_owned());
-                let pod =
-                    pod.or_insert_with(|| Pod { ip: ip.to_owned(), node, gate: gate.cloned(), ports: Arc::default() });
+                let pod = pod.or_insert_with(|| Pod {
+                    ip: ip.to_owned(),
+                    node,
+                    gate: gate.cloned(),
+                    ports: Arc::default(),
+                });
                 // A Pod may be in several slices, each with some of its ports.
                 let both = pod.ports.iter().chain(ports.iter());
                 pod.ports = Arc::new(both.map(|(name, number)| (name.clone(), *number)).collect());
@@ -322,14 +394,24 @@ mod tests {
 
     fn endpoints(status: u16) -> Endpoints {
         let view = ClusterView::new("test");
-        let context = ScriptedCluster::default().context(Cluster { name: "kubernetes".into(), id: None });
-        view.connect(&Context { clients: Arc::new(AnsweringStatus(StatusCode::from_u16(status).unwrap())), ..context });
+        let context = ScriptedCluster::default().context(Cluster {
+            name: "kubernetes".into(),
+            id: None,
+        });
+        view.connect(&Context {
+            clients: Arc::new(AnsweringStatus(StatusCode::from_u16(status).unwrap())),
+            ..context
+        });
         Endpoints::new(view, Fence::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn refused_watch_is_an_error_and_an_empty_one_pauses() {
-        let error = endpoints(429).changes("7".into()).await.unwrap_err().to_string();
+        let error = endpoints(429)
+            .changes("7".into())
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("429"), "{error}");
         let began = Instant::now();
         assert_eq!(endpoints(200).changes("7".into()).await.unwrap(), "7");
@@ -340,20 +422,34 @@ mod tests {
     async fn failed_read_of_endpoint_slices_is_an_error_unless_there_are_none() {
         let service = Service::default();
         for (status, requires) in [(500, false), (403, false), (403, true), (404, true)] {
-            let error = endpoints(status).of(&service, AddressFamily::Ipv4, requires).await.unwrap_err().to_string();
-            assert!(error.contains("allow get, list and watch of endpointslices"), "{status}: {error}");
+            let error = endpoints(status)
+                .of(&service, AddressFamily::Ipv4, requires)
+                .await
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("allow get, list and watch of endpointslices"),
+                "{status}: {error}"
+            );
         }
-        assert_eq!(endpoints(404).of(&service, AddressFamily::Ipv4, false).await.unwrap(), None);
+        assert_eq!(
+            endpoints(404)
+                .of(&service, AddressFamily::Ipv4, false)
+                .await
+                .unwrap(),
+            None
+        );
     }
 
     #[test]
     fn ready_pods_count_once_with_all_their_ports() {
-        let slice =
-            |ports: Value, endpoints: Value| json!({"addressType": "IPv4", "ports": ports, "endpoints": endpoints});
-        let endpoint =
-            |ip: &str, conditions: Value| json!({"addresses": [ip], "nodeName": "n1", "conditions": conditions});
+        let slice = |ports: Value, endpoints: Value| json!({"addressType": "IPv4", "ports": ports, "endpoints": endpoints});
+        let endpoint = |ip: &str, conditions: Value| json!({"addresses": [ip], "nodeName": "n1", "conditions": conditions});
         let slices = [
-            slice(json!([{"name": "http", "port": 8080}]), json!([endpoint("10.0.0.1", json!({"ready": true}))])),
+            slice(
+                json!([{"name": "http", "port": 8080}]),
+                json!([endpoint("10.0.0.1", json!({"ready": true}))]),
+            ),
             slice(
                 json!([{"name": "dns", "port": 53}]),
                 json!([
@@ -366,7 +462,10 @@ mod tests {
         ];
         let pods = ready(&slices, AddressFamily::Ipv4, &BTreeMap::new());
         assert_eq!(pods.len(), 1);
-        assert_eq!((&*pods[0].ip, pods[0].node.as_deref()), ("10.0.0.1", Some("n1")));
+        assert_eq!(
+            (&*pods[0].ip, pods[0].node.as_deref()),
+            ("10.0.0.1", Some("n1"))
+        );
         assert_eq!(pods[0].port(&Target::Named, "dns"), Some(53));
         assert_eq!(pods[0].port(&Target::Named, "http"), Some(8080));
         assert_eq!(pods[0].port(&Target::Number(9), "dns"), Some(9));

@@ -33,37 +33,68 @@ impl Gate {
     ///
     /// # Errors
     /// The refusal of the API server.
-    pub(crate) async fn set(&self, cluster: &ClusterView, service: &str, is_open: bool) -> Result<()> {
+    pub(crate) async fn set(
+        &self,
+        cluster: &ClusterView,
+        service: &str,
+        is_open: bool,
+    ) -> Result<()> {
         if self.is_open == Some(is_open) {
             return Ok(());
         }
         let [status, reason, message] = match is_open {
-            true => ["True", "ServerRegistered", "The backend has been added to the server group"],
-            false => ["False", "ServerInvalidServer", "The backend cannot be added to the server group yet"],
+            true => [
+                "True",
+                "ServerRegistered",
+                "The backend has been added to the server group",
+            ],
+            false => [
+                "False",
+                "ServerInvalidServer",
+                "The backend cannot be added to the server group yet",
+            ],
         };
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string();
         let condition = json!({"type": format!("{CONDITION}{service}"), "status": status, "reason": reason,
             "message": message, "lastTransitionTime": now});
-        cluster.patch_status(&self.path, &json!({"status": {"conditions": [condition]}})).await.map(drop)
+        cluster
+            .patch_status(&self.path, &json!({"status": {"conditions": [condition]}}))
+            .await
+            .map(drop)
     }
 }
 
 /// Returns the path of the Pod of an endpoint in the Kubernetes API.
 pub(crate) fn path(endpoint: &Value) -> Option<String> {
     let target = &endpoint["targetRef"];
-    let name = target["name"].as_str().filter(|_| target["kind"] == "Pod")?;
-    Some(format!("/api/v1/namespaces/{}/pods/{name}", target["namespace"].as_str()?))
+    let name = target["name"]
+        .as_str()
+        .filter(|_| target["kind"] == "Pod")?;
+    Some(format!(
+        "/api/v1/namespaces/{}/pods/{name}",
+        target["namespace"].as_str()?
+    ))
 }
 
 /// Reads the Pods of endpoints that are not ready, and returns those that wait for the gate of the Service.
 ///
 /// # Errors
 /// Each failed read.
-pub(crate) async fn waiting(cluster: &ClusterView, slices: &[Value], service: &str) -> Result<Waiting> {
+pub(crate) async fn waiting(
+    cluster: &ClusterView,
+    slices: &[Value],
+    service: &str,
+) -> Result<Waiting> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let endpoints = slices.iter().flat_map(|slice| list(&slice["endpoints"]));
-    let is_closed = |it: &Value| it["conditions"]["ready"] != true && it["conditions"]["terminating"] != true;
-    let unready: BTreeSet<_> = endpoints.filter(is_closed).filter_map(|it| path(&it)).collect();
+    let is_closed =
+        |it: &Value| it["conditions"]["ready"] != true && it["conditions"]["terminating"] != true;
+    let unready: BTreeSet<_> = endpoints
+        .filter(is_closed)
+        .filter_map(|it| path(&it))
+        .collect();
     let mut found = Waiting::default();
     for path in unready {
         let (status, pod) = cluster.get(&path).await?;
@@ -72,7 +103,10 @@ pub(crate) async fn waiting(cluster: &ClusterView, slices: &[Value], service: &s
             404 => continue,
             // Services of clusters whose role is older than the gates are synced all the same.
             403 => {
-                tracing::warn!(path, "cannot read Pod for its readiness gate; allow get of pods");
+                tracing::warn!(
+                    path,
+                    "cannot read Pod for its readiness gate; allow get of pods"
+                );
                 continue;
             }
             _ => return Err(Error::other(format!("cannot read {path}: status {status}"))),
@@ -89,12 +123,17 @@ pub(crate) async fn waiting(cluster: &ClusterView, slices: &[Value], service: &s
 /// Returns whether the containers of a Pod with the gate of the Service are ready, and the state of the gate.
 fn gate_of(pod: &Value, service: &str) -> Option<(bool, Option<bool>)> {
     let find = |list: &Value, key: &str, value: &str| {
-        list.as_array().into_iter().flatten().find(|it| it[key] == value).cloned()
+        list.as_array()
+            .into_iter()
+            .flatten()
+            .find(|it| it[key] == value)
+            .cloned()
     };
     let gate = format!("{CONDITION}{service}");
     find(&pod["spec"]["readinessGates"], "conditionType", &gate)?;
-    let status =
-        |condition: &str| find(&pod["status"]["conditions"], "type", condition).map(|it| it["status"] == "True");
+    let status = |condition: &str| {
+        find(&pod["status"]["conditions"], "type", condition).map(|it| it["status"] == "True")
+    };
     Some((status("ContainersReady") == Some(true), status(&gate)))
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel,
-    Node, NodeAddress, Result, async_trait,
+    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest,
+    MetadataLevel, Node, NodeAddress, Result, async_trait,
 };
 use futures::future::{join, join_all};
 use provider_kit::addresses::{AddressFamily, Addresses};
@@ -81,25 +81,46 @@ pub(crate) struct Instance {
 impl From<InstanceAnswer> for Instance {
     fn from(it: InstanceAnswer) -> Self {
         let interfaces = it.network_interfaces.network_interface;
-        let primary = interfaces.iter().find(|it| &*it.r#type == "Primary").or(interfaces.first());
-        let pool = it.tags.tag.into_iter().find(|tag| tag.tag_key == NODE_POOL).map(|tag| tag.tag_value);
+        let primary = interfaces
+            .iter()
+            .find(|it| &*it.r#type == "Primary")
+            .or(interfaces.first());
+        let pool = it
+            .tags
+            .tag
+            .into_iter()
+            .find(|tag| tag.tag_key == NODE_POOL)
+            .map(|tag| tag.tag_value);
         let labels = [
             ("instance-charge-type", it.instance_charge_type),
             ("spot-strategy", it.spot_strategy),
             ("nodepool-id", pool.unwrap_or_default().into()),
         ];
         let eip = it.eip_address.ip_address.parse().ok();
-        let ipv6 = primary.iter().flat_map(|it| &it.ipv6_sets.ipv6_set).filter_map(|it| it.ipv6_address);
+        let ipv6 = primary
+            .iter()
+            .flat_map(|it| &it.ipv6_sets.ipv6_set)
+            .filter_map(|it| it.ipv6_address);
         Self {
             ipv6: ipv6.collect(),
-            interface: primary.map(|it| it.network_interface_id.clone()).unwrap_or_default(),
+            interface: primary
+                .map(|it| it.network_interface_id.clone())
+                .unwrap_or_default(),
             id: format!("{}.{}", it.region_id, it.instance_id).into(),
             name: it.instance_name,
             kind: it.instance_type,
             zone: it.zone_id,
             status: it.status,
-            labels: labels.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
-            public: it.public_ip_address.ip_address.into_iter().chain(eip).collect(),
+            labels: labels
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty())
+                .collect(),
+            public: it
+                .public_ip_address
+                .ip_address
+                .into_iter()
+                .chain(eip)
+                .collect(),
             private: it
                 .inner_ip_address
                 .ip_address
@@ -158,14 +179,21 @@ fn regional_id(provider_id: &str) -> Result<&str> {
     let id = rest.and_then(|it| {
         let (region, more) = it.split_once('.')?;
         let instance = more.split('.').next()?;
-        (!region.is_empty() && !instance.is_empty()).then(|| &it[..region.len() + 1 + instance.len()])
+        (!region.is_empty() && !instance.is_empty())
+            .then(|| &it[..region.len() + 1 + instance.len()])
     });
-    id.ok_or_else(|| Error::invalid(format!("provider ID {provider_id:?} is not of the form <region>.<instance ID>")))
+    id.ok_or_else(|| {
+        Error::invalid(format!(
+            "provider ID {provider_id:?} is not of the form <region>.<instance ID>"
+        ))
+    })
 }
 
 /// Returns the reason why a Node is not managed, if there is one.
 pub(crate) fn exclusion(node: &Node) -> Option<String> {
-    let label = EXCLUDED.into_iter().find(|key| node.labels.get(key).is_some());
+    let label = EXCLUDED
+        .into_iter()
+        .find(|key| node.labels.get(key).is_some());
     label.map(|key| format!("Node {} has the label {key} and is not managed", node.name))
 }
 
@@ -182,32 +210,58 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(api: Api) -> Self {
         let of_batches = api.clone();
-        let batches = Coalescer::answering_each(move |(priority, region): (Priority, String), ids: Vec<String>| {
-            let api = of_batches.clone();
-            async move {
-                let mut answers = Vec::with_capacity(ids.len());
-                for ids in ids.chunks(AT_ONCE) {
-                    answers.extend(by_ids(&api, &region, ids, priority).await);
+        let batches = Coalescer::answering_each(
+            move |(priority, region): (Priority, String), ids: Vec<String>| {
+                let api = of_batches.clone();
+                async move {
+                    let mut answers = Vec::with_capacity(ids.len());
+                    for ids in ids.chunks(AT_ONCE) {
+                        answers.extend(by_ids(&api, &region, ids, priority).await);
+                    }
+                    answers
                 }
-                answers
-            }
-        });
-        Self { api, batches: Arc::new(batches) }
+            },
+        );
+        Self {
+            api,
+            batches: Arc::new(batches),
+        }
     }
 }
 
-async fn describe(api: &Api, query: Query, shared: &SharedPriority) -> Result<ListResult<Instance>> {
+async fn describe(
+    api: &Api,
+    query: Query,
+    shared: &SharedPriority,
+) -> Result<ListResult<Instance>> {
     let id = |it: &InstanceAnswer| it.instance_id.clone();
-    let found = api.tokens(query, ("MaxResults", AT_ONCE), "/Instances/Instance", shared, id).await?;
+    let found = api
+        .tokens(
+            query,
+            ("MaxResults", AT_ONCE),
+            "/Instances/Instance",
+            shared,
+            id,
+        )
+        .await?;
     Ok(found.flat_map(|it| [Instance::from(it)]))
 }
 
 /// Reads these instances of a region with one request. ECS leaves out those that do not exist.
-async fn by_ids(api: &Api, region: &str, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+async fn by_ids(
+    api: &Api,
+    region: &str,
+    ids: &[String],
+    priority: Priority,
+) -> Vec<Result<Option<Instance>>> {
     let list: Vec<_> = ids.iter().map(|id| parts(id).1).collect();
     let list = serde_json::to_string(&list).unwrap_or_default();
-    let query = Query::new(ECS, "DescribeInstances").of_region(region).set("InstanceIds", list);
-    let found = describe(api, query, &SharedPriority::of(priority)).await.and_then(ListResult::complete);
+    let query = Query::new(ECS, "DescribeInstances")
+        .of_region(region)
+        .set("InstanceIds", list);
+    let found = describe(api, query, &SharedPriority::of(priority))
+        .await
+        .and_then(ListResult::complete);
     let found = found.map(CompleteListing::into_items);
     ids.iter()
         .map(|id| match &found {
@@ -223,14 +277,22 @@ impl MachineSource for Source {
 
     /// Lists the instances of the cluster. An instance without the cluster's tag is read by its ID.
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
-        let query = Query::new(ECS, "DescribeInstances").set("VpcId", self.api.metadata.vpc().await?);
-        let query = query.set("Tag", serde_json::json!([{"Key": self.api.config.cluster_tag}]));
+        let query =
+            Query::new(ECS, "DescribeInstances").set("VpcId", self.api.metadata.vpc().await?);
+        let query = query.set(
+            "Tag",
+            serde_json::json!([{"Key": self.api.config.cluster_tag}]),
+        );
         describe(&self.api, query, shared_priority).await
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
         let region = parts(id).0.to_owned();
-        self.batches.join_at((priority, region), id.to_owned(), |_| Instant::now() + WINDOW).await
+        self.batches
+            .join_at((priority, region), id.to_owned(), |_| {
+                Instant::now() + WINDOW
+            })
+            .await
     }
 
     fn concurrent_reads(&self) -> usize {
@@ -238,10 +300,16 @@ impl MachineSource for Source {
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
-        let query = Query::new(ECS, "DescribeInstances").set("VpcId", self.api.metadata.vpc().await?);
+        let query =
+            Query::new(ECS, "DescribeInstances").set("VpcId", self.api.metadata.vpc().await?);
         let query = query.set("InstanceName", name);
         let found = describe(&self.api, query, &SharedPriority::of(priority)).await?;
-        Ok(found.complete()?.into_items().into_iter().filter(|it| &*it.name == name).collect())
+        Ok(found
+            .complete()?
+            .into_items()
+            .into_iter()
+            .filter(|it| &*it.name == name)
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -253,7 +321,10 @@ impl MachineSource for Source {
         let addresses = Addresses::default().external(public, AddressFamily::Dualstack);
         let ipv6 = it.ipv6.iter().filter(|_| self.api.config.has_dual_stack);
         let internal = it.private.iter().chain(ipv6).copied();
-        let labels = it.labels.iter().map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
+        let labels = it
+            .labels
+            .iter()
+            .map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
         InstanceMetadata {
             provider_id: it.id.to_string(),
             instance_type: it.kind.to_string(),
@@ -279,8 +350,13 @@ impl Nodes {
     /// # Errors
     /// The error of reading the instances; *other*, unless exactly one instance has the address. A missing tag of the
     /// cluster is no proof that the instance does not exist.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<Arc<Node>>> {
-        let is_known = |node: &Node| node.provider_id().is_some() || internal_addresses(node).is_empty();
+    async fn known_by_address(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<Arc<Node>>> {
+        let is_known =
+            |node: &Node| node.provider_id().is_some() || internal_addresses(node).is_empty();
         if nodes.iter().all(|node| is_known(node)) {
             return nodes.iter().cloned().map(Ok).collect();
         }
@@ -289,18 +365,30 @@ impl Nodes {
             if is_known(node) {
                 return Ok(Arc::clone(node));
             }
-            let (list, ips) = (list.as_ref().map_err(Clone::clone)?, internal_addresses(node));
-            let found: Vec<_> =
-                list.machines().iter().filter(|it| it.private.iter().any(|ip| ips.contains(ip))).collect();
+            let (list, ips) = (
+                list.as_ref().map_err(Clone::clone)?,
+                internal_addresses(node),
+            );
+            let found: Vec<_> = list
+                .machines()
+                .iter()
+                .filter(|it| it.private.iter().any(|ip| ips.contains(ip)))
+                .collect();
             match (&found[..], list.partial_reason()) {
-                ([it], _) => Ok(Arc::new(Node { provider_id: (*it.id).into(), ..(**node).clone() })),
+                ([it], _) => Ok(Arc::new(Node {
+                    provider_id: (*it.id).into(),
+                    ..(**node).clone()
+                })),
                 (_, Some(reason)) => Err(reason.clone()),
                 _ => Err(Error::other(format!(
                     "Node {} has no provider ID, and {} instances have its internal address {} and the tag {}; tag its \
                      instance, or start the kubelet with the provider ID",
                     node.name,
                     found.len(),
-                    ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
+                    ips.iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join(" or "),
                     self.0.source().api.config.cluster_tag
                 ))),
             }
@@ -308,10 +396,18 @@ impl Nodes {
         nodes.iter().map(known).collect()
     }
 
-    async fn of_ecs(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn of_ecs(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = self.known_by_address(nodes, request).await;
         let asked: Vec<_> = known.iter().flatten().cloned().collect();
-        let mut found = self.0.find_all(&asked, request.fresh, priority(request)).await.into_iter();
+        let mut found = self
+            .0
+            .find_all(&asked, request.fresh, priority(request))
+            .await
+            .into_iter();
         let state = |(node, known): (&Arc<Node>, Result<_>)| {
             let found = known.and_then(|_| found.next().unwrap_or_else(no_answer))?;
             self.state(found, node, request)
@@ -319,10 +415,25 @@ impl Nodes {
         nodes.iter().zip(known).map(state).collect()
     }
 
-    fn state(&self, found: Found<Instance>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+    fn state(
+        &self,
+        found: Found<Instance>,
+        node: &Node,
+        request: LookupRequest,
+    ) -> Result<InstanceState> {
         let mut state = self.0.state_of(found, node, request);
-        let chosen = node.annotations.get(PROVIDED_IP).filter(|_| request.metadata != MetadataLevel::No);
-        if let (Some(ip), InstanceState::Present { metadata: Some(metadata), .. }) = (chosen, &mut state) {
+        let chosen = node
+            .annotations
+            .get(PROVIDED_IP)
+            .filter(|_| request.metadata != MetadataLevel::No);
+        if let (
+            Some(ip),
+            InstanceState::Present {
+                metadata: Some(metadata),
+                ..
+            },
+        ) = (chosen, &mut state)
+        {
             choose(&mut metadata.node_addresses, ip, &node.name)?;
         }
         Ok(state)
@@ -330,7 +441,10 @@ impl Nodes {
 }
 
 fn internal_addresses(node: &Node) -> Vec<IpAddr> {
-    let all = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    let all = node
+        .addresses
+        .iter()
+        .filter(|it| it.kind == AddressType::InternalIP);
     all.filter_map(|it| it.address.parse().ok()).collect()
 }
 
@@ -350,16 +464,33 @@ fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
 
 #[async_trait]
 impl Instances for Nodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let is_managed = |node: &&Arc<Node>| exclusion(node).is_none();
-        let (lingjun, ecs): (Vec<_>, Vec<_>) = nodes.iter().filter(is_managed).cloned().partition(|it| is_lingjun(it));
+        let (lingjun, ecs): (Vec<_>, Vec<_>) = nodes
+            .iter()
+            .filter(is_managed)
+            .cloned()
+            .partition(|it| is_lingjun(it));
         let api = &self.0.source().api;
-        let lingjun = join_all(lingjun.iter().map(|node| lingjun::state(api, node, request)));
+        let lingjun = join_all(
+            lingjun
+                .iter()
+                .map(|node| lingjun::state(api, node, request)),
+        );
         let (lingjun, ecs) = join(lingjun, self.of_ecs(&ecs, request)).await;
         let (mut lingjun, mut ecs) = (lingjun.into_iter(), ecs.into_iter());
         let state = |node: &Arc<Node>| match exclusion(node) {
             Some(reason) => Err(Error::invalid(reason)),
-            None => if is_lingjun(node) { lingjun.next() } else { ecs.next() }.unwrap_or_else(no_answer),
+            None => if is_lingjun(node) {
+                lingjun.next()
+            } else {
+                ecs.next()
+            }
+            .unwrap_or_else(no_answer),
         };
         nodes.iter().map(state).collect()
     }
@@ -373,10 +504,15 @@ fn no_answer<T>() -> Result<T> {
 pub(crate) async fn disable_checks(api: &Api, interfaces: &[String]) -> Result<()> {
     let query = Query::new(ECS, "DescribeNetworkInterfaces").set("NetworkInterfaceId", interfaces);
     let answer: Value = api.read(query.set("MaxResults", 500)).await?;
-    let all = answer["NetworkInterfaceSets"]["NetworkInterfaceSet"].as_array().cloned().unwrap_or_default();
+    let all = answer["NetworkInterfaceSets"]["NetworkInterfaceSet"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     for it in all.iter().filter(|it| it["SourceDestCheck"] == true) {
-        let query = Query::new(ECS, "ModifyNetworkInterfaceAttribute").set("SourceDestCheck", false);
-        api.change(query.set("NetworkInterfaceId", &it["NetworkInterfaceId"])).await?;
+        let query =
+            Query::new(ECS, "ModifyNetworkInterfaceAttribute").set("SourceDestCheck", false);
+        api.change(query.set("NetworkInterfaceId", &it["NetworkInterfaceId"]))
+            .await?;
     }
     Ok(())
 }

@@ -4,7 +4,8 @@
 //! The kubelet reports its addresses. The cloud is asked only whether the machine exists.
 
 use cloud_provider::{
-    AddressType, Error, Gone, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, Result,
+    AddressType, Error, Gone, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node,
+    Result,
 };
 use serde_json::Value;
 
@@ -17,7 +18,9 @@ const NOT_FOUND: &str = "RESOURCE_NOT_FOUND";
 
 /// Returns `true` for Nodes on Lingjun machines.
 pub(crate) fn is_lingjun(node: &Node) -> bool {
-    let is_other = node.provider_id().is_some_and(|id| !id.contains("://") && machine_id(id).is_err());
+    let is_other = node
+        .provider_id()
+        .is_some_and(|id| !id.contains("://") && machine_id(id).is_err());
     is_other && node.labels.get(WORKER) == Some("true")
 }
 
@@ -27,20 +30,34 @@ pub(crate) fn is_lingjun(node: &Node) -> bool {
 /// The cloud's answer. Only the code for the machine itself proves that the machine does not exist.
 pub(crate) async fn state(api: &Api, node: &Node, request: LookupRequest) -> Result<InstanceState> {
     let id = node.provider_id().unwrap_or_default();
-    let answer: Value = match api.read(Query::new(EFLO, "DescribeNode").set("NodeId", id)).await {
-        Err(error) if error.code() == NOT_FOUND => return Ok(InstanceState::Gone(Gone::no_such_id(id))),
+    let answer: Value = match api
+        .read(Query::new(EFLO, "DescribeNode").set("NodeId", id))
+        .await
+    {
+        Err(error) if error.code() == NOT_FOUND => {
+            return Ok(InstanceState::Gone(Gone::no_such_id(id)));
+        }
         answer => answer?,
     };
     if answer["NodeId"] != *id {
-        return Err(Error::other(format!("DescribeNode answered {} for Lingjun node {id:?}", answer["NodeId"])));
+        return Err(Error::other(format!(
+            "DescribeNode answered {} for Lingjun node {id:?}",
+            answer["NodeId"]
+        )));
     }
     let metadata = (request.metadata != MetadataLevel::No).then(|| {
-        let reported = node.addresses.iter().filter(|it| it.kind != AddressType::Hostname);
+        let reported = node
+            .addresses
+            .iter()
+            .filter(|it| it.kind != AddressType::Hostname);
         Box::new(InstanceMetadata {
             provider_id: id.to_owned(),
             node_addresses: reported.cloned().collect(),
             ..InstanceMetadata::default()
         })
     });
-    Ok(InstanceState::Present { shutdown: request.shutdown.then_some(false), metadata })
+    Ok(InstanceState::Present {
+        shutdown: request.shutdown.then_some(false),
+        metadata,
+    })
 }

@@ -29,7 +29,11 @@ impl CloudMetrics for Requests {
             "vpc" => self.0.record(&ROUTES, &[action], milliseconds),
             "slb" | "nlb" => {
                 let kind = if product == "slb" { "clb" } else { "nlb" };
-                let result = if status.is_some_and(|it| it < 400) { "Success" } else { "Fail" };
+                let result = if status.is_some_and(|it| it < 400) {
+                    "Success"
+                } else {
+                    "Fail"
+                };
                 self.0.record(&BALANCERS, &[kind, action], milliseconds);
                 self.0.record(&RESULTS, &[kind, action, result], 1.0);
             }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, Cluster, Context, Fence, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup,
-    async_trait,
+    Caches, CloudProvider, Cluster, Context, Fence, Finding, Instances, LoadBalancers, Node,
+    Result, Routes, Setup, async_trait,
 };
 use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
@@ -23,7 +23,8 @@ use crate::metrics::Requests;
 use crate::routes::VpcRoutes;
 use crate::{ALIAS, EVENT_SOURCE, NAME, services};
 
-const CREDENTIAL: &str = "check the credential: Global.accessKeyID, ACCESS_KEY_ID, the OIDC role or the RAM role";
+const CREDENTIAL: &str =
+    "check the credential: Global.accessKeyID, ACCESS_KEY_ID, the OIDC role or the RAM role";
 
 /// Creates the provider from the configuration file, the environment and the flags.
 ///
@@ -38,7 +39,10 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 /// # Errors
 /// *Invalid*, with everything that is wrong with the configuration.
 pub fn alicloud(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
-    Ok(Arc::new(Alibaba { name: ALIAS, ..Alibaba::new(setup, |http| http)? }))
+    Ok(Arc::new(Alibaba {
+        name: ALIAS,
+        ..Alibaba::new(setup, |http| http)?
+    }))
 }
 
 /// The provider of clusters on Alibaba Cloud.
@@ -61,7 +65,10 @@ impl Alibaba {
     ///
     /// # Errors
     /// *Invalid*, with everything that is wrong with the configuration.
-    pub fn new(setup: &Setup, furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
+    pub fn new(
+        setup: &Setup,
+        furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+    ) -> Result<Self> {
         let config = Config::read(setup)?;
         let (of_setup, agent) = (setup.clone(), format!("ClusterId/{}", config.cluster));
         let furnish: Furnish = Arc::new(move |http: Builder| {
@@ -90,10 +97,22 @@ impl Alibaba {
     async fn probes(&self) -> Result<[(&'static str, Query); 4]> {
         let vpc = self.api.metadata.vpc().await?;
         Ok([
-            ("ecs:DescribeInstances", Query::new(ECS, "DescribeInstances").set("MaxResults", 10)),
-            ("slb:DescribeLoadBalancers", Query::new(SLB, "DescribeLoadBalancers").set("PageSize", 1)),
-            ("nlb:ListLoadBalancers", Query::new(NLB, "ListLoadBalancers").set("MaxResults", 1)),
-            ("vpc:DescribeRouteTableList", Query::new(VPC, "DescribeRouteTableList").set("VpcId", vpc)),
+            (
+                "ecs:DescribeInstances",
+                Query::new(ECS, "DescribeInstances").set("MaxResults", 10),
+            ),
+            (
+                "slb:DescribeLoadBalancers",
+                Query::new(SLB, "DescribeLoadBalancers").set("PageSize", 1),
+            ),
+            (
+                "nlb:ListLoadBalancers",
+                Query::new(NLB, "ListLoadBalancers").set("MaxResults", 1),
+            ),
+            (
+                "vpc:DescribeRouteTableList",
+                Query::new(VPC, "DescribeRouteTableList").set("VpcId", vpc),
+            ),
         ])
     }
 }
@@ -110,15 +129,20 @@ impl CloudProvider for Alibaba {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
-        self.context.get_or_init(|| (context.shutdown.clone(), context.cluster.clone()));
+        self.context
+            .get_or_init(|| (context.shutdown.clone(), context.cluster.clone()));
         let query = Query::new(ECS, "DescribeInstances").set("MaxResults", 10);
-        self.api.read::<Value>(query).await.map(drop).map_err(|error| {
-            let check = match error.is_unauthorized() {
-                true => "the credential, and that its policy allows ecs:DescribeInstances",
-                false => "Global.region, ECS_ENDPOINT and the network",
-            };
-            error.context(format!("Alibaba Cloud cannot be used; check {check}"))
-        })
+        self.api
+            .read::<Value>(query)
+            .await
+            .map(drop)
+            .map_err(|error| {
+                let check = match error.is_unauthorized() {
+                    true => "the credential, and that its policy allows ecs:DescribeInstances",
+                    false => "Global.region, ECS_ENDPOINT and the network",
+                };
+                error.context(format!("Alibaba Cloud cannot be used; check {check}"))
+            })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -155,8 +179,14 @@ impl CloudProvider for Alibaba {
         if let Some((shutdown, cluster)) = self.context.get().cloned() {
             let (load_balancers, ids) = (Arc::clone(&self.load_balancers), Arc::clone(&self.ids));
             let (view, fence) = (self.cluster.clone(), self.fence.clone());
-            let task =
-                services::Labels { cluster: view, load_balancers, cluster_name: cluster, fence, ids }.run(caches);
+            let task = services::Labels {
+                cluster: view,
+                load_balancers,
+                cluster_name: cluster,
+                fence,
+                ids,
+            }
+            .run(caches);
             tokio::spawn(async move { shutdown.run_until_cancelled(task).await });
         }
     }
@@ -164,7 +194,10 @@ impl CloudProvider for Alibaba {
     /// Returns `true` for provider IDs without a scheme, and with either name of the provider, unless a label keeps the
     /// Node from being managed: such a Node gets no route.
     fn owns_node(&self, node: &Node) -> bool {
-        exclusion(node).is_none() && node.provider_id_scheme().is_none_or(|scheme| [NAME, ALIAS].contains(&scheme))
+        exclusion(node).is_none()
+            && node
+                .provider_id_scheme()
+                .is_none_or(|scheme| [NAME, ALIAS].contains(&scheme))
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

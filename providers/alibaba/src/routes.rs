@@ -23,8 +23,11 @@ use crate::instances::{AT_ONCE, Source, disable_checks, machine_id};
 /// Entries of one request.
 const ENTRIES: usize = 50;
 /// Codes of entries that need no change: the route is there, or is gone.
-const DONE: [&str; 3] =
-    ["VPC_ROUTE_ENTRY_CIDR_BLOCK_DUPLICATE", "VPC_ROUTE_ENTRY_STATUS_ERROR", "VPC_ROUTER_ENTRY_NOT_EXIST"];
+const DONE: [&str; 3] = [
+    "VPC_ROUTE_ENTRY_CIDR_BLOCK_DUPLICATE",
+    "VPC_ROUTE_ENTRY_STATUS_ERROR",
+    "VPC_ROUTER_ENTRY_NOT_EXIST",
+];
 
 wire! {
     Entry { destination_cidr_block: String, next_hops: NextHops, route_entry_id: String, r#type: String }
@@ -69,27 +72,60 @@ impl VpcRoutes {
                 Ok(())
             }
         });
-        Self { api, cluster, inventory, tables: OnceCell::new(), changes, checks }
+        Self {
+            api,
+            cluster,
+            inventory,
+            tables: OnceCell::new(),
+            changes,
+            checks,
+        }
     }
 
     /// Lists the routes of a table, each with `true` if it is published as the configuration asks.
     async fn list_table(&self, table: &str) -> Result<Vec<(CloudRoute, bool)>> {
         let query = Query::new(VPC, "DescribeRouteEntryList").set("RouteTableId", table);
-        let query = query.set("RouteEntryType", "Custom").set("NextHopType", "Instance");
+        let query = query
+            .set("RouteEntryType", "Custom")
+            .set("NextHopType", "Instance");
         let (size, shared) = (("MaxResult", 100), SharedPriority::default());
         let id = |it: &Entry| it.route_entry_id.clone();
-        let found = self.api.tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id);
+        let found = self
+            .api
+            .tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id);
         let (found, published) = try_join!(found, cen::published(&self.api, table))?;
-        let route = |Entry { destination_cidr_block: destination, next_hops, .. }| match &next_hops.next_hop[..] {
+        let route = |Entry {
+                         destination_cidr_block: destination,
+                         next_hops,
+                         ..
+                     }| match &next_hops.next_hop[..] {
             [hop] if destination != "0.0.0.0/0" => {
-                let is_published = published.as_ref().is_none_or(|all| all.contains(&destination));
-                let target = Target::Machine { id: hop.next_hop_id.clone(), name: String::new() };
+                let is_published = published
+                    .as_ref()
+                    .is_none_or(|all| all.contains(&destination));
+                let target = Target::Machine {
+                    id: hop.next_hop_id.clone(),
+                    name: String::new(),
+                };
                 let name = format!("{table}/{}", hop.next_hop_id);
-                Some((CloudRoute { name, destination, target, ..CloudRoute::default() }, is_published))
+                Some((
+                    CloudRoute {
+                        name,
+                        destination,
+                        target,
+                        ..CloudRoute::default()
+                    },
+                    is_published,
+                ))
             }
             _ => None,
         };
-        Ok(found.complete()?.into_items().into_iter().filter_map(route).collect())
+        Ok(found
+            .complete()?
+            .into_items()
+            .into_iter()
+            .filter_map(route)
+            .collect())
     }
 
     /// Returns the tables of the configuration, or else the only one of the VPC.
@@ -101,7 +137,10 @@ impl VpcRoutes {
             let vpc = self.api.metadata.vpc().await?;
             let query = Query::new(VPC, "DescribeRouteTableList").set("VpcId", &vpc);
             let id = |it: &Table| it.route_table_id.clone();
-            let found = self.api.pages(query, 50, "/RouterTableList/RouterTableListType", id).await?;
+            let found = self
+                .api
+                .pages(query, 50, "/RouterTableList/RouterTableListType", id)
+                .await?;
             let found: Vec<_> = found.complete()?.into_items().iter().map(id).collect();
             match found.len() {
                 1 => Ok(found),
@@ -126,8 +165,13 @@ fn key(route: &CloudRoute) -> (String, String) {
 
 /// Returns the keys of the routes that a Node should have.
 fn keys_of(node: &Node) -> impl Iterator<Item = (String, String)> {
-    let id = node.provider_id().and_then(|id| machine_id(id).ok()).unwrap_or_default();
-    node.pod_cidrs.iter().map(|range| (range.to_string(), id.to_owned()))
+    let id = node
+        .provider_id()
+        .and_then(|id| machine_id(id).ok())
+        .unwrap_or_default();
+    node.pod_cidrs
+        .iter()
+        .map(|range| (range.to_string(), id.to_owned()))
 }
 
 /// Sends entries with one request, and returns the outcome of each.
@@ -139,11 +183,18 @@ async fn carry_out(api: &Api, change: Change, entries: &[Value]) -> Vec<Result<(
     let answer = api.change(query.set("RouteEntries", entries)).await;
     let outcome = |entry: &Value| {
         let answer = answer.as_ref().map_err(Clone::clone)?;
-        let failed = answer["FailedRouteEntries"].as_array().into_iter().flatten();
+        let failed = answer["FailedRouteEntries"]
+            .as_array()
+            .into_iter()
+            .flatten();
         let mut failed = failed.filter(|it| it["DstCidrBlock"] == entry["DstCidrBlock"]);
         let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
         match failed.find(|it| !DONE.contains(&&*text(it, "FailedCode"))) {
-            Some(it) => Err(Error::other(format!("{}: {}", text(it, "FailedCode"), text(it, "FailedMessage")))),
+            Some(it) => Err(Error::other(format!(
+                "{}: {}",
+                text(it, "FailedCode"),
+                text(it, "FailedMessage")
+            ))),
             None => Ok(()),
         }
     };
@@ -156,7 +207,9 @@ impl RouteCloud for VpcRoutes {
     /// missing; one without a Node is deleted.
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         let tables = self.tables().await?;
-        let found = try_join_all(tables.iter().map(|table| self.list_table(table))).await?.concat();
+        let found = try_join_all(tables.iter().map(|table| self.list_table(table)))
+            .await?
+            .concat();
         let mut counts: HashMap<(String, String), usize> = HashMap::new();
         for (route, _) in found.iter().filter(|(_, is_published)| *is_published) {
             *counts.entry(key(route)).or_default() += 1;
@@ -167,33 +220,61 @@ impl RouteCloud for VpcRoutes {
             let key = key(route);
             counts.get(&key) == Some(&tables.len()) || !of_nodes.contains(&key)
         };
-        Ok(found.into_iter().map(|(route, _)| route).filter(counts).collect())
+        Ok(found
+            .into_iter()
+            .map(|(route, _)| route)
+            .filter(counts)
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
         machine_id(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        _route: &Route,
+        _destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
         let id = match node.provider_id() {
             Some(id) => machine_id(id)?.to_owned(),
-            None => match self.inventory.find(Key::Name(&node.name), false, Priority::Ordinary).await? {
+            None => match self
+                .inventory
+                .find(Key::Name(&node.name), false, Priority::Ordinary)
+                .await?
+            {
                 Found::Present(it) => it.instance_id().to_owned(),
                 Found::Gone(gone) => {
-                    return Err(Error::other(format!("no route to Node {}: {}", node.name, gone.reason())));
+                    return Err(Error::other(format!(
+                        "no route to Node {}: {}",
+                        node.name,
+                        gone.reason()
+                    )));
                 }
             },
         };
-        Ok((Vec::new(), Target::Machine { id, name: String::new() }))
+        Ok((
+            Vec::new(),
+            Target::Machine {
+                id,
+                name: String::new(),
+            },
+        ))
     }
 
     /// Lets the instance take packets for other addresses than its own. The setting stays when the route is deleted.
     async fn change_auxiliaries(&self, change: Change, route: &CloudRoute) -> Result<bool> {
-        let Target::Machine { id, .. } = &route.target else { return Ok(false) };
+        let Target::Machine { id, .. } = &route.target else {
+            return Ok(false);
+        };
         if change == Change::Add
             && !self.api.config.skips_check
             && let id = format!("{}.{id}", self.api.metadata.region().await?)
-            && let Found::Present(it) = self.inventory.find(Key::Id(&id), false, Priority::Ordinary).await?
+            && let Found::Present(it) = self
+                .inventory
+                .find(Key::Id(&id), false, Priority::Ordinary)
+                .await?
             && !it.interface.is_empty()
         {
             self.checks.join((), it.interface.to_string()).await?;
@@ -204,21 +285,30 @@ impl RouteCloud for VpcRoutes {
     /// Adds a route to all tables and publishes it, or removes one from its table. A listed route is called
     /// `<table>/<instance>`.
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let entries: Vec<(String, String)> = match (change, &route.target, route.name.split_once('/')) {
-            (Change::Add, Target::Machine { id, .. }, _) => {
-                self.tables().await?.iter().map(|table| (table.clone(), id.clone())).collect()
-            }
-            (Change::Remove, _, Some((table, id))) => vec![(table.to_owned(), id.to_owned())],
-            _ => return Err(Error::invalid("a route needs an instance")),
-        };
+        let entries: Vec<(String, String)> =
+            match (change, &route.target, route.name.split_once('/')) {
+                (Change::Add, Target::Machine { id, .. }, _) => self
+                    .tables()
+                    .await?
+                    .iter()
+                    .map(|table| (table.clone(), id.clone()))
+                    .collect(),
+                (Change::Remove, _, Some((table, id))) => vec![(table.to_owned(), id.to_owned())],
+                _ => return Err(Error::invalid("a route needs an instance")),
+            };
         for (table, id) in entries {
             if change == Change::Remove {
                 cen::set_published(&self.api, &table, &route.destination, false).await?;
             }
-            let mut entry = json!({"RouteTableId": table, "DstCidrBlock": route.destination, "NextHop": id});
+            let mut entry =
+                json!({"RouteTableId": table, "DstCidrBlock": route.destination, "NextHop": id});
             if change == Change::Add {
                 entry["NextHopType"] = "Instance".into();
-                entry["IpVersion"] = if route.destination.contains(':') { 6.into() } else { 4.into() };
+                entry["IpVersion"] = if route.destination.contains(':') {
+                    6.into()
+                } else {
+                    4.into()
+                };
             }
             self.changes.join((table.clone(), change), entry).await?;
             if change == Change::Add {

@@ -19,7 +19,11 @@ const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The finalizers of the Go program: of CLBs and of NLBs.
 const FINALIZERS: [&str; 2] = ["service.k8s.alibaba/resources", "service.k8s.alibaba/nlb"];
 /// The labels of the Go program.
-const LABELS: [&str; 3] = ["service.beta.kubernetes.io/hash", ID_LABEL, "service.k8s.alibaba/security-group-id"];
+const LABELS: [&str; 3] = [
+    "service.beta.kubernetes.io/hash",
+    ID_LABEL,
+    "service.k8s.alibaba/security-group-id",
+];
 
 /// A task that keeps the labels and finalizers of the Go program on Services.
 pub(crate) struct Labels {
@@ -42,7 +46,8 @@ impl Labels {
             for service in caches.services().iter().filter(|_| self.fence.is_open()) {
                 if let Err(error) = self.update(service).await {
                     let metadata = &service.metadata;
-                    let service = [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
+                    let service = [&metadata.namespace, &metadata.name]
+                        .map(|it| it.as_deref().unwrap_or_default());
                     tracing::warn!(%error, service = service.join("/"), "cannot update labels of the Service");
                 }
             }
@@ -63,16 +68,29 @@ impl Labels {
             self.ids.lock().remove(uid);
             if has_finalizer(service) && !is_abandoned(service) {
                 let (cluster, nodes, callbacks) = (&self.cluster_name, &[][..], &());
-                self.load_balancers.delete(LoadBalancerRequest { cluster, service, nodes, callbacks }).await?;
+                self.load_balancers
+                    .delete(LoadBalancerRequest {
+                        cluster,
+                        service,
+                        nodes,
+                        callbacks,
+                    })
+                    .await?;
             }
         }
         // The process may have stopped leading while the load balancer was deleted.
         if !self.fence.is_open() {
             return Ok(());
         }
-        let [namespace, name] =
-            [&service.metadata.namespace, &service.metadata.name].map(|it| it.as_deref().unwrap_or_default());
-        self.cluster.patch_status(&format!("/api/v1/namespaces/{namespace}/services/{name}"), &patch).await.map(drop)
+        let [namespace, name] = [&service.metadata.namespace, &service.metadata.name]
+            .map(|it| it.as_deref().unwrap_or_default());
+        self.cluster
+            .patch_status(
+                &format!("/api/v1/namespaces/{namespace}/services/{name}"),
+                &patch,
+            )
+            .await
+            .map(drop)
     }
 }
 
@@ -83,12 +101,21 @@ fn needs_load_balancer(service: &Service) -> bool {
 
 /// Returns `true` for a Service that the Go program has begun to sync.
 pub(crate) fn has_finalizer(service: &Service) -> bool {
-    service.metadata.finalizers.iter().flatten().any(|it| FINALIZERS.contains(&&**it))
+    service
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|it| FINALIZERS.contains(&&**it))
 }
 
 /// Returns the patch of a Service that does not show the ID of its load balancer.
 fn label(service: &Service, id: &str) -> Option<Value> {
-    let shown = service.metadata.labels.as_ref().and_then(|labels| labels.get(ID_LABEL));
+    let shown = service
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(ID_LABEL));
     let is_due = needs_load_balancer(service) && !id.is_empty() && shown.is_none_or(|it| it != id);
     is_due.then(|| json!({"metadata": {"uid": service.metadata.uid, "labels": {ID_LABEL: id}}}))
 }
@@ -96,19 +123,34 @@ fn label(service: &Service, id: &str) -> Option<Value> {
 /// Returns `true` if the load balancer stays although its Service is deleted, as an annotation asks.
 fn is_abandoned(service: &Service) -> bool {
     let metadata = &service.metadata;
-    let asked = metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
+    let asked = metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
     metadata.deletion_timestamp.is_some() && asked.is_some_and(|value| value == "true")
 }
 
 /// Returns the patch of a Service that has no load balancer any more, if something of the Go program is left.
 fn patch(service: &Service) -> Option<Value> {
     let metadata = &service.metadata;
-    let has = |finalizer: &str| metadata.finalizers.iter().flatten().any(|it| it == finalizer);
-    let has_label = metadata.labels.as_ref().is_some_and(|labels| LABELS.iter().any(|it| labels.contains_key(*it)));
+    let has = |finalizer: &str| {
+        metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|it| it == finalizer)
+    };
+    let has_label = metadata
+        .labels
+        .as_ref()
+        .is_some_and(|labels| LABELS.iter().any(|it| labels.contains_key(*it)));
     if needs_load_balancer(service) || has(CLEANUP) || !has_finalizer(service) && !has_label {
         return None;
     }
-    let labels: Value = LABELS.into_iter().map(|label| (label.to_owned(), Value::Null)).collect();
+    let labels: Value = LABELS
+        .into_iter()
+        .map(|label| (label.to_owned(), Value::Null))
+        .collect();
     Some(
         json!({"metadata": {"uid": metadata.uid, "labels": labels, "$deleteFromPrimitiveList/finalizers": FINALIZERS}}),
     )
@@ -124,20 +166,34 @@ mod tests {
             let it = json!({"metadata": {"name": "web", "finalizers": finalizers}, "spec": {"type": kind}});
             serde_json::from_value(it).unwrap()
         };
-        assert_eq!(patch(&service("LoadBalancer", &FINALIZERS)), None, "the load balancer is in use");
-        assert_eq!(patch(&service("ClusterIP", &[CLEANUP, FINALIZERS[0]])), None, "the load balancer may be there");
+        assert_eq!(
+            patch(&service("LoadBalancer", &FINALIZERS)),
+            None,
+            "the load balancer is in use"
+        );
+        assert_eq!(
+            patch(&service("ClusterIP", &[CLEANUP, FINALIZERS[0]])),
+            None,
+            "the load balancer may be there"
+        );
         assert_eq!(patch(&service("ClusterIP", &[])), None);
         let labelled = |kind: &str, id: &str| {
             let mut it = service(kind, &[]);
             it.metadata.labels = Some([(ID_LABEL.to_owned(), id.to_owned())].into());
             it
         };
-        assert!(patch(&labelled("ClusterIP", "lb-1")).is_some(), "the label of this program ends, too");
+        assert!(
+            patch(&labelled("ClusterIP", "lb-1")).is_some(),
+            "the label of this program ends, too"
+        );
         assert_eq!(label(&labelled("LoadBalancer", "lb-1"), "lb-1"), None);
         let shown = label(&labelled("LoadBalancer", "lb-1"), "lb-2").unwrap();
         assert_eq!(shown["metadata"]["labels"][ID_LABEL], "lb-2");
         let patch = patch(&service("ClusterIP", &FINALIZERS[..1])).unwrap();
-        assert_eq!(patch["metadata"]["$deleteFromPrimitiveList/finalizers"], json!(FINALIZERS));
+        assert_eq!(
+            patch["metadata"]["$deleteFromPrimitiveList/finalizers"],
+            json!(FINALIZERS)
+        );
         assert_eq!(patch["metadata"]["labels"][LABELS[0]], Value::Null);
     }
 }

@@ -8,7 +8,9 @@ use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use provider_kit::signing::{AwsCredentials as Keys, canonical_headers, canonical_query, hmac_sha256, sha256_hex};
+use provider_kit::signing::{
+    AwsCredentials as Keys, canonical_headers, canonical_query, hmac_sha256, sha256_hex,
+};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use secrecy::ExposeSecret;
@@ -20,7 +22,11 @@ const CONTENT: HeaderName = HeaderName::from_static("x-acs-content-sha256");
 const TOKEN: HeaderName = HeaderName::from_static("x-acs-security-token");
 const ACTION: HeaderName = HeaderName::from_static("x-acs-action");
 const VERSION: HeaderName = HeaderName::from_static("x-acs-version");
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -32,7 +38,9 @@ fn hex(bytes: &[u8]) -> String {
 /// *Other*, without random numbers.
 pub(crate) fn nonce() -> Result<String> {
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::other("the system has no random numbers"))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| Error::other("the system has no random numbers"))?;
     Ok(hex(&bytes))
 }
 
@@ -57,24 +65,39 @@ pub(crate) fn sign(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp) ->
 }
 
 fn sign_with(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp, nonce: &str) -> Result<()> {
-    let host = request.uri().authority().map(|it| it.as_str().to_owned()).unwrap_or_default();
+    let host = request
+        .uri()
+        .authority()
+        .map(|it| it.as_str().to_owned())
+        .unwrap_or_default();
     let hash = sha256_hex(request.body());
     let headers = request.headers_mut();
-    for (name, text) in [(HOST, &*host), (DATE, &date(now)), (NONCE, nonce), (CONTENT, &hash)] {
+    for (name, text) in [
+        (HOST, &*host),
+        (DATE, &date(now)),
+        (NONCE, nonce),
+        (CONTENT, &hash),
+    ] {
         headers.insert(name, value(text, false)?);
     }
     if let Some(token) = &keys.session_token {
         headers.insert(TOKEN, value(token.expose_secret(), true)?);
     }
-    let is_signed = |name: &str| name == "host" || name == "content-type" || name.starts_with("x-acs-");
+    let is_signed =
+        |name: &str| name == "host" || name == "content-type" || name.starts_with("x-acs-");
     let (lines, names) = canonical_headers(request.headers(), is_signed);
     let query = canonical_query(request.uri().query().unwrap_or_default());
     let canonical = format!("{}\n/\n{query}\n{lines}\n{names}\n{hash}", request.method());
     let text = format!("{ALGORITHM}\n{}", sha256_hex(canonical.as_bytes()));
-    let signature = hex(&hmac_sha256(keys.secret_key.expose_secret().as_bytes(), text.as_bytes()));
+    let signature = hex(&hmac_sha256(
+        keys.secret_key.expose_secret().as_bytes(),
+        text.as_bytes(),
+    ));
     let id = &keys.access_key;
     let header = format!("{ALGORITHM} Credential={id},SignedHeaders={names},Signature={signature}");
-    request.headers_mut().insert(AUTHORIZATION, value(&header, true)?);
+    request
+        .headers_mut()
+        .insert(AUTHORIZATION, value(&header, true)?);
     Ok(())
 }
 
@@ -86,10 +109,24 @@ pub(crate) fn sign_legacy(request: &mut Request<Bytes>, keys: &Keys, now: Timest
     sign_legacy_with(request, keys, now, &nonce()?)
 }
 
-fn sign_legacy_with(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp, nonce: &str) -> Result<()> {
-    let header = |name: HeaderName| request.headers().get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+fn sign_legacy_with(
+    request: &mut Request<Bytes>,
+    keys: &Keys,
+    now: Timestamp,
+    nonce: &str,
+) -> Result<()> {
+    let header = |name: HeaderName| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|it| it.to_str().ok())
+            .unwrap_or_default()
+    };
     let date = date(now);
-    let token = keys.session_token.as_ref().map(|it| ("SecurityToken", it.expose_secret()));
+    let token = keys
+        .session_token
+        .as_ref()
+        .map(|it| ("SecurityToken", it.expose_secret()));
     let own = [
         ("Action", header(ACTION)),
         ("Version", header(VERSION)),
@@ -100,10 +137,22 @@ fn sign_legacy_with(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp, n
         ("SignatureNonce", nonce),
         ("Timestamp", &date),
     ];
-    let own = own.into_iter().chain(token).map(|(key, text)| format!("{key}={}", encoded(text)));
-    let query = own.chain(request.uri().query().map(str::to_owned)).collect::<Vec<_>>().join("&");
-    let form = std::str::from_utf8(request.body()).unwrap_or_default().replace('+', "%20");
-    let mut pairs: Vec<_> = query.split('&').chain(form.split('&')).filter(|it| !it.is_empty()).collect();
+    let own = own
+        .into_iter()
+        .chain(token)
+        .map(|(key, text)| format!("{key}={}", encoded(text)));
+    let query = own
+        .chain(request.uri().query().map(str::to_owned))
+        .collect::<Vec<_>>()
+        .join("&");
+    let form = std::str::from_utf8(request.body())
+        .unwrap_or_default()
+        .replace('+', "%20");
+    let mut pairs: Vec<_> = query
+        .split('&')
+        .chain(form.split('&'))
+        .filter(|it| !it.is_empty())
+        .collect();
     pairs.sort_unstable();
     let text = format!("{}&%2F&{}", request.method(), encoded(&pairs.join("&")));
     let secret = format!("{}&", keys.secret_key.expose_secret());
@@ -111,8 +160,12 @@ fn sign_legacy_with(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp, n
     let signature = STANDARD.encode(hmac::sign(&key, text.as_bytes()).as_ref());
     let mut parts = request.uri().clone().into_parts();
     let path = format!("/?{query}&Signature={}", encoded(&signature));
-    parts.path_and_query = Some(path.parse().map_err(|_| Error::other("a signed request has no valid address"))?);
-    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| Error::other("a signed request has no valid address"))?;
+    parts.path_and_query = Some(
+        path.parse()
+            .map_err(|_| Error::other("a signed request has no valid address"))?,
+    );
+    *request.uri_mut() = Uri::from_parts(parts)
+        .map_err(|_| Error::other("a signed request has no valid address"))?;
     request.headers_mut().remove(ACTION);
     request.headers_mut().remove(VERSION);
     Ok(())
@@ -129,9 +182,18 @@ pub(crate) fn signed_at(request: &HeaderMap) -> Option<Timestamp> {
 
 /// Returns `true` if a request with these headers was signed with these keys.
 pub(crate) fn have_signed(keys: &Keys, request: &HeaderMap) -> bool {
-    let text = |name| request.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).unwrap_or_default();
-    let token = keys.session_token.as_ref().map_or("", |it| it.expose_secret());
-    text(AUTHORIZATION).contains(&format!("Credential={},", keys.access_key)) && text(TOKEN) == token
+    let text = |name| {
+        request
+            .get(name)
+            .and_then(|it: &HeaderValue| it.to_str().ok())
+            .unwrap_or_default()
+    };
+    let token = keys
+        .session_token
+        .as_ref()
+        .map_or("", |it| it.expose_secret());
+    text(AUTHORIZATION).contains(&format!("Credential={},", keys.access_key))
+        && text(TOKEN) == token
 }
 
 #[cfg(test)]
@@ -139,8 +201,15 @@ mod tests {
     use super::*;
 
     fn keys(token: Option<&str>) -> Keys {
-        let (access_key, secret_key) = ("YourAccessKeyId".to_owned(), "YourAccessKeySecret".to_owned().into());
-        Keys { access_key, secret_key, session_token: token.map(|it| it.to_owned().into()) }
+        let (access_key, secret_key) = (
+            "YourAccessKeyId".to_owned(),
+            "YourAccessKeySecret".to_owned().into(),
+        );
+        Keys {
+            access_key,
+            secret_key,
+            session_token: token.map(|it| it.to_owned().into()),
+        }
     }
 
     /// The example that Alibaba Cloud publishes for signature V3.
@@ -148,25 +217,47 @@ mod tests {
     fn the_published_example_of_acs3_is_signed_as_published() {
         let uri = "http://ecs.cn-shanghai.aliyuncs.com/?ImageId=win2019_1809_x64_dtc_zh-cn_40G_alibase_20230811.vhd&RegionId=cn-shanghai";
         let mut request = Request::post(uri).body(Bytes::new()).unwrap();
-        request.headers_mut().insert(ACTION, "RunInstances".parse().unwrap());
-        request.headers_mut().insert(VERSION, "2014-05-26".parse().unwrap());
+        request
+            .headers_mut()
+            .insert(ACTION, "RunInstances".parse().unwrap());
+        request
+            .headers_mut()
+            .insert(VERSION, "2014-05-26".parse().unwrap());
         let now = "2023-10-26T10:22:32Z".parse().unwrap();
-        sign_with(&mut request, &keys(None), now, "3156853299f313e23d1673dc12e1703d").unwrap();
+        sign_with(
+            &mut request,
+            &keys(None),
+            now,
+            "3156853299f313e23d1673dc12e1703d",
+        )
+        .unwrap();
         let signed = request.headers()[AUTHORIZATION].to_str().unwrap();
         let expected = "06563a9e1b43f5dfe96b81484da74bceab24a1d853912eee15083a6f0f3283c0";
         assert!(signed.ends_with(expected), "{signed}");
         assert_eq!(signed_at(request.headers()), Some(now));
-        assert!(have_signed(&keys(None), request.headers()) && !have_signed(&keys(Some("x")), request.headers()));
+        assert!(
+            have_signed(&keys(None), request.headers())
+                && !have_signed(&keys(Some("x")), request.headers())
+        );
     }
 
     /// The example that Alibaba Cloud publishes for signature 1.0.
     #[test]
     fn the_published_example_of_version_one_is_signed_as_published() {
-        let mut request = Request::get("http://ecs.aliyuncs.com/?RegionId=cn-beijing").body(Bytes::new()).unwrap();
-        request.headers_mut().insert(ACTION, "DescribeDedicatedHosts".parse().unwrap());
-        request.headers_mut().insert(VERSION, "2014-05-26".parse().unwrap());
-        let keys =
-            Keys { access_key: "testid".into(), secret_key: "testsecret".to_owned().into(), session_token: None };
+        let mut request = Request::get("http://ecs.aliyuncs.com/?RegionId=cn-beijing")
+            .body(Bytes::new())
+            .unwrap();
+        request
+            .headers_mut()
+            .insert(ACTION, "DescribeDedicatedHosts".parse().unwrap());
+        request
+            .headers_mut()
+            .insert(VERSION, "2014-05-26".parse().unwrap());
+        let keys = Keys {
+            access_key: "testid".into(),
+            secret_key: "testsecret".to_owned().into(),
+            session_token: None,
+        };
         sign_legacy_with(
             &mut request,
             &keys,
@@ -175,6 +266,9 @@ mod tests {
         )
         .unwrap();
         let query = request.uri().query().unwrap();
-        assert!(query.contains("&Signature=9NaGiOspFP5UPcwX8Iwt2YJXXuk%3D"), "{query}");
+        assert!(
+            query.contains("&Signature=9NaGiOspFP5UPcwX8Iwt2YJXXuk%3D"),
+            "{query}"
+        );
     }
 }

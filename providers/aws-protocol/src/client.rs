@@ -46,7 +46,9 @@ pub struct Aws {
 
 impl fmt::Debug for Aws {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aws").field("settings", &self.shared.settings).finish_non_exhaustive()
+        f.debug_struct("Aws")
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -62,30 +64,65 @@ impl Aws {
         furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     ) -> Result<Self> {
         let (setup, environment) = (setup.clone(), setup.environment.clone());
-        let (is_offline, variables) = (environment.is_offline(), Profile::of_environment(&environment));
+        let (is_offline, variables) = (
+            environment.is_offline(),
+            Profile::of_environment(&environment),
+        );
         let profile = match is_offline {
             true => Profile::default(),
             false => Profile::of_files(&environment, profile_name(&variables).0)?,
         };
-        let wrong = |text: &str| Error::invalid(format!("AWS_MAX_ATTEMPTS: {text:?} is not a whole number from 1 on"));
-        let attempts = variables.get("max_attempts").map(|text| text.parse::<NonZeroU32>().map_err(|_| wrong(text)));
-        let max_attempts = attempts.transpose()?.map_or(RetryPolicy::default().max_attempts, NonZeroU32::get);
-        let retry_policy = RetryPolicy { max_attempts, ..RetryPolicy::default() };
+        let wrong = |text: &str| {
+            Error::invalid(format!(
+                "AWS_MAX_ATTEMPTS: {text:?} is not a whole number from 1 on"
+            ))
+        };
+        let attempts = variables
+            .get("max_attempts")
+            .map(|text| text.parse::<NonZeroU32>().map_err(|_| wrong(text)));
+        let max_attempts = attempts
+            .transpose()?
+            .map_or(RetryPolicy::default().max_attempts, NonZeroU32::get);
+        let retry_policy = RetryPolicy {
+            max_attempts,
+            ..RetryPolicy::default()
+        };
         let network = network(&Tls::default(), "http://169.254.169.254")?;
-        let furnish =
-            move |http: Builder| furnish(http.connector(Arc::clone(&network)).setup(&setup).retry_policy(retry_policy));
+        let furnish = move |http: Builder| {
+            furnish(
+                http.connector(Arc::clone(&network))
+                    .setup(&setup)
+                    .retry_policy(retry_policy),
+            )
+        };
         let (clock, region) = Default::default();
-        let endpoints = Endpoints { overrides: settings.overrides.clone(), variables, profile };
-        let shared = Arc::new(Shared { settings, environment, endpoints, clock, region, furnish: Box::new(furnish) });
+        let endpoints = Endpoints {
+            overrides: settings.overrides.clone(),
+            variables,
+            profile,
+        };
+        let shared = Arc::new(Shared {
+            settings,
+            environment,
+            endpoints,
+            clock,
+            region,
+            furnish: Box::new(furnish),
+        });
         let chain = Chain(Arc::clone(&shared), None);
         if !is_offline {
             chain.source()?;
         }
         let tokens = Arc::new(Tokens::of(chain));
-        let client = |service, paging, budgets| Client::new(&shared, &tokens, service, paging, budgets);
+        let client =
+            |service, paging, budgets| Client::new(&shared, &tokens, service, paging, budgets);
         let markers = Paging::token("Marker", "/NextMarker");
         Ok(Self {
-            ec2: client(EC2, Paging::token("NextToken", "/nextToken"), &[(20, 100), (5, 100)])?,
+            ec2: client(
+                EC2,
+                Paging::token("NextToken", "/nextToken"),
+                &[(20, 100), (5, 100)],
+            )?,
             elb: client(ELB, markers, &[(10, 40)])?,
             elbv2: client(ELBV2, markers, &[(10, 40)])?,
             shared,
@@ -128,12 +165,22 @@ impl Client {
     ) -> Result<Self> {
         let connection = Connection::new(shared, service, Some(Arc::clone(tokens)));
         let transport = |&(rate, burst): &(u32, u32)| {
-            let budget = Budget { refill: Refill::adaptive(rate, burst), ..Budget::default() };
+            let budget = Budget {
+                refill: Refill::adaptive(rate, burst),
+                ..Budget::default()
+            };
             connection.transport(|http| http.budget(budget).paging(paging))
         };
         let transports = budgets.iter().map(transport).collect::<Result<Vec<_>>>()?;
-        let (reads, changes) = (transports[0].clone(), transports[transports.len() - 1].clone());
-        Ok(Self { reads, changes, service })
+        let (reads, changes) = (
+            transports[0].clone(),
+            transports[transports.len() - 1].clone(),
+        );
+        Ok(Self {
+            reads,
+            changes,
+            service,
+        })
     }
 
     /// Sends a query that changes nothing.
@@ -141,7 +188,9 @@ impl Client {
     /// # Errors
     /// By the code of the refusal, which [`Error::code`] returns; see the table in [the crate's documentation](crate).
     pub async fn read<T: DeserializeOwned>(&self, query: Query) -> Result<T> {
-        self.reads.read_as::<Xml, T>(query.call(&self.service, true)).await
+        self.reads
+            .read_as::<Xml, T>(query.call(&self.service, true))
+            .await
     }
 
     /// Sends a query that changes nothing; `None` if the code of the refusal is one of *not found*.
@@ -169,7 +218,13 @@ impl Client {
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
         self.reads
-            .list_as::<Xml, W, T, K>(query.call(&self.service, true), collection, shared_priority, keep, key)
+            .list_as::<Xml, W, T, K>(
+                query.call(&self.service, true),
+                collection,
+                shared_priority,
+                keep,
+                key,
+            )
             .await
     }
 
@@ -178,7 +233,9 @@ impl Client {
     /// # Errors
     /// Like [`read`](Self::read).
     pub async fn change<T: DeserializeOwned>(&self, query: Query) -> Result<T> {
-        self.changes.read_as::<Xml, T>(query.call(&self.service, false)).await
+        self.changes
+            .read_as::<Xml, T>(query.call(&self.service, false))
+            .await
     }
 
     /// Sends a query that deletes something; success if it does not exist. It is sent again after a lost answer.

@@ -35,12 +35,30 @@ pub(crate) struct Service {
     pub(crate) version: &'static str,
 }
 
-pub(crate) const EC2: Service = Service { label: "ec2", id: "ec2", host: "ec2", version: "2016-11-15" };
-pub(crate) const ELB: Service =
-    Service { label: "elb", id: "elastic load balancing", host: "elasticloadbalancing", version: "2012-06-01" };
-pub(crate) const ELBV2: Service =
-    Service { label: "elbv2", id: "elastic load balancing v2", version: "2015-12-01", ..ELB };
-pub(crate) const STS: Service = Service { label: "sts", id: "sts", host: "sts", version: "2011-06-15" };
+pub(crate) const EC2: Service = Service {
+    label: "ec2",
+    id: "ec2",
+    host: "ec2",
+    version: "2016-11-15",
+};
+pub(crate) const ELB: Service = Service {
+    label: "elb",
+    id: "elastic load balancing",
+    host: "elasticloadbalancing",
+    version: "2012-06-01",
+};
+pub(crate) const ELBV2: Service = Service {
+    label: "elbv2",
+    id: "elastic load balancing v2",
+    version: "2015-12-01",
+    ..ELB
+};
+pub(crate) const STS: Service = Service {
+    label: "sts",
+    id: "sts",
+    host: "sts",
+    version: "2011-06-15",
+};
 
 /// Prefix of region names, DNS suffix, and DNS suffix of dual-stack endpoints.
 const PARTITIONS: [(&str, &str, &str); 7] = [
@@ -75,49 +93,99 @@ impl Endpoints {
     pub(crate) fn endpoint(&self, service: &Service, region: &str) -> Result<Endpoint> {
         // A section with an earlier name is preferred.
         let joined = service.id.replace(' ', "");
-        let own = self.own(&[service.id, service.label, &*joined, service.host], Some(region));
-        let url = own.map(|own| own.url.clone()).or_else(|| self.configured(service));
+        let own = self.own(
+            &[service.id, service.label, &*joined, service.host],
+            Some(region),
+        );
+        let url = own
+            .map(|own| own.url.clone())
+            .or_else(|| self.configured(service));
         let url = url.unwrap_or_else(|| self.default(service, region));
-        let access = Access::signed(&url).map_err(|err| err.context(format!("endpoint of {}", service.label)))?;
-        let name = own.map(|own| &*own.signing_name).filter(|name| !name.is_empty()).unwrap_or(service.host);
+        let access = Access::signed(&url)
+            .map_err(|err| err.context(format!("endpoint of {}", service.label)))?;
+        let name = own
+            .map(|own| &*own.signing_name)
+            .filter(|name| !name.is_empty())
+            .unwrap_or(service.host);
         let region = own.map_or(region, |own| &*own.signing_region).to_owned();
-        Ok(Endpoint { access: Arc::new(access), region, name: name.to_owned() })
+        Ok(Endpoint {
+            access: Arc::new(access),
+            region,
+            name: name.to_owned(),
+        })
     }
 
     /// Returns the URL of the metadata service; `None` if it is disabled.
     pub(crate) fn metadata(&self) -> Option<String> {
-        let is = |key, value| self.variables.get(key).is_some_and(|it| it.eq_ignore_ascii_case(value));
+        let is = |key, value| {
+            self.variables
+                .get(key)
+                .is_some_and(|it| it.eq_ignore_ascii_case(value))
+        };
         let is_ipv6 = is("ec2_metadata_service_endpoint_mode", "ipv6");
-        let default = if is_ipv6 { "http://[fd00:ec2::254]" } else { "http://169.254.169.254" };
-        let own = self.own(&["ec2metadata", "ec2imds"], None).map(|own| &*own.url);
-        let url = own.or(self.variables.get("ec2_metadata_service_endpoint")).unwrap_or(default);
+        let default = if is_ipv6 {
+            "http://[fd00:ec2::254]"
+        } else {
+            "http://169.254.169.254"
+        };
+        let own = self
+            .own(&["ec2metadata", "ec2imds"], None)
+            .map(|own| &*own.url);
+        let url = own
+            .or(self.variables.get("ec2_metadata_service_endpoint"))
+            .unwrap_or(default);
         (!is("ec2_metadata_disabled", "true")).then(|| url.trim_end_matches('/').to_owned())
     }
 
     fn own(&self, names: &[&str], region: Option<&str>) -> Option<&ServiceOverride> {
-        let is_here = |own: &&ServiceOverride| region.is_none_or(|region| own.region.trim() == region);
+        let is_here =
+            |own: &&ServiceOverride| region.is_none_or(|region| own.region.trim() == region);
         let of_name = |name: &&str| {
-            self.overrides.iter().filter(is_here).find(|own| own.service.trim().eq_ignore_ascii_case(name))
+            self.overrides
+                .iter()
+                .filter(is_here)
+                .find(|own| own.service.trim().eq_ignore_ascii_case(name))
         };
         names.iter().find_map(of_name)
     }
 
     fn configured(&self, service: &Service) -> Option<String> {
         let key = format!("endpoint_url_{}", service.id.replace(' ', "_"));
-        let of_variables = self.variables.get(&key).or(self.variables.get("endpoint_url"));
-        let url = of_variables.or(self.profile.get("endpoint_url")).map(str::to_owned);
+        let of_variables = self
+            .variables
+            .get(&key)
+            .or(self.variables.get("endpoint_url"));
+        let url = of_variables
+            .or(self.profile.get("endpoint_url"))
+            .map(str::to_owned);
         url.filter(|_| !self.flag("ignore_configured_endpoint_urls"))
     }
 
     fn default(&self, service: &Service, region: &str) -> String {
-        let (is_fips, is_dual) = (self.flag("use_fips_endpoint"), self.flag("use_dualstack_endpoint"));
-        let partition = PARTITIONS.into_iter().find(|(prefix, ..)| region.starts_with(prefix));
+        let (is_fips, is_dual) = (
+            self.flag("use_fips_endpoint"),
+            self.flag("use_dualstack_endpoint"),
+        );
+        let partition = PARTITIONS
+            .into_iter()
+            .find(|(prefix, ..)| region.starts_with(prefix));
         let (prefix, single, dual) = partition.unwrap_or(("", "amazonaws.com", "api.aws"));
-        let fips = if is_fips && (is_dual || prefix != GOVERNMENT) { "-fips" } else { "" };
-        format!("https://{}{fips}.{region}.{}", service.host, if is_dual { dual } else { single })
+        let fips = if is_fips && (is_dual || prefix != GOVERNMENT) {
+            "-fips"
+        } else {
+            ""
+        };
+        format!(
+            "https://{}{fips}.{region}.{}",
+            service.host,
+            if is_dual { dual } else { single }
+        )
     }
 
     fn flag(&self, key: &str) -> bool {
-        self.variables.get(key).or(self.profile.get(key)).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        self.variables
+            .get(key)
+            .or(self.profile.get(key))
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 }

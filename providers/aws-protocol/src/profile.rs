@@ -19,17 +19,25 @@ impl Profile {
 
     pub(crate) fn of<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut profile = Self::default();
-        settings.into_iter().for_each(|(key, value)| profile.set(key, value));
+        settings
+            .into_iter()
+            .for_each(|(key, value)| profile.set(key, value));
         profile
     }
 
     fn set(&mut self, key: &str, value: &str) {
         let key = key.trim().to_ascii_lowercase();
-        self.0.insert(key.strip_prefix("aws_").unwrap_or(&key).to_owned(), value.trim().into());
+        self.0.insert(
+            key.strip_prefix("aws_").unwrap_or(&key).to_owned(),
+            value.trim().into(),
+        );
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(ExposeSecret::expose_secret).filter(|value| !value.is_empty())
+        self.0
+            .get(key)
+            .map(ExposeSecret::expose_secret)
+            .filter(|value| !value.is_empty())
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<String> {
@@ -45,8 +53,14 @@ impl Profile {
     pub(crate) fn of_files(environment: &Environment, name: &str) -> Result<Self> {
         let home = environment.get("HOME").unwrap_or_default();
         let mut profile = Self::default();
-        for (variable, file) in [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")] {
-            let named = environment.get(variable).filter(|path| !path.is_empty()).map(str::to_owned);
+        for (variable, file) in [
+            ("AWS_CONFIG_FILE", "config"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        ] {
+            let named = environment
+                .get(variable)
+                .filter(|path| !path.is_empty())
+                .map(str::to_owned);
             let path = named.unwrap_or_else(|| format!("{home}/.aws/{file}"));
             match cloud_provider::files::read_to_string(&path) {
                 Ok(text) => profile.add(&text, file == "config", name),
@@ -59,15 +73,28 @@ impl Profile {
 
     /// Adds the keys of one profile. Settings of a nested level, which are indented, are left out.
     fn add(&mut self, text: &str, is_config: bool, name: &str) {
-        let own = if is_config && name != "default" { "profile " } else { "" };
+        let own = if is_config && name != "default" {
+            "profile "
+        } else {
+            ""
+        };
         let own = [format!("{own}{name}"), format!("profile {name}")];
         let mut is_wanted = false;
-        for line in text.lines().filter(|line| !line.starts_with([' ', '\t', '#', ';'])) {
-            if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+        for line in text
+            .lines()
+            .filter(|line| !line.starts_with([' ', '\t', '#', ';']))
+        {
+            if let Some(section) = line
+                .strip_prefix('[')
+                .and_then(|rest| rest.split(']').next())
+            {
                 let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
                 is_wanted = own[..1 + usize::from(is_config)].contains(&section);
             } else if let Some((key, value)) = line.split_once('=').filter(|_| is_wanted) {
-                let value = value.split(" #").next().and_then(|value| value.split(" ;").next());
+                let value = value
+                    .split(" #")
+                    .next()
+                    .and_then(|value| value.split(" ;").next());
                 self.set(key, value.unwrap_or_default());
             }
         }

@@ -29,9 +29,21 @@ impl Query {
     /// Returns a query for this action, without parameters. Actions that delete, revoke or deregister are urgent.
     #[must_use]
     pub fn new(action: &'static str) -> Self {
-        let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| action.starts_with(verb));
-        let priority = if is_urgent { Priority::Urgent } else { Priority::Ordinary };
-        Self { action, fields: Map::new(), page: None, priority, is_repeatable: false }
+        let is_urgent = ["Delete", "Revoke", "Deregister", "Detach"]
+            .iter()
+            .any(|verb| action.starts_with(verb));
+        let priority = if is_urgent {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        };
+        Self {
+            action,
+            fields: Map::new(),
+            page: None,
+            priority,
+            is_repeatable: false,
+        }
     }
 
     /// Sets a parameter: a text, number, boolean, list, struct or map. A second value replaces the first.
@@ -43,17 +55,28 @@ impl Query {
     /// Sets one parameter for each field of a struct or map.
     #[must_use]
     pub fn fields(mut self, fields: impl Serialize) -> Self {
-        self.fields
-            .extend(serde_json::to_value(fields).ok().and_then(|it| Some(it.as_object()?.clone())).unwrap_or_default());
+        self.fields.extend(
+            serde_json::to_value(fields)
+                .ok()
+                .and_then(|it| Some(it.as_object()?.clone()))
+                .unwrap_or_default(),
+        );
         self
     }
 
     /// Adds a filter of EC2: objects with one of these values.
     #[must_use]
-    pub fn filter<V: Into<String>>(mut self, name: &str, values: impl IntoIterator<Item = V>) -> Self {
+    pub fn filter<V: Into<String>>(
+        mut self,
+        name: &str,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
         let values: Vec<String> = values.into_iter().map(Into::into).collect();
         let filters = self.fields.entry("Filter").or_insert_with(|| json!([]));
-        filters.as_array_mut().into_iter().for_each(|all| all.push(json!({"Name": name, "Value": values})));
+        filters
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.push(json!({"Name": name, "Value": values})));
         self
     }
 
@@ -64,13 +87,20 @@ impl Query {
         resource_type: &str,
         tags: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
-        self.set("TagSpecification", json!([{"ResourceType": resource_type, "Tag": Self::tag_list(tags)}]))
+        self.set(
+            "TagSpecification",
+            json!([{"ResourceType": resource_type, "Tag": Self::tag_list(tags)}]),
+        )
     }
 
     /// Returns tags in the form of AWS: `[{"Key": …, "Value": …}]`.
     #[must_use]
-    pub fn tag_list<K: Into<String>, V: Into<String>>(tags: impl IntoIterator<Item = (K, V)>) -> Value {
-        tags.into_iter().map(|(key, value)| json!({"Key": key.into(), "Value": value.into()})).collect()
+    pub fn tag_list<K: Into<String>, V: Into<String>>(
+        tags: impl IntoIterator<Item = (K, V)>,
+    ) -> Value {
+        tags.into_iter()
+            .map(|(key, value)| json!({"Key": key.into(), "Value": value.into()}))
+            .collect()
     }
 
     /// Asks for pages of so many items. Some actions reject a page size, and EC2 rejects one beside IDs.
@@ -95,12 +125,28 @@ impl Query {
     }
 
     pub(crate) fn call(&self, service: &Service, is_read: bool) -> Call {
-        let (size, item) = if service.label == EC2.label { ("MaxResults", "") } else { ("PageSize", "member.") };
-        let call = Call::post("/", &[]).form().operation(format!("{} {}", service.label, self.action));
-        let call = call.header("accept", "application/xml").with_priority(self.priority);
-        let call = call.query("Action", self.action).query("Version", service.version);
-        let call = self.page.iter().fold(call, |call, items| call.query(size, items));
-        let call = self.fields.iter().fold(call, |call, (key, value)| call.nested(key, value, item));
+        let (size, item) = if service.label == EC2.label {
+            ("MaxResults", "")
+        } else {
+            ("PageSize", "member.")
+        };
+        let call = Call::post("/", &[])
+            .form()
+            .operation(format!("{} {}", service.label, self.action));
+        let call = call
+            .header("accept", "application/xml")
+            .with_priority(self.priority);
+        let call = call
+            .query("Action", self.action)
+            .query("Version", service.version);
+        let call = self
+            .page
+            .iter()
+            .fold(call, |call, items| call.query(size, items));
+        let call = self
+            .fields
+            .iter()
+            .fold(call, |call, (key, value)| call.nested(key, value, item));
         match (is_read, self.is_repeatable) {
             (true, _) => call.reading().list(),
             (false, true) => call.repeatable(),

@@ -12,14 +12,12 @@ use serde::Deserialize;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Codes of requests that were not carried out because there were too many. `*` stands for any text.
-const THROTTLED: &str =
-    "RequestLimitExceeded RequestThrottled TooManyRequestsException SlowDown PriorRequestNotComplete Throttl*";
+const THROTTLED: &str = "RequestLimitExceeded RequestThrottled TooManyRequestsException SlowDown PriorRequestNotComplete Throttl*";
 /// Codes that another credential may end.
 const UNAUTHENTICATED: &str = "ExpiredToken* InvalidClientTokenId AuthFailure UnrecognizedClientException \
                                InvalidAccessKeyId RequestExpired";
 /// Codes that a wrong clock may cause.
-const CLOCK: &str =
-    "RequestExpired RequestTimeTooSkewed RequestInTheFuture SignatureDoesNotMatch AuthFailure InvalidSignature*";
+const CLOCK: &str = "RequestExpired RequestTimeTooSkewed RequestInTheFuture SignatureDoesNotMatch AuthFailure InvalidSignature*";
 
 /// Creates an error of a kind from its message.
 type Kind = fn(String) -> Error;
@@ -38,7 +36,10 @@ const MEANINGS: [(&str, Kind); 7] = [
         "AccessDenied* UnauthorizedOperation MissingAuthenticationToken IncompleteSignature OptInRequired",
         Error::unauthorized,
     ),
-    ("InvalidID UnsupportedOperation ValidationError InvalidConfigurationRequest", Error::invalid),
+    (
+        "InvalidID UnsupportedOperation ValidationError InvalidConfigurationRequest",
+        Error::invalid,
+    ),
 ];
 
 /// A refusal in either of its forms: that of EC2, with `errors`, and that of the other APIs.
@@ -61,16 +62,22 @@ struct Word {
 pub(crate) fn read(_headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     let Body { errors, error } = Xml::read(body, PhantomData).ok()?;
     let Word { code, message } = error.or(errors.into_iter().next())?;
-    Some(Refusal { message: format!("{code}: {message}"), code, details: Vec::new() })
+    Some(Refusal {
+        message: format!("{code}: {message}"),
+        code,
+        details: Vec::new(),
+    })
 }
 
 fn is_one_of(code: &str, patterns: &str) -> bool {
-    patterns.split_whitespace().any(|it| match (it.strip_prefix('*'), it.strip_suffix('*')) {
-        (Some(part), Some(_)) => code.contains(part.trim_end_matches('*')),
-        (Some(end), None) => code.ends_with(end),
-        (None, Some(start)) => code.starts_with(start),
-        (None, None) => code == it,
-    })
+    patterns
+        .split_whitespace()
+        .any(|it| match (it.strip_prefix('*'), it.strip_suffix('*')) {
+            (Some(part), Some(_)) => code.contains(part.trim_end_matches('*')),
+            (Some(end), None) => code.ends_with(end),
+            (None, Some(start)) => code.starts_with(start),
+            (None, None) => code == it,
+        })
 }
 
 /// Returns `true` if the request was not carried out because there were too many.
@@ -95,5 +102,9 @@ pub(crate) fn error_mapping(refusal: &Refusal) -> Option<Kind> {
         return Some(Error::protected);
     }
     let unauthorized = is_clock(code).then_some(Error::unauthorized as Kind);
-    MEANINGS.iter().find(|(codes, _)| is_one_of(code, codes)).map(|(_, error)| *error).or(unauthorized)
+    MEANINGS
+        .iter()
+        .find(|(codes, _)| is_one_of(code, codes))
+        .map(|(_, error)| *error)
+        .or(unauthorized)
 }

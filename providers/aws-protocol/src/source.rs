@@ -25,7 +25,9 @@ const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec
 
 /// Returns the name of the profile, and `true` if a variable names it.
 pub(crate) fn profile_name(variables: &Profile) -> (&str, bool) {
-    let named = variables.get("profile").or(variables.get("default_profile"));
+    let named = variables
+        .get("profile")
+        .or(variables.get("default_profile"));
     (named.unwrap_or("default"), named.is_some())
 }
 
@@ -56,7 +58,11 @@ fn keys(place: &str, of: &Profile) -> Result<Option<Source>> {
         (None, None) => Ok(None),
         (Some(access_key), Some(secret)) => {
             let session_token = of.get("session_token").map(Into::into);
-            Ok(Some(Source::Keys(AwsCredentials { access_key, secret_key: secret.into(), session_token })))
+            Ok(Some(Source::Keys(AwsCredentials {
+                access_key,
+                secret_key: secret.into(),
+                session_token,
+            })))
         }
         _ => Err(Error::invalid(format!(
             "{place} has only one of access key ID and secret access key; set both, by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in \
@@ -80,18 +86,28 @@ fn of_profile(
     let is_again = visited.iter().any(|it| it == name);
     visited.push(name.to_owned());
     if profile.get("role_arn").is_none() || is_again {
-        let unknown =
-            ["credential_process", "sso_session", "sso_start_url"].into_iter().find(|key| profile.get(key).is_some());
+        let unknown = ["credential_process", "sso_session", "sso_start_url"]
+            .into_iter()
+            .find(|key| profile.get(key).is_some());
         return match (keys(&format!("AWS profile {name:?}"), &profile)?, unknown) {
-            (None, Some(key)) => invalid(&format!("cannot be used: {key} is not supported; use keys or role_arn")),
+            (None, Some(key)) => invalid(&format!(
+                "cannot be used: {key} is not supported; use keys or role_arn"
+            )),
             (None, None) if is_again => invalid("refers to itself and has no keys"),
             (keys, _) => Ok(keys),
         };
     }
-    let by = match (profile.get("source_profile"), profile.get("credential_source")) {
-        _ if profile.get("web_identity_token_file").is_some() => return Ok(Some(Source::Role(profile, None))),
+    let by = match (
+        profile.get("source_profile"),
+        profile.get("credential_source"),
+    ) {
+        _ if profile.get("web_identity_token_file").is_some() => {
+            return Ok(Some(Source::Role(profile, None)));
+        }
         (Some(source), _) => of_profile(environment, source, visited, true)?,
-        (None, Some("Environment")) => keys("the environment", &Profile::of_environment(environment))?,
+        (None, Some("Environment")) => {
+            keys("the environment", &Profile::of_environment(environment))?
+        }
         (None, Some("EcsContainer")) => container(Profile::of_environment(environment))?,
         (None, Some("Ec2InstanceMetadata")) => Some(Source::Machine),
         _ => None,
@@ -108,7 +124,9 @@ fn of_profile(
 fn container(variables: Profile) -> Result<Option<Source>> {
     let relative = variables.get("container_credentials_relative_uri");
     let url = relative.map(|path| format!("http://{}{path}", CONTAINER_HOSTS[0]));
-    let Some(url) = url.or(variables.text("container_credentials_full_uri")) else { return Ok(None) };
+    let Some(url) = url.or(variables.text("container_credentials_full_uri")) else {
+        return Ok(None);
+    };
     let uri = url.parse::<http::Uri>().unwrap_or_default();
     let host = uri.host().unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -117,6 +135,10 @@ fn container(variables: Profile) -> Result<Option<Source>> {
         return Ok(Some(Source::Container(url, variables)));
     }
     let hosts = CONTAINER_HOSTS.join(", ");
-    let what = format!("{host:?} is not allowed without TLS; use https, a loopback address, or one of {hosts}");
-    Err(Error::invalid(format!("AWS_CONTAINER_CREDENTIALS_FULL_URI: {what}")))
+    let what = format!(
+        "{host:?} is not allowed without TLS; use https, a loopback address, or one of {hosts}"
+    );
+    Err(Error::invalid(format!(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI: {what}"
+    )))
 }

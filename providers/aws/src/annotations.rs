@@ -21,14 +21,16 @@ pub enum BalancerKind {
 }
 
 impl Value for BalancerKind {
-    const KIND: Kind<Self> =
-        Kind::of("`nlb`, `nlb-ip`, `external`; any other text is a classic load balancer", |text| {
+    const KIND: Kind<Self> = Kind::of(
+        "`nlb`, `nlb-ip`, `external`; any other text is a classic load balancer",
+        |text| {
             Some(match text {
                 "nlb" => Self::Network,
                 "nlb-ip" | "external" => Self::Elsewhere,
                 _ => Self::Classic,
             })
-        });
+        },
+    );
 }
 
 const GROUP_ATTRIBUTES: Kind<BTreeMap<String, String>> = Kind::of(
@@ -42,28 +44,53 @@ const GROUP_ATTRIBUTES: Kind<BTreeMap<String, String>> = Kind::of(
     },
 )
 .verbatim();
-const INTERNAL: Kind<bool> = Kind::one_of(&[("true", true), ("0.0.0.0/0", true), ("false", false), ("", false)]);
+const INTERNAL: Kind<bool> = Kind::one_of(&[
+    ("true", true),
+    ("0.0.0.0/0", true),
+    ("false", false),
+    ("", false),
+]);
 const TAGS: Kind<BTreeMap<String, String>> = Kind::of("a comma list of key=value", |text| {
     let pairs = forms::items(text).map(|item| item.split_once('=').unwrap_or((item, "")));
-    Some(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
+    Some(
+        pairs
+            .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+            .collect(),
+    )
 });
 const LABELS: Kind<NodeSelector> = Kind::explained("a comma list of key=value", |text| {
-    let items: Vec<_> = text.split(',').map(|item| item.trim().trim_end_matches('=')).collect();
+    let items: Vec<_> = text
+        .split(',')
+        .map(|item| item.trim().trim_end_matches('='))
+        .collect();
     NodeSelector::parse(&items.join(","))
 });
-const FLAG: Kind<String> = Kind::of("true or false", |text| forms::truth(text).map(|flag| flag.to_string()));
-const COUNT: Kind<String> = Kind::of("a whole number", |text| text.parse().ok().map(|count: u32| count.to_string()));
-const EMIT: Kind<String> = Kind::of("5 or 60", |text| matches!(text, "5" | "60").then(|| text.to_owned()));
-const IDLE: Kind<String> = Kind::of("a whole number from 1 to 4000", |text| {
-    text.parse().ok().filter(|seconds| (1..=4000).contains(seconds)).map(|seconds: u32| seconds.to_string())
+const FLAG: Kind<String> = Kind::of("true or false", |text| {
+    forms::truth(text).map(|flag| flag.to_string())
 });
-const BACKEND: Kind<String> = Kind::of("a protocol of the Pods", |text| Some(text.to_ascii_lowercase()));
+const COUNT: Kind<String> = Kind::of("a whole number", |text| {
+    text.parse().ok().map(|count: u32| count.to_string())
+});
+const EMIT: Kind<String> = Kind::of("5 or 60", |text| {
+    matches!(text, "5" | "60").then(|| text.to_owned())
+});
+const IDLE: Kind<String> = Kind::of("a whole number from 1 to 4000", |text| {
+    text.parse()
+        .ok()
+        .filter(|seconds| (1..=4000).contains(seconds))
+        .map(|seconds: u32| seconds.to_string())
+});
+const BACKEND: Kind<String> = Kind::of("a protocol of the Pods", |text| {
+    Some(text.to_ascii_lowercase())
+});
 const PROXY: Kind<bool> = Kind::one_of(&[("*", true), ("", false)]);
 const CHECK: Kind<String> = Kind::of("one of TCP, HTTP, HTTPS, SSL", |text| {
-    Some(text.to_ascii_uppercase()).filter(|text| matches!(&**text, "TCP" | "HTTP" | "HTTPS" | "SSL"))
+    Some(text.to_ascii_uppercase())
+        .filter(|text| matches!(&**text, "TCP" | "HTTP" | "HTTPS" | "SSL"))
 });
 const CHECK_PORT_FORM: Kind<String> = Kind::of("`traffic-port` or a port", |text| {
-    (text == "traffic-port" || text.parse::<u16>().is_ok_and(|port| port > 0)).then(|| text.to_owned())
+    (text == "traffic-port" || text.parse::<u16>().is_ok_and(|port| port > 0))
+        .then(|| text.to_owned())
 });
 
 provider_kit::declare! {

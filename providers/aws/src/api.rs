@@ -89,7 +89,17 @@ pub(crate) async fn all<T: DeserializeOwned>(
     collection: &str,
     key: fn(&T) -> String,
 ) -> Result<Vec<T>> {
-    Ok(client.list(query, collection, &SharedPriority::default(), |it: T| it, key).await?.complete()?.into_items())
+    Ok(client
+        .list(
+            query,
+            collection,
+            &SharedPriority::default(),
+            |it: T| it,
+            key,
+        )
+        .await?
+        .complete()?
+        .into_items())
 }
 
 impl Api {
@@ -99,10 +109,18 @@ impl Api {
             let client = client.clone();
             async move {
                 let query = Query::new("DescribeAvailabilityZones");
-                all(&client, query, "availabilityZoneInfo", |it: &Zone| it.zone_name.clone()).await
+                all(&client, query, "availabilityZoneInfo", |it: &Zone| {
+                    it.zone_name.clone()
+                })
+                .await
             }
         });
-        Self(Arc::new(Inner { aws, config, zones, identity: OnceCell::new() }))
+        Self(Arc::new(Inner {
+            aws,
+            config,
+            zones,
+            identity: OnceCell::new(),
+        }))
     }
 
     /// Returns the cluster, read once: from the configuration, or else from the program's own instance.
@@ -130,19 +148,34 @@ impl Api {
             return Ok(configured);
         }
         let help = "set VPC, KubernetesClusterID and SubnetID or RoleARN in [Global] to run outside of the VPC";
-        let own = self
-            .own_instance()
-            .await
-            .map_err(|error| error.context(format!("cannot find the instance that the program runs on; {help}")))?;
+        let own = self.own_instance().await.map_err(|error| {
+            error.context(format!(
+                "cannot find the instance that the program runs on; {help}"
+            ))
+        })?;
         let tagged = match &configured.cluster {
             Some(_) => None,
             None => cluster_of(&own.tag_set)?,
         };
-        let is_legacy = configured.is_legacy || tagged.as_ref().is_some_and(|(_, is_legacy)| *is_legacy);
+        let is_legacy =
+            configured.is_legacy || tagged.as_ref().is_some_and(|(_, is_legacy)| *is_legacy);
         let cluster = configured.cluster.or(tagged.map(|(id, _)| id));
-        let subnet = if configured.subnet.is_empty() { own.subnet_id } else { configured.subnet };
-        let vpc = if configured.vpc.is_empty() { own.vpc_id } else { configured.vpc };
-        Ok(Identity { cluster, is_legacy, vpc, subnet })
+        let subnet = if configured.subnet.is_empty() {
+            own.subnet_id
+        } else {
+            configured.subnet
+        };
+        let vpc = if configured.vpc.is_empty() {
+            own.vpc_id
+        } else {
+            configured.vpc
+        };
+        Ok(Identity {
+            cluster,
+            is_legacy,
+            vpc,
+            subnet,
+        })
     }
 
     async fn own_instance(&self) -> Result<OwnInstance> {
@@ -150,10 +183,17 @@ impl Api {
         let id = id.ok_or_else(|| {
             Error::invalid("the metadata service gives no instance-id; AWS_EC2_METADATA_DISABLED must not be true")
         })?;
-        let answer: OwnReservations =
-            self.aws.ec2.read(Query::new("DescribeInstances").set("InstanceId", [&id])).await?;
-        let mut own = answer.reservation_set.into_iter().flat_map(|it| it.instances_set);
-        own.next().ok_or_else(|| Error::other(format!("EC2 does not know instance {id} (yet)")))
+        let answer: OwnReservations = self
+            .aws
+            .ec2
+            .read(Query::new("DescribeInstances").set("InstanceId", [&id]))
+            .await?;
+        let mut own = answer
+            .reservation_set
+            .into_iter()
+            .flat_map(|it| it.instances_set);
+        own.next()
+            .ok_or_else(|| Error::other(format!("EC2 does not know instance {id} (yet)")))
     }
 }
 
@@ -162,8 +202,14 @@ impl Api {
 /// # Errors
 /// *Invalid* if the tags name several clusters.
 pub(crate) fn cluster_of(tags: &[Tag]) -> Result<Option<(String, bool)>> {
-    let mut named: Vec<_> = tags.iter().filter_map(|tag| tag.key.strip_prefix(CLUSTER_TAG)).collect();
-    let legacy = tags.iter().find(|tag| tag.key == LEGACY_TAG && !tag.value.is_empty()).map(|tag| &*tag.value);
+    let mut named: Vec<_> = tags
+        .iter()
+        .filter_map(|tag| tag.key.strip_prefix(CLUSTER_TAG))
+        .collect();
+    let legacy = tags
+        .iter()
+        .find(|tag| tag.key == LEGACY_TAG && !tag.value.is_empty())
+        .map(|tag| &*tag.value);
     named.extend(legacy);
     named.sort_unstable();
     named.dedup();
@@ -196,13 +242,23 @@ impl Identity {
     /// Returns the cluster's tag among these; `None` without a cluster ID.
     fn tag_of<'a>(&self, tags: &'a [Tag]) -> Option<Option<&'a Tag>> {
         let (id, key) = (self.cluster.as_deref()?, self.tag_key()?);
-        let legacy = tags.iter().find(|tag| tag.key == LEGACY_TAG && tag.value == id);
+        let legacy = tags
+            .iter()
+            .find(|tag| tag.key == LEGACY_TAG && tag.value == id);
         Some(legacy.or_else(|| tags.iter().find(|tag| tag.key == key)))
     }
 
     /// Returns the tags of objects that the cluster creates.
     pub(crate) fn owner_tags(&self) -> Vec<(String, String)> {
-        let legacy = self.cluster.iter().filter(|_| self.is_legacy).map(|id| (LEGACY_TAG.to_owned(), id.clone()));
-        self.tag_key().map(|key| (key, "owned".to_owned())).into_iter().chain(legacy).collect()
+        let legacy = self
+            .cluster
+            .iter()
+            .filter(|_| self.is_legacy)
+            .map(|id| (LEGACY_TAG.to_owned(), id.clone()));
+        self.tag_key()
+            .map(|key| (key, "owned".to_owned()))
+            .into_iter()
+            .chain(legacy)
+            .collect()
     }
 }

@@ -13,10 +13,15 @@ use regex_lite::Regex;
 const ZONE_FORM: Kind<String> = Kind::of("an availability zone such as us-west-2a", region_of);
 const VPC_MODE: Kind<bool> = Kind::one_of(&[("Managed", true)]).verbatim();
 const PROBE: Kind<bool> = Kind::one_of(&[("ServiceNodePort", false), ("Shared", true)]).verbatim();
-const RESOURCES: Kind<String> = Kind::of("instance", |text| (text == "instance").then(|| text.to_owned()));
-const RATE: Kind<f64> = Kind::of("a number that is not negative", |text| text.parse().ok().filter(|rate| *rate >= 0.0));
-const TOPOLOGY: Kind<String> =
-    Kind::of("a regular expression", |text| Regex::new(text).is_ok().then(|| text.to_owned()));
+const RESOURCES: Kind<String> = Kind::of("instance", |text| {
+    (text == "instance").then(|| text.to_owned())
+});
+const RATE: Kind<f64> = Kind::of("a number that is not negative", |text| {
+    text.parse().ok().filter(|rate| *rate >= 0.0)
+});
+const TOPOLOGY: Kind<String> = Kind::of("a regular expression", |text| {
+    Regex::new(text).is_ok().then(|| text.to_owned())
+});
 
 provider_kit::declare! {
     /// The keys of `[Global]`, in the order of the reference page.
@@ -179,15 +184,27 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes of the file, or else of the flags.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let none = ConfigFile { path: String::new(), text: String::new() };
+        let none = ConfigFile {
+            path: String::new(),
+            text: String::new(),
+        };
         let mut file = GitConfigSettings::of(setup.config.as_ref().unwrap_or(&none));
-        let region = file.get(&ZONE).and_then(|zone| region_of(&zone)).or_else(|| file.get(&REGION));
+        let region = file
+            .get(&ZONE)
+            .and_then(|zone| region_of(&zone))
+            .or_else(|| file.get(&REGION));
         let (legacy, id) = (file.get(&LEGACY_ID), file.get(&CLUSTER_ID));
         if legacy.is_some() && id.is_some() && legacy != id {
-            file.refuse(&CLUSTER_ID, "is another ID than that of KubernetesClusterTag; remove one of the two");
+            file.refuse(
+                &CLUSTER_ID,
+                "is another ID than that of KubernetesClusterTag; remove one of the two",
+            );
         }
         let types = file.get(&TOPOLOGY_TYPES).unwrap_or_default();
-        let probe = (file.get(&PROBE_PORT).unwrap_or_default(), file.get(&PROBE_PATH).unwrap_or_default());
+        let probe = (
+            file.get(&PROBE_PORT).unwrap_or_default(),
+            file.get(&PROBE_PATH).unwrap_or_default(),
+        );
         let config = Self {
             region,
             vpc: file.get(&VPC),
@@ -202,7 +219,8 @@ impl Config {
             allowed_groups: file.get(&ALLOWED_GROUPS),
             families: families(&mut file),
             shared_probe: file.get(&PROBE_MODE).unwrap_or_default().then_some(probe),
-            topology_types: Regex::new(&types).map_err(|error| Error::invalid(error.to_string()))?,
+            topology_types: Regex::new(&types)
+                .map_err(|error| Error::invalid(error.to_string()))?,
             has_nlb_groups: file.get(&NLB_GROUPS).unwrap_or_default(),
             overrides: overrides(&mut file),
             grace: file.get(&GRACE).unwrap_or_default(),
@@ -218,7 +236,9 @@ impl Config {
     /// Returns `true` if the program may run outside of the VPC: it does not look for its own instance.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
-        self.vpc.is_some() && self.cluster_id.is_some() && (self.subnet.is_some() || self.role.is_some())
+        self.vpc.is_some()
+            && self.cluster_id.is_some()
+            && (self.subnet.is_some() || self.role.is_some())
     }
 }
 
@@ -228,29 +248,62 @@ fn families(file: &mut GitConfigSettings) -> Vec<Family> {
         match &*text {
             "ipv4" => families.push(Family::Ipv4),
             "ipv6" => families.push(Family::Ipv6),
-            _ => file.refuse(&FAMILIES, &format!("{text:?} is no family; use ipv4 or ipv6, one for each key")),
+            _ => file.refuse(
+                &FAMILIES,
+                &format!("{text:?} is no family; use ipv4 or ipv6, one for each key"),
+            ),
         }
     }
-    if families.is_empty() { vec![Family::Ipv4] } else { families }
+    if families.is_empty() {
+        vec![Family::Ipv4]
+    } else {
+        families
+    }
 }
 
 fn overrides(file: &mut GitConfigSettings) -> Vec<ServiceOverride> {
     let mut all: Vec<ServiceOverride> = Vec::new();
     for name in file.subs("ServiceOverride") {
-        let mut text = |key: &Key<String>| file.get_in(&name, key).unwrap_or_default().trim().to_owned();
+        let mut text = |key: &Key<String>| {
+            file.get_in(&name, key)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
         let [service, region, url] = [&SERVICE, &OVERRIDE_REGION, &URL].map(&mut text);
-        let [signing_region, signing_name, _] = [&SIGNING_REGION, &SIGNING_NAME, &SIGNING_METHOD].map(&mut text);
-        let it = ServiceOverride { service, region, url, signing_region, signing_name };
-        let given =
-            [("Service", &it.service), ("Region", &it.region), ("URL", &it.url), ("SigningRegion", &it.signing_region)];
-        let missing: Vec<_> = given.iter().filter(|(_, text)| text.is_empty()).map(|(key, _)| *key).collect();
+        let [signing_region, signing_name, _] =
+            [&SIGNING_REGION, &SIGNING_NAME, &SIGNING_METHOD].map(&mut text);
+        let it = ServiceOverride {
+            service,
+            region,
+            url,
+            signing_region,
+            signing_name,
+        };
+        let given = [
+            ("Service", &it.service),
+            ("Region", &it.region),
+            ("URL", &it.url),
+            ("SigningRegion", &it.signing_region),
+        ];
+        let missing: Vec<_> = given
+            .iter()
+            .filter(|(_, text)| text.is_empty())
+            .map(|(key, _)| *key)
+            .collect();
         if !missing.is_empty() {
-            file.mistake(format!("[ServiceOverride {name:?}] lacks {}; set each to a text", missing.join(", ")));
+            file.mistake(format!(
+                "[ServiceOverride {name:?}] lacks {}; set each to a text",
+                missing.join(", ")
+            ));
         }
-        let is_same =
-            |other: &ServiceOverride| other.service.eq_ignore_ascii_case(&it.service) && other.region == it.region;
+        let is_same = |other: &ServiceOverride| {
+            other.service.eq_ignore_ascii_case(&it.service) && other.region == it.region
+        };
         if all.iter().any(is_same) {
-            let ServiceOverride { service, region, .. } = &it;
+            let ServiceOverride {
+                service, region, ..
+            } = &it;
             file.mistake(format!(
                 "[ServiceOverride {name:?}] is the second one of {service} in {region}; remove one of the two"
             ));
@@ -263,7 +316,12 @@ fn overrides(file: &mut GitConfigSettings) -> Vec<ServiceOverride> {
 /// Returns the tagging controller, if `--controllers` names it.
 fn tagging(setup: &Setup) -> Result<Option<Tagging>> {
     let mut flags = Variables::of(&setup.flags);
-    if !flags.get(&CONTROLLERS).unwrap_or_default().iter().any(|name| name == "tagging") {
+    if !flags
+        .get(&CONTROLLERS)
+        .unwrap_or_default()
+        .iter()
+        .any(|name| name == "tagging")
+    {
         return Ok(None);
     }
     let tags = flags.get(&TAGS).unwrap_or_default();
@@ -275,7 +333,13 @@ fn tagging(setup: &Setup) -> Result<Option<Tagging>> {
     }
     flags.get(&TAG_SYNCS);
     flags.get(&TAG_BATCHES);
-    let (rate, burst) = (flags.get(&TAG_RATE).unwrap_or_default(), flags.get(&TAG_BURST).unwrap_or_default());
+    let (rate, burst) = (
+        flags.get(&TAG_RATE).unwrap_or_default(),
+        flags.get(&TAG_BURST).unwrap_or_default(),
+    );
     flags.finish()?;
-    Ok(Some(Tagging { tags, limit: (rate > 0.0 && burst > 0).then_some((rate, burst)) }))
+    Ok(Some(Tagging {
+        tags,
+        limit: (rate > 0.0 && burst > 0).then_some((rate, burst)),
+    }))
 }

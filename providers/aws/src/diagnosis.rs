@@ -8,8 +8,7 @@ use serde::de::IgnoredAny;
 use crate::api::{Api, Tag, wire};
 use crate::permissions::controllers_of;
 
-const CREDENTIAL: &str =
-    "check the credential: the variables of the environment, the role of the Pod, or the role of the instance";
+const CREDENTIAL: &str = "check the credential: the variables of the environment, the role of the Pod, or the role of the instance";
 
 wire! { "camelCase";
     Subnets { subnet_set: Vec<Subnet> }
@@ -18,7 +17,13 @@ wire! { "camelCase";
 
 /// Returns the findings about the configuration and the account.
 pub(crate) async fn diagnose(api: &Api) -> Vec<Finding> {
-    let warning = |text: &String| Finding::warning("configuration", text.clone(), "correct the file of --cloud-config");
+    let warning = |text: &String| {
+        Finding::warning(
+            "configuration",
+            text.clone(),
+            "correct the file of --cloud-config",
+        )
+    };
     let mut findings: Vec<_> = api.config.warnings.iter().map(warning).collect();
     let region = match api.aws.region().await {
         Ok(region) => region,
@@ -30,10 +35,24 @@ pub(crate) async fn diagnose(api: &Api) -> Vec<Finding> {
     };
     let base = format!("EC2 in region {region}");
     let zones = api.zones.list().await;
-    let may_not = zones.as_ref().err().filter(|error| error.code() == "UnauthorizedOperation").cloned();
-    let answer = if may_not.is_some() { Ok(()) } else { zones.map(drop) };
-    if reached(&base, "Region in [Global], [ServiceOverride] and AWS_ENDPOINT_URL", CREDENTIAL, answer, &mut findings)
-        .is_none()
+    let may_not = zones
+        .as_ref()
+        .err()
+        .filter(|error| error.code() == "UnauthorizedOperation")
+        .cloned();
+    let answer = if may_not.is_some() {
+        Ok(())
+    } else {
+        zones.map(drop)
+    };
+    if reached(
+        &base,
+        "Region in [Global], [ServiceOverride] and AWS_ENDPOINT_URL",
+        CREDENTIAL,
+        answer,
+        &mut findings,
+    )
+    .is_none()
     {
         return findings;
     }
@@ -44,16 +63,24 @@ pub(crate) async fn diagnose(api: &Api) -> Vec<Finding> {
 }
 
 fn forbidden(action: &str, error: &Error) -> Finding {
-    let remedy = format!("allow {action} in the policy of the role; {} need it", controllers_of(action));
+    let remedy = format!(
+        "allow {action} in the policy of the role; {} need it",
+        controllers_of(action)
+    );
     match action {
-        "ec2:DescribeInstanceTopology" => Finding::warning("permissions", error.to_string(), remedy),
+        "ec2:DescribeInstanceTopology" => {
+            Finding::warning("permissions", error.to_string(), remedy)
+        }
         _ => Finding::failure("permissions", error.to_string(), remedy),
     }
 }
 
 /// Checks each permission to read with one request.
 async fn permissions(api: &Api) -> Vec<Finding> {
-    let (ec2, elbv2) = ((&api.aws.ec2, "ec2", 5), (&api.aws.elbv2, "elasticloadbalancing", 1));
+    let (ec2, elbv2) = (
+        (&api.aws.ec2, "ec2", 5),
+        (&api.aws.elbv2, "elasticloadbalancing", 1),
+    );
     let reads = [
         (ec2, "DescribeInstances"),
         (ec2, "DescribeInstanceTopology"),
@@ -67,14 +94,24 @@ async fn permissions(api: &Api) -> Vec<Finding> {
     let (mut allowed, mut findings) = (Vec::new(), Vec::new());
     for ((client, service, size), action) in reads {
         let permission = format!("{service}:{action}");
-        match client.read::<IgnoredAny>(Query::new(action).page(size)).await {
+        match client
+            .read::<IgnoredAny>(Query::new(action).page(size))
+            .await
+        {
             Ok(_) => allowed.push(permission),
             Err(error) if error.is_unauthorized() => findings.push(forbidden(&permission, &error)),
             Err(error) if error.code() == "UnsupportedOperation" => {}
-            Err(error) => findings.push(Finding::warning("permissions", error.to_string(), "try again")),
+            Err(error) => findings.push(Finding::warning(
+                "permissions",
+                error.to_string(),
+                "try again",
+            )),
         }
     }
-    findings.push(Finding::ok("permissions", format!("may call {}", allowed.join(", "))));
+    findings.push(Finding::ok(
+        "permissions",
+        format!("may call {}", allowed.join(", ")),
+    ));
     findings
 }
 
@@ -93,15 +130,29 @@ async fn cluster(api: &Api) -> Vec<Finding> {
         // Whether the program starts without an ID is for `--allow-untagged-cloud` to say.
         None => Finding::warning(
             "cluster",
-            format!("no ID: the instance has no tag kubernetes.io/cluster/<ID>; VPC {}", identity.vpc),
+            format!(
+                "no ID: the instance has no tag kubernetes.io/cluster/<ID>; VPC {}",
+                identity.vpc
+            ),
             "tag the instance, or set KubernetesClusterID in [Global]",
         ),
     }];
     let query = Query::new("DescribeSubnets").filter("vpc-id", [&identity.vpc]);
-    let Ok(Subnets { subnet_set }) = api.aws.ec2.read(query).await else { return findings };
-    let has_role = |role: &str| subnet_set.iter().any(|it| it.tag_set.iter().any(|tag| tag.key == role));
-    let usable = subnet_set.iter().filter(|it| identity.has(&it.tag_set)).count();
-    let missing = ["kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"].into_iter().filter(|it| !has_role(it));
+    let Ok(Subnets { subnet_set }) = api.aws.ec2.read(query).await else {
+        return findings;
+    };
+    let has_role = |role: &str| {
+        subnet_set
+            .iter()
+            .any(|it| it.tag_set.iter().any(|tag| tag.key == role))
+    };
+    let usable = subnet_set
+        .iter()
+        .filter(|it| identity.has(&it.tag_set))
+        .count();
+    let missing = ["kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"]
+        .into_iter()
+        .filter(|it| !has_role(it));
     let missing: Vec<_> = missing.collect();
     findings.push(match missing[..] {
         [] => Finding::ok("subnets", format!("{usable} of {} have the cluster's tag", subnet_set.len())),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Query;
-use cloud_provider::{AddressType, Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
+use cloud_provider::{
+    AddressType, Error, InstanceMetadata, Node, NodeAddress, Result, async_trait,
+};
 use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
 use provider_kit::paging::ListResult;
@@ -52,7 +54,11 @@ impl Instance {
     /// Returns an address that cannot be read, if there is one.
     pub(crate) fn odd_address(&self) -> Option<&str> {
         let interfaces = self.network_interface_set.iter();
-        let inner = interfaces.flat_map(|it| it.addresses(Family::Ipv4).into_iter().chain(it.addresses(Family::Ipv6)));
+        let inner = interfaces.flat_map(|it| {
+            it.addresses(Family::Ipv4)
+                .into_iter()
+                .chain(it.addresses(Family::Ipv6))
+        });
         let outer = Some(&*self.ip_address).filter(|it| !it.is_empty());
         inner.chain(outer).find(|it| it.parse::<IpAddr>().is_err())
     }
@@ -60,9 +66,11 @@ impl Instance {
     /// Drops what nobody asks for later, and sorts the interfaces; those without attachment are last.
     pub(crate) fn kept(mut self) -> Self {
         self.tag_set = Vec::new();
-        self.network_interface_set.retain(|it| &*it.status == "in-use");
+        self.network_interface_set
+            .retain(|it| &*it.status == "in-use");
         let order = |it: &Attachment| (it.device_index, it.network_card_index);
-        self.network_interface_set.sort_by_key(|it| it.attachment.as_ref().map_or((u32::MAX, 0), order));
+        self.network_interface_set
+            .sort_by_key(|it| it.attachment.as_ref().map_or((u32::MAX, 0), order));
         self
     }
 }
@@ -71,8 +79,17 @@ impl Interface {
     /// Returns all IPv4 addresses, or the first IPv6 address.
     fn addresses(&self, family: Family) -> Vec<&str> {
         match family {
-            Family::Ipv4 => self.private_ip_addresses_set.iter().map(|it| &*it.private_ip_address).collect(),
-            Family::Ipv6 => self.ipv6_addresses_set.iter().take(1).map(|it| &*it.ipv6_address).collect(),
+            Family::Ipv4 => self
+                .private_ip_addresses_set
+                .iter()
+                .map(|it| &*it.private_ip_address)
+                .collect(),
+            Family::Ipv6 => self
+                .ipv6_addresses_set
+                .iter()
+                .take(1)
+                .map(|it| &*it.ipv6_address)
+                .collect(),
         }
     }
 }
@@ -86,7 +103,10 @@ pub(crate) fn addresses(families: &[Family], instance: &Instance) -> Vec<NodeAdd
         }
     };
     for family in families {
-        let inner = instance.network_interface_set.iter().flat_map(|it| it.addresses(*family));
+        let inner = instance
+            .network_interface_set
+            .iter()
+            .flat_map(|it| it.addresses(*family));
         inner.for_each(|ip| add(AddressType::InternalIP, ip));
         if instance.instance_id.starts_with(fargate::PREFIX) {
             add(AddressType::InternalDNS, &instance.private_dns_name);
@@ -143,14 +163,19 @@ pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
 /// # Errors
 /// *Invalid*, naming the place.
 fn check_place(provider_id: &str, region: Option<&str>) -> Result<()> {
-    let Some(("aws", path)) = provider_id.split_once("://") else { return Ok(()) };
+    let Some(("aws", path)) = provider_id.split_once("://") else {
+        return Ok(());
+    };
     let (account, path) = path.split_once('/').unwrap_or((path, ""));
     if !account.is_empty() {
         return Err(Error::invalid(format!(
             "provider ID {provider_id:?} names account {account:?}, which is not read; the form is aws:///<zone>/<instance ID>"
         )));
     }
-    let zone = path.split_once('/').map(|(zone, _)| zone).and_then(region_of);
+    let zone = path
+        .split_once('/')
+        .map(|(zone, _)| zone)
+        .and_then(region_of);
     match (zone, region) {
         (Some(there), Some(ours)) if there != ours => Err(Error::invalid(format!(
             "provider ID {provider_id:?} names region {there}, but the configuration is for region {ours}: it is unknown if the \
@@ -162,7 +187,8 @@ fn check_place(provider_id: &str, region: Option<&str>) -> Result<()> {
 
 /// Returns the instance ID in the name of a Node that is named by its resource, such as `i-0abc.us-west-2.compute.internal`.
 pub(crate) fn id_in_name(name: &str) -> Option<&str> {
-    name.starts_with("i-").then(|| name.split('.').next().unwrap_or(name))
+    name.starts_with("i-")
+        .then(|| name.split('.').next().unwrap_or(name))
 }
 
 type Batches = Coalescer<(bool, Priority), String, Option<Instance>>;
@@ -191,7 +217,10 @@ impl Source {
                 answers
             }
         });
-        Self { api, batches: Arc::new(batches) }
+        Self {
+            api,
+            batches: Arc::new(batches),
+        }
     }
 }
 
@@ -203,11 +232,21 @@ async fn describe(
 ) -> Result<ListResult<Instance>> {
     // A page may end within a reservation: the parts differ in their first instance.
     let instances = |it: Reservation| -> (String, Vec<Instance>) {
-        let kept = it.instances_set.into_iter().filter(|it| keep(&it.tag_set)).map(Instance::kept);
+        let kept = it
+            .instances_set
+            .into_iter()
+            .filter(|it| keep(&it.tag_set))
+            .map(Instance::kept);
         (it.reservation_id, kept.collect())
     };
-    let key = |(id, all): &(String, Vec<Instance>)| (id.clone(), all.first().map(|it| it.instance_id.clone()));
-    let reservations = api.aws.ec2.list(query, "reservationSet", shared_priority, instances, key).await?;
+    let key = |(id, all): &(String, Vec<Instance>)| {
+        (id.clone(), all.first().map(|it| it.instance_id.clone()))
+    };
+    let reservations = api
+        .aws
+        .ec2
+        .list(query, "reservationSet", shared_priority, instances, key)
+        .await?;
     Ok(reservations.flat_map(|(_, all)| all))
 }
 
@@ -217,8 +256,12 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
     let mut open: Vec<&str> = ids.iter().map(String::as_str).collect();
     let mut found = Ok(Vec::new());
     while !open.is_empty() {
-        let query = Query::new("DescribeInstances").set("InstanceId", &open).with_priority(priority);
-        let answer = describe(api, query, &SharedPriority::of(priority), |_| true).await.and_then(ListResult::complete);
+        let query = Query::new("DescribeInstances")
+            .set("InstanceId", &open)
+            .with_priority(priority);
+        let answer = describe(api, query, &SharedPriority::of(priority), |_| true)
+            .await
+            .and_then(ListResult::complete);
         let error = match answer {
             Ok(listing) => {
                 found = Ok(listing.into_items());
@@ -227,7 +270,8 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
             Err(error) => error,
         };
         let text = error.to_string();
-        let (named, others): (Vec<&str>, Vec<&str>) = open.iter().copied().partition(|id| text.contains(id));
+        let (named, others): (Vec<&str>, Vec<&str>) =
+            open.iter().copied().partition(|id| text.contains(id));
         if !error.code().starts_with("InvalidInstanceID") || (named.is_empty() && open.len() > 1) {
             found = Err(error);
             break;
@@ -251,14 +295,21 @@ impl MachineSource for Source {
     /// Lists the instances of the cluster. An instance without the cluster's tag is read by its ID.
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
         let identity = self.api.identity().await?;
-        let query = Query::new("DescribeInstances").filter("instance-state-name", EXISTING).page(PAGE);
-        let query = identity.tag_keys().into_iter().fold(query, |query, keys| query.filter("tag-key", keys));
+        let query = Query::new("DescribeInstances")
+            .filter("instance-state-name", EXISTING)
+            .page(PAGE);
+        let query = identity
+            .tag_keys()
+            .into_iter()
+            .fold(query, |query, keys| query.filter("tag-key", keys));
         describe(&self.api, query, shared_priority, |tags| identity.has(tags)).await
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
         let key = (id.starts_with(fargate::PREFIX), priority);
-        self.batches.join_at(key, id.to_owned(), |_| Instant::now() + WINDOW).await
+        self.batches
+            .join_at(key, id.to_owned(), |_| Instant::now() + WINDOW)
+            .await
     }
 
     fn concurrent_reads(&self) -> usize {
@@ -273,7 +324,10 @@ impl MachineSource for Source {
         let identity = self.api.identity().await?;
         let query = Query::new("DescribeInstances").filter("private-dns-name", [name]);
         let query = query.filter("instance-state-name", EXISTING).page(PAGE);
-        let found = describe(&self.api, query, &SharedPriority::of(priority), |tags| identity.has(tags)).await?;
+        let found = describe(&self.api, query, &SharedPriority::of(priority), |tags| {
+            identity.has(tags)
+        })
+        .await?;
         Ok(found.complete()?.into_items())
     }
 
@@ -283,7 +337,10 @@ impl MachineSource for Source {
     }
 
     fn guesses(&self, node: &Node) -> Vec<String> {
-        id_in_name(&node.name).map(str::to_owned).into_iter().collect()
+        id_in_name(&node.name)
+            .map(str::to_owned)
+            .into_iter()
+            .collect()
     }
 
     fn confirms_guess(&self, machine: &Instance, node: &Node) -> bool {

@@ -49,20 +49,33 @@ struct Lacking {
 
 impl Labels {
     pub(crate) fn new(api: Api) -> Self {
-        Self { api, absent: Mutex::default() }
+        Self {
+            api,
+            absent: Mutex::default(),
+        }
     }
 
     /// Completes the metadata of these Nodes. A failure replaces the answer where the label is required.
     pub(crate) async fn add(&self, nodes: &[Arc<Node>], states: &mut [Result<InstanceState>]) {
         for (node, state) in nodes.iter().zip(states.iter_mut()) {
-            let zone = metadata(state).map(|it| it.zone.clone()).unwrap_or_default();
+            let zone = metadata(state)
+                .map(|it| it.zone.clone())
+                .unwrap_or_default();
             if !zone.is_empty() && !node.labels.contains_key(ZONE_ID) {
-                match self.api.zones.named(&zone, |it| &it.zone_name, |it| it.zone_id.clone()).await {
+                match self
+                    .api
+                    .zones
+                    .named(&zone, |it| &it.zone_name, |it| it.zone_id.clone())
+                    .await
+                {
                     Ok((id, _)) => label(state, ZONE_ID.to_owned(), id),
                     Err(error) if error.is_unauthorized() || error.is_invalid() => {
                         tracing::warn!(node = &*node.name, %error, "Node gets no label with the ID of its zone");
                     }
-                    Err(error) => *state = Err(error.context(format!("ID of zone {zone} of Node {}", node.name))),
+                    Err(error) => {
+                        *state =
+                            Err(error.context(format!("ID of zone {zone} of Node {}", node.name)))
+                    }
                 }
             }
         }
@@ -70,9 +83,18 @@ impl Labels {
             let it = metadata(state).filter(|it| !it.instance_type.is_empty())?;
             let lacks = !node.labels.contains_key(&format!("{LAYER}1"));
             let id = machine_id(&it.provider_id).ok().filter(|_| lacks)?;
-            Some(Lacking { at, id: id.to_owned(), kind: it.instance_type.clone() })
+            Some(Lacking {
+                at,
+                id: id.to_owned(),
+                kind: it.instance_type.clone(),
+            })
         };
-        let lacking = nodes.iter().zip(states.iter_mut()).enumerate().filter_map(lacks).collect();
+        let lacking = nodes
+            .iter()
+            .zip(states.iter_mut())
+            .enumerate()
+            .filter_map(lacks)
+            .collect();
         self.add_topology(lacking, states).await;
     }
 
@@ -83,24 +105,36 @@ impl Labels {
             // An unknown type is asked about once: the answer is the same for all instances of the type.
             let mut kinds = HashSet::new();
             let is_first = |it: &&Lacking| self.is_required(it) || kinds.insert(it.kind.clone());
-            let asked: Vec<_> = lacking.iter().filter(is_first).take(MOST).map(|it| it.id.clone()).collect();
+            let asked: Vec<_> = lacking
+                .iter()
+                .filter(is_first)
+                .take(MOST)
+                .map(|it| it.id.clone())
+                .collect();
             if asked.is_empty() {
                 return;
             }
             let all = self.read(&asked).await;
-            let (asked, rest): (Vec<_>, Vec<_>) = lacking.into_iter().partition(|it| asked.contains(&it.id));
+            let (asked, rest): (Vec<_>, Vec<_>) =
+                lacking.into_iter().partition(|it| asked.contains(&it.id));
             lacking = rest;
             for it in asked {
                 match &all {
                     Ok(all) => match all.get(&it.id) {
                         Some(layers) => layers.iter().zip(1..).for_each(|(layer, number)| {
-                            label(&mut states[it.at], format!("{LAYER}{number}"), layer.clone());
+                            label(
+                                &mut states[it.at],
+                                format!("{LAYER}{number}"),
+                                layer.clone(),
+                            );
                         }),
                         None if self.is_required(&it) => self.believe(Absent::Instance(it.id)),
                         None => self.believe(Absent::Type(it.kind)),
                     },
                     Err(error) if self.is_required(&it) => states[it.at] = Err(error.clone()),
-                    Err(error) => tracing::debug!(id = it.id, %error, "Node gets no labels of the network"),
+                    Err(error) => {
+                        tracing::debug!(id = it.id, %error, "Node gets no labels of the network")
+                    }
                 }
             }
             if all.is_err() {
@@ -116,8 +150,14 @@ impl Labels {
     async fn read(&self, ids: &[String]) -> Result<HashMap<String, Vec<String>>> {
         let query = Query::new("DescribeInstanceTopology").set("InstanceId", ids);
         match self.api.aws.ec2.read::<Topologies>(query).await {
-            Ok(all) => Ok(all.instance_set.into_iter().map(|it| (it.instance_id, it.network_node_set)).collect()),
-            Err(error) if ["UnsupportedOperation", "UnauthorizedOperation"].contains(&error.code()) => {
+            Ok(all) => Ok(all
+                .instance_set
+                .into_iter()
+                .map(|it| (it.instance_id, it.network_node_set))
+                .collect()),
+            Err(error)
+                if ["UnsupportedOperation", "UnauthorizedOperation"].contains(&error.code()) =>
+            {
                 tracing::info!(%error, "Nodes get no labels of the network");
                 self.believe(Absent::Region);
                 Ok(HashMap::new())
@@ -133,7 +173,11 @@ impl Labels {
     fn is_absent(&self, it: &Lacking) -> bool {
         let mut absent = self.absent.lock();
         absent.retain(|_, since| since.elapsed() < ABSENCE);
-        let keys = [Absent::Region, Absent::Type(it.kind.clone()), Absent::Instance(it.id.clone())];
+        let keys = [
+            Absent::Region,
+            Absent::Type(it.kind.clone()),
+            Absent::Instance(it.id.clone()),
+        ];
         keys.iter().any(|key| absent.contains_key(key))
     }
 

@@ -32,8 +32,12 @@ const REQUESTS: [(&str, &str); 6] = [
 ];
 
 /// The services as the Go program names them.
-const SERVICES: [(&str, &str); 4] =
-    [("ec2", "EC2"), ("elb", "Elastic Load Balancing"), ("elbv2", "Elastic Load Balancing v2"), ("sts", "STS")];
+const SERVICES: [(&str, &str); 4] = [
+    ("ec2", "EC2"),
+    ("elb", "Elastic Load Balancing"),
+    ("elbv2", "Elastic Load Balancing v2"),
+    ("sts", "STS"),
+];
 
 /// Measures requests under the names of the Go program.
 pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
@@ -48,8 +52,12 @@ impl CloudMetrics for Requests {
             }
         }
         if let Some(status @ 400..) = status {
-            let service = SERVICES.iter().find(|(known, _)| *known == service).map_or(service, |(_, name)| name);
-            self.0.record(&STATUS, &[service, action, &status.to_string()], 1.0);
+            let service = SERVICES
+                .iter()
+                .find(|(known, _)| *known == service)
+                .map_or(service, |(_, name)| name);
+            self.0
+                .record(&STATUS, &[service, action, &status.to_string()], 1.0);
         }
         if let Some(429 | 503) = status {
             self.0.record(&THROTTLED, &[action], 1.0);
@@ -61,7 +69,11 @@ impl CloudMetrics for Requests {
 pub(crate) fn tagging_failed(metrics: &dyn CloudMetrics, id: &str, is_last: bool) {
     metrics.record(&TAGGING_ERRORS, &["total_errors", id], 1.0);
     if is_last {
-        metrics.record(&TAGGING_ERRORS, &["errors_after_retries_exhausted", id], 1.0);
+        metrics.record(
+            &TAGGING_ERRORS,
+            &["errors_after_retries_exhausted", id],
+            1.0,
+        );
     }
 }
 

@@ -21,7 +21,12 @@ const fn of(
     resources: &'static str,
     actions: &'static str,
 ) -> Permissions {
-    Permissions { controller, statement, resources, actions }
+    Permissions {
+        controller,
+        statement,
+        resources,
+        actions,
+    }
 }
 
 /// The permissions of all controllers.
@@ -59,7 +64,12 @@ pub const PERMISSIONS: &[Permissions] = &[
          DeleteTargetGroup DescribeTargetHealth DescribeTargetGroupAttributes ModifyTargetGroupAttributes RegisterTargets \
          DeregisterTargets CreateListener DescribeListeners ModifyListener DeleteListener",
     ),
-    of("tagging", "CloudControllerManagerTags", "arn:*:ec2:*:*:instance/*", "ec2: CreateTags DeleteTags"),
+    of(
+        "tagging",
+        "CloudControllerManagerTags",
+        "arn:*:ec2:*:*:instance/*",
+        "ec2: CreateTags DeleteTags",
+    ),
 ];
 
 impl Permissions {
@@ -76,20 +86,34 @@ impl Permissions {
 /// Returns the IAM policy of these controllers, in JSON. The permissions to read instances are always part of it.
 #[must_use]
 pub fn policy(controllers: &[&str]) -> Value {
-    let is_needed = |it: &&Permissions| it.controller.is_empty() || controllers.contains(&it.controller);
+    let is_needed =
+        |it: &&Permissions| it.controller.is_empty() || controllers.contains(&it.controller);
     let statement = |it: &Permissions| {
         let actions: Vec<_> = it.actions().collect();
         json!({"Sid": it.statement, "Effect": "Allow", "Action": actions, "Resource": it.resources})
     };
-    let statements: Vec<_> = PERMISSIONS.iter().filter(is_needed).map(statement).collect();
+    let statements: Vec<_> = PERMISSIONS
+        .iter()
+        .filter(is_needed)
+        .map(statement)
+        .collect();
     json!({"Version": "2012-10-17", "Statement": statements})
 }
 
 /// Returns the controller that needs this action, for messages.
 pub(crate) fn controllers_of(action: &str) -> String {
-    let needs = PERMISSIONS.iter().filter(|it| it.actions().any(|it| it == action));
-    let mut names: Vec<_> =
-        needs.map(|it| if it.controller.is_empty() { "the node controllers" } else { it.controller }).collect();
+    let needs = PERMISSIONS
+        .iter()
+        .filter(|it| it.actions().any(|it| it == action));
+    let mut names: Vec<_> = needs
+        .map(|it| {
+            if it.controller.is_empty() {
+                "the node controllers"
+            } else {
+                it.controller
+            }
+        })
+        .collect();
     names.dedup();
     names.join(", ")
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use aws_protocol::{Aws, Settings};
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup,
+    async_trait,
 };
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
@@ -46,7 +47,10 @@ impl Ec2 {
     ///
     /// # Errors
     /// *Invalid*, with everything that is wrong with the configuration.
-    pub fn new(setup: &Setup, furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
+    pub fn new(
+        setup: &Setup,
+        furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+    ) -> Result<Self> {
         let config = Config::read(setup)?;
         let settings = Settings {
             region: config.region.clone(),
@@ -56,17 +60,24 @@ impl Ec2 {
         };
         let metrics = &setup.metrics;
         let series = Arc::clone(metrics);
-        let aws = Aws::new(setup, settings, move |http| furnish(http.own_series(Requests(Arc::clone(&series)))))?;
+        let aws = Aws::new(setup, settings, move |http| {
+            furnish(http.own_series(Requests(Arc::clone(&series))))
+        })?;
         let tagger = config.tagging.clone();
         let (api, cluster) = (Api::new(aws, config), ClusterView::new(EVENT_SOURCE));
         let inventory = Inventory::new(Source::new(api.clone())).measured(Arc::clone(metrics));
-        let tagger = tagger.map(|tagging| Tagger::new(api.clone(), tagging, cluster.clone(), Arc::clone(metrics)));
+        let tagger = tagger
+            .map(|tagging| Tagger::new(api.clone(), tagging, cluster.clone(), Arc::clone(metrics)));
         let routes = VpcRoutes::new(api.clone(), inventory.clone());
         let (labels, grace) = (Labels::new(api.clone()), api.config.grace);
         Ok(Self {
             load_balancers: load_balancers::balancers(api.clone(), inventory.clone(), &cluster),
             routes: RouteTable::new(routes, cluster.clone()),
-            nodes: Nodes { inventory, labels, grace },
+            nodes: Nodes {
+                inventory,
+                labels,
+                grace,
+            },
             tagger: tagger.map(Arc::new),
             context: OnceLock::new(),
             api,
@@ -83,7 +94,11 @@ impl CloudProvider for Ec2 {
 
     /// Returns `true` if the configuration names the cluster's ID, or the tags of the instance, which `initialize` reads.
     fn has_cluster_id(&self) -> bool {
-        self.api.known_identity().map_or(self.api.config.cluster_id.is_some(), |it| it.cluster.is_some())
+        self.api
+            .known_identity()
+            .map_or(self.api.config.cluster_id.is_some(), |it| {
+                it.cluster.is_some()
+            })
     }
 
     async fn initialize(&self, context: &Context) -> Result<()> {

@@ -26,15 +26,28 @@ wire! { "camelCase";
 impl RouteAnswer {
     /// Returns the route, if it leads to an instance or nowhere. Gateways and the like are others'.
     fn route(self) -> Option<CloudRoute> {
-        let Self { destination_cidr_block: ipv4, destination_ipv6_cidr_block: ipv6, instance_id: id, state } = self;
+        let Self {
+            destination_cidr_block: ipv4,
+            destination_ipv6_cidr_block: ipv6,
+            instance_id: id,
+            state,
+        } = self;
         let destination = if ipv4.is_empty() { ipv6 } else { ipv4 };
         let target = match (&*state, id.is_empty()) {
             ("blackhole", _) => Target::Gone(id),
             (_, true) => return None,
-            (_, false) => Target::Machine { id, name: String::new() },
+            (_, false) => Target::Machine {
+                id,
+                name: String::new(),
+            },
         };
         let name = destination.clone();
-        (!destination.is_empty()).then_some(CloudRoute { name, destination, target, ..CloudRoute::default() })
+        (!destination.is_empty()).then_some(CloudRoute {
+            name,
+            destination,
+            target,
+            ..CloudRoute::default()
+        })
     }
 }
 
@@ -48,25 +61,37 @@ pub(crate) struct VpcRoutes {
 
 impl VpcRoutes {
     pub(crate) fn new(api: Api, inventory: Inventory<Source>) -> Self {
-        Self { api, inventory, table: Mutex::default() }
+        Self {
+            api,
+            inventory,
+            table: Mutex::default(),
+        }
     }
 
     /// Reads `RouteTableID`, or else the one table of the VPC with the cluster's tag.
     async fn read(&self) -> Result<Table> {
-        let (identity, forced) = (self.api.identity().await?, self.api.config.route_table.as_ref());
+        let (identity, forced) = (
+            self.api.identity().await?,
+            self.api.config.route_table.as_ref(),
+        );
         let query = Query::new("DescribeRouteTables");
         let query = match forced {
             Some(id) => query.filter("route-table-id", [id]),
             None => query.filter("vpc-id", [&identity.vpc]).page(MOST),
         };
-        let mut tables = all(&self.api.aws.ec2, query, "routeTableSet", |it: &Table| it.route_table_id.clone()).await?;
+        let mut tables = all(&self.api.aws.ec2, query, "routeTableSet", |it: &Table| {
+            it.route_table_id.clone()
+        })
+        .await?;
         tables.retain(|it| forced.is_some() || identity.has(&it.tag_set));
         match (tables.pop(), &tables[..]) {
             (Some(table), []) => Ok(table),
             (last, others) => {
                 let found = others.len() + usize::from(last.is_some());
                 let wanted = match forced {
-                    Some(id) => format!("{found} route tables are {id}; correct RouteTableID in [Global]"),
+                    Some(id) => {
+                        format!("{found} route tables are {id}; correct RouteTableID in [Global]")
+                    }
                     None => format!(
                         "{found} route tables of VPC {} have the tag {}; tag exactly one, or set RouteTableID in [Global]",
                         identity.vpc,
@@ -88,8 +113,14 @@ impl VpcRoutes {
 
     /// Returns a request for this route.
     async fn query(&self, action: &'static str, route: &CloudRoute) -> Result<Query> {
-        let key = if route.destination.contains(':') { "DestinationIpv6CidrBlock" } else { "DestinationCidrBlock" };
-        let query = Query::new(action).set("RouteTableId", self.table().await?).set(key, &route.destination);
+        let key = if route.destination.contains(':') {
+            "DestinationIpv6CidrBlock"
+        } else {
+            "DestinationCidrBlock"
+        };
+        let query = Query::new(action)
+            .set("RouteTableId", self.table().await?)
+            .set(key, &route.destination);
         Ok(match &route.target {
             Target::Machine { id, .. } => query.set("InstanceId", id),
             _ => query,
@@ -101,7 +132,13 @@ impl VpcRoutes {
         let listed = self.list().await?;
         match listed.iter().find(|it| it.has_destination_of(route)) {
             Some(same) if same.target == route.target => Ok(()),
-            Some(_) => self.api.aws.ec2.change(self.query("ReplaceRoute", route).await?.repeatable()).await.map(ignore),
+            Some(_) => self
+                .api
+                .aws
+                .ec2
+                .change(self.query("ReplaceRoute", route).await?.repeatable())
+                .await
+                .map(ignore),
             None => Err(error),
         }
     }
@@ -114,50 +151,98 @@ impl RouteCloud for VpcRoutes {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         let table = self.read().await?;
         *self.table.lock() = Some(table.route_table_id);
-        Ok(table.route_set.into_iter().filter_map(RouteAnswer::route).collect())
+        Ok(table
+            .route_set
+            .into_iter()
+            .filter_map(RouteAnswer::route)
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
         machine_id(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        _route: &Route,
+        _destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
         let key = match node.provider_id() {
             Some(id) => {
-                return Ok((Vec::new(), Target::Machine { id: machine_id(id)?.to_owned(), name: String::new() }));
+                return Ok((
+                    Vec::new(),
+                    Target::Machine {
+                        id: machine_id(id)?.to_owned(),
+                        name: String::new(),
+                    },
+                ));
             }
             None => Key::Name(&node.name),
         };
         match self.inventory.find(key, false, Priority::Ordinary).await? {
-            Found::Present(it) => {
-                Ok((Vec::new(), Target::Machine { id: it.instance_id.to_string(), name: String::new() }))
-            }
-            Found::Gone(gone) => Err(Error::other(format!("no route to Node {}: {}", node.name, gone.reason()))),
+            Found::Present(it) => Ok((
+                Vec::new(),
+                Target::Machine {
+                    id: it.instance_id.to_string(),
+                    name: String::new(),
+                },
+            )),
+            Found::Gone(gone) => Err(Error::other(format!(
+                "no route to Node {}: {}",
+                node.name,
+                gone.reason()
+            ))),
         }
     }
 
     /// Lets the instance take packets for other addresses than its own. The setting stays when the route goes.
     async fn change_auxiliaries(&self, change: Change, route: &CloudRoute) -> Result<bool> {
-        let Target::Machine { id, .. } = &route.target else { return Ok(false) };
+        let Target::Machine { id, .. } = &route.target else {
+            return Ok(false);
+        };
         if change == Change::Remove {
             return Ok(false);
         }
-        let is_done = match self.inventory.find(Key::Id(id), false, Priority::Ordinary).await? {
+        let is_done = match self
+            .inventory
+            .find(Key::Id(id), false, Priority::Ordinary)
+            .await?
+        {
             Found::Present(instance) => instance.source_dest_check == Some(false),
             Found::Gone(_) => false,
         };
         if !is_done {
-            let query = Query::new("ModifyInstanceAttribute").set("InstanceId", id).set("SourceDestCheck.Value", false);
-            self.api.aws.ec2.change(query.repeatable()).await.map(ignore)?;
+            let query = Query::new("ModifyInstanceAttribute")
+                .set("InstanceId", id)
+                .set("SourceDestCheck.Value", false);
+            self.api
+                .aws
+                .ec2
+                .change(query.repeatable())
+                .await
+                .map(ignore)?;
         }
         Ok(false)
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         if change == Change::Remove {
-            return self.api.aws.ec2.remove(self.query("DeleteRoute", route).await?).await;
+            return self
+                .api
+                .aws
+                .ec2
+                .remove(self.query("DeleteRoute", route).await?)
+                .await;
         }
-        match self.api.aws.ec2.change(self.query("CreateRoute", route).await?).await.map(ignore) {
+        match self
+            .api
+            .aws
+            .ec2
+            .change(self.query("CreateRoute", route).await?)
+            .await
+            .map(ignore)
+        {
             Err(error) if error.code() == EXISTS => self.replace(route, error).await,
             answer => answer,
         }

@@ -65,26 +65,48 @@ type Batch = Vec<(String, Arc<Node>)>;
 
 /// Returns the checksum of tags that the Go program writes: MD5 of the sorted `key=value`, with commas.
 pub(crate) fn checksum(tags: &BTreeMap<String, String>) -> String {
-    let text: Vec<_> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    Md5::digest(text.join(",")).iter().map(|byte| format!("{byte:02x}")).collect()
+    let text: Vec<_> = tags
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    Md5::digest(text.join(","))
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Returns the pause before a further try.
 fn pause(tries: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries)).min(LONGEST_PAUSE)
+    FIRST_PAUSE
+        .saturating_mul(2_u32.saturating_pow(tries))
+        .min(LONGEST_PAUSE)
 }
 
 impl Tagger {
-    pub(crate) fn new(api: Api, tagging: Tagging, cluster: ClusterView, metrics: Arc<dyn CloudMetrics>) -> Self {
+    pub(crate) fn new(
+        api: Api,
+        tagging: Tagging,
+        cluster: ClusterView,
+        metrics: Arc<dyn CloudMetrics>,
+    ) -> Self {
         let checksum = checksum(&tagging.tags);
-        Self { api, tagging, checksum, cluster, metrics, state: Mutex::default() }
+        Self {
+            api,
+            tagging,
+            checksum,
+            cluster,
+            metrics,
+            state: Mutex::default(),
+        }
     }
 
     /// Runs until it is dropped.
     pub(crate) async fn run(&self) {
         loop {
             tokio::time::sleep(INTERVAL).await;
-            let Some(nodes) = self.cluster.nodes() else { continue };
+            let Some(nodes) = self.cluster.nodes() else {
+                continue;
+            };
             let (tagged, leaving) = self.plan(nodes);
             for batch in tagged.chunks(BATCH) {
                 self.tag(batch).await;
@@ -105,8 +127,13 @@ impl Tagger {
         let mut missing: HashSet<_> = state.work.keys().cloned().collect();
         for node in nodes {
             // A Node without provider ID gets one soon. Fargate has no instance.
-            let id = node.provider_id().and_then(|id| machine_id(id).ok()).filter(|id| id.starts_with("i-"));
-            let Some(id) = id.map(str::to_owned) else { continue };
+            let id = node
+                .provider_id()
+                .and_then(|id| machine_id(id).ok())
+                .filter(|id| id.starts_with("i-"));
+            let Some(id) = id.map(str::to_owned) else {
+                continue;
+            };
             missing.remove(&id);
             let is_done = node.labels.get(LABEL) == Some(&self.checksum);
             let work = state.work.get(&id).filter(|work| !work.is_leaving);
@@ -116,15 +143,32 @@ impl Tagger {
                 0 => (0, due.or(Some(now))),
                 _ => (tries, due),
             };
-            state.work.insert(id, Work { node, is_leaving: false, tries, due });
+            state.work.insert(
+                id,
+                Work {
+                    node,
+                    is_leaving: false,
+                    tries,
+                    due,
+                },
+            );
         }
-        for (_, work) in state.work.iter_mut().filter(|(id, work)| missing.contains(*id) && !work.is_leaving) {
+        for (_, work) in state
+            .work
+            .iter_mut()
+            .filter(|(id, work)| missing.contains(*id) && !work.is_leaving)
+        {
             (work.is_leaving, work.tries, work.due) = (true, 0, Some(now));
         }
-        let due = state.work.iter().filter(|(_, work)| work.due.is_some_and(|due| due <= now));
+        let due = state
+            .work
+            .iter()
+            .filter(|(_, work)| work.due.is_some_and(|due| due <= now));
         let (leaving, tagged): (Vec<_>, Vec<_>) = due.partition(|(_, work)| work.is_leaving);
         let batch = |all: Vec<(&String, &Work)>| -> Batch {
-            all.into_iter().map(|(id, work)| (id.clone(), Arc::clone(&work.node))).collect()
+            all.into_iter()
+                .map(|(id, work)| (id.clone(), Arc::clone(&work.node)))
+                .collect()
         };
         let (mut tagged, leaving) = (batch(tagged), batch(leaving));
         tagged.truncate(self.allowance(&mut state, tagged.len(), now));
@@ -133,17 +177,25 @@ impl Tagger {
 
     /// Returns the number of Nodes that the rate limit allows now, of those that wait.
     fn allowance(&self, state: &mut State, waiting: usize, now: Instant) -> usize {
-        let Some((rate, burst)) = self.tagging.limit else { return waiting };
+        let Some((rate, burst)) = self.tagging.limit else {
+            return waiting;
+        };
         let (left, since) = state.allowance.unwrap_or((f64::from(burst), now));
         let left = (left + rate * now.duration_since(since).as_secs_f64()).min(f64::from(burst));
-        let taken =
-            (1..=waiting).take_while(|count| u32::try_from(*count).is_ok_and(|it| f64::from(it) <= left)).count();
+        let taken = (1..=waiting)
+            .take_while(|count| u32::try_from(*count).is_ok_and(|it| f64::from(it) <= left))
+            .count();
         state.allowance = Some((left - u32::try_from(taken).map_or(left, f64::from), now));
         taken
     }
 
     async fn tag(&self, batch: &[(String, Arc<Node>)]) {
-        let tags = Query::tag_list(self.tagging.tags.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let tags = Query::tag_list(
+            self.tagging
+                .tags
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         for ((id, node), outcome) in self.send("CreateTags", batch, &tags).await {
             let outcome = match outcome {
                 Ok(()) => self.label(node).await,
@@ -154,8 +206,11 @@ impl Tagger {
                 Ok(()) => {
                     // Soon the cache shows the label.
                     self.end(id, 0, Some(Instant::now() + SHOWN));
-                    let age = node.created.map(|created| Timestamp::now().duration_since(created).unsigned_abs());
-                    age.into_iter().for_each(|age| tagged_after(&*self.metrics, age));
+                    let age = node
+                        .created
+                        .map(|created| Timestamp::now().duration_since(created).unsigned_abs());
+                    age.into_iter()
+                        .for_each(|age| tagged_after(&*self.metrics, age));
                 }
                 // Machines of simulators have such IDs. The instance stays without tags until the Node is created again.
                 Err(error) if error.code() == "InvalidID" || error.is_not_found() && is_old => {
@@ -167,7 +222,12 @@ impl Tagger {
     }
 
     async fn untag(&self, batch: &[(String, Arc<Node>)]) {
-        let keys: Vec<_> = self.tagging.tags.keys().map(|key| json!({"Key": key})).collect();
+        let keys: Vec<_> = self
+            .tagging
+            .tags
+            .keys()
+            .map(|key| json!({"Key": key}))
+            .collect();
         for ((id, node), outcome) in self.send("DeleteTags", batch, &json!(keys)).await {
             match outcome {
                 Err(error) if !error.is_not_found() => self.fail(id, node, &error),
@@ -187,7 +247,10 @@ impl Tagger {
             Err(error) if batch.len() > 1 && !error.is_unanswered() && !error.is_rate_limited() => {
                 let mut outcomes = Vec::new();
                 for it in batch {
-                    outcomes.push((it, self.request(action, std::slice::from_ref(it), tags).await));
+                    outcomes.push((
+                        it,
+                        self.request(action, std::slice::from_ref(it), tags).await,
+                    ));
                 }
                 outcomes
             }
@@ -202,7 +265,10 @@ impl Tagger {
         tags: &serde_json::Value,
     ) -> Result<()> {
         let ids: Vec<_> = batch.iter().map(|(id, _)| id).collect();
-        let query = Query::new(action).set("ResourceId", ids).set("Tag", tags).repeatable();
+        let query = Query::new(action)
+            .set("ResourceId", ids)
+            .set("Tag", tags)
+            .repeatable();
         self.api.aws.ec2.change::<IgnoredAny>(query).await.map(drop)
     }
 
@@ -221,7 +287,9 @@ impl Tagger {
 
     fn fail(&self, id: &str, node: &Node, error: &Error) {
         let mut state = self.state();
-        let Some(work) = state.work.get_mut(id) else { return };
+        let Some(work) = state.work.get_mut(id) else {
+            return;
+        };
         work.tries += 1;
         let is_last = work.tries > RETRIES;
         work.due = (!is_last).then(|| Instant::now() + pause(work.tries));

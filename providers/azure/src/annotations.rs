@@ -8,7 +8,9 @@ use provider_kit::declared::{Kind, Value};
 pub const PREFIX: &str = "service.beta.kubernetes.io/";
 
 /// A truth value: `true` in any case of letters, and any other text for false.
-const TRUTH: Kind<bool> = Kind::of("true or false", |text| Some(text.eq_ignore_ascii_case("true")));
+const TRUTH: Kind<bool> = Kind::of("true or false", |text| {
+    Some(text.eq_ignore_ascii_case("true"))
+});
 
 /// A truth value that decides who reaches a Service: another text is a mistake.
 const STRICT_TRUTH: Kind<bool> = Kind::of("true or false", |text| match text {

@@ -66,11 +66,18 @@ resource_types! {
 
 const PROVIDER: &str = "/subscriptions/{subscription}/providers/{namespace}";
 const STATUSES: &str = "/subscriptions/{subscription}/providers/Microsoft.Compute/virtualMachines";
-const OPERATION: &str = "/subscriptions/{subscription}/providers/{namespace}/locations/{location}/{kind}/{operation}";
+const OPERATION: &str =
+    "/subscriptions/{subscription}/providers/{namespace}/locations/{location}/{kind}/{operation}";
 const MIGRATION: &str = "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/loadBalancers/{name}/migrateToIpBased";
 
 impl ResourceType {
-    fn call(&self, method: Method, template: &'static str, group: &ResourceGroup, names: &[&str]) -> Call {
+    fn call(
+        &self,
+        method: Method,
+        template: &'static str,
+        group: &ResourceGroup,
+        names: &[&str],
+    ) -> Call {
         let place = [&*group.subscription, &*group.name];
         Call::new(method, template, &[&place, names].concat()).query("api-version", self.version)
     }
@@ -112,9 +119,15 @@ pub(crate) struct Arm {
 }
 
 impl Arm {
-    pub(crate) fn new(clients: Vec<[Transport; 2]>, auxiliary: Option<Arc<Tokens<Identity>>>) -> Self {
+    pub(crate) fn new(
+        clients: Vec<[Transport; 2]>,
+        auxiliary: Option<Arc<Tokens<Identity>>>,
+    ) -> Self {
         let meant = |pair: [Transport; 2]| pair.map(|it| it.error_mapping(error_mapping));
-        Self { clients: clients.into_iter().map(meant).collect(), auxiliary }
+        Self {
+            clients: clients.into_iter().map(meant).collect(),
+            auxiliary,
+        }
     }
 
     /// Returns the client for reads of a resource type.
@@ -129,7 +142,9 @@ impl Arm {
         group: &ResourceGroup,
         names: &[&str],
     ) -> Result<Option<T>> {
-        self.reads(of).find(of.item(Method::GET, group, names)).await
+        self.reads(of)
+            .find(of.item(Method::GET, group, names))
+            .await
     }
 
     /// Reads a list to its end.
@@ -139,30 +154,51 @@ impl Arm {
         call: Call,
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<Value>> {
-        self.reads(of).list(call, "value", shared_priority, |it: Value| it, id_of).await
+        self.reads(of)
+            .list(call, "value", shared_priority, |it: Value| it, id_of)
+            .await
     }
 
     /// Reads all resources of a type in a group.
     pub(crate) async fn all(&self, of: &ResourceType, group: &ResourceGroup) -> Result<Vec<Value>> {
-        Ok(self.list(of, of.list(group, &[]), &SharedPriority::default()).await?.complete()?.into_items())
+        Ok(self
+            .list(of, of.list(group, &[]), &SharedPriority::default())
+            .await?
+            .complete()?
+            .into_items())
     }
 
     /// Returns a call for the run-time states of all machines of the subscription.
     pub(crate) fn statuses_call(group: &ResourceGroup) -> Call {
-        Call::get(STATUSES, &[&group.subscription]).query("api-version", COMPUTE).query("statusOnly", "true")
+        Call::get(STATUSES, &[&group.subscription])
+            .query("api-version", COMPUTE)
+            .query("statusOnly", "true")
     }
 
     /// Reads the zones in which a resource type of `Microsoft.Network` can be created in the region.
-    pub(crate) async fn zones(&self, subscription: &str, kind: &str, region: &str) -> Result<Vec<String>> {
-        let call = Call::get(PROVIDER, &[subscription, "Microsoft.Network"]).query("api-version", "2021-04-01");
+    pub(crate) async fn zones(
+        &self,
+        subscription: &str,
+        kind: &str,
+        region: &str,
+    ) -> Result<Vec<String>> {
+        let call = Call::get(PROVIDER, &[subscription, "Microsoft.Network"])
+            .query("api-version", "2021-04-01");
         let answer: Value = self.reads(&LOAD_BALANCERS).read(call.list()).await?;
         let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let types = each(&answer["resourceTypes"]).into_iter();
-        let mappings = types.filter(|it| it["resourceType"] == kind).flat_map(|it| each(&it["zoneMappings"]));
-        let here =
-            |it: &Value| it["location"].as_str().is_some_and(|it| it.to_ascii_lowercase().replace(' ', "") == region);
+        let mappings = types
+            .filter(|it| it["resourceType"] == kind)
+            .flat_map(|it| each(&it["zoneMappings"]));
+        let here = |it: &Value| {
+            it["location"]
+                .as_str()
+                .is_some_and(|it| it.to_ascii_lowercase().replace(' ', "") == region)
+        };
         let zones = mappings.filter(here).flat_map(|it| each(&it["zones"]));
-        let mut zones: Vec<_> = zones.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        let mut zones: Vec<_> = zones
+            .filter_map(|it| it.as_str().map(str::to_owned))
+            .collect();
         zones.sort();
         Ok(zones)
     }
@@ -196,12 +232,21 @@ impl Arm {
     ) -> Result<Value> {
         match self.write(of, group, names, body).await? {
             Some(answer) => answer.json(),
-            None => self.reads(of).read(of.item(Method::GET, group, names)).await,
+            None => {
+                self.reads(of)
+                    .read(of.item(Method::GET, group, names))
+                    .await
+            }
         }
     }
 
     /// Deletes a resource and waits until Azure is done; succeeds if the resource does not exist.
-    pub(crate) async fn delete(&self, of: &ResourceType, group: &ResourceGroup, names: &[&str]) -> Result<()> {
+    pub(crate) async fn delete(
+        &self,
+        of: &ResourceType,
+        group: &ResourceGroup,
+        names: &[&str],
+    ) -> Result<()> {
         match self.change(of, of.item(Method::DELETE, group, names)).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
@@ -209,9 +254,19 @@ impl Arm {
     }
 
     /// Lets Azure turn the members of pools from network interfaces into addresses.
-    pub(crate) async fn migrate(&self, group: &ResourceGroup, balancer: &str, pools: &[&String]) -> Result<()> {
+    pub(crate) async fn migrate(
+        &self,
+        group: &ResourceGroup,
+        balancer: &str,
+        pools: &[&String],
+    ) -> Result<()> {
         let call = LOAD_BALANCERS.call(Method::POST, MIGRATION, group, &[balancer]);
-        self.change(&LOAD_BALANCERS, call.json(&serde_json::json!({ "pools": pools }))).await.map(drop)
+        self.change(
+            &LOAD_BALANCERS,
+            call.json(&serde_json::json!({ "pools": pools })),
+        )
+        .await
+        .map(drop)
     }
 
     /// Sends a change and waits until Azure is done. Returns the answer if it shows the result.
@@ -220,7 +275,8 @@ impl Arm {
         let call = match self.auxiliary.as_ref().filter(|_| is_of_nodes(of.lane)) {
             Some(tokens) => {
                 let bearer = tokens.current().await?.bearer.clone();
-                call.header("x-ms-authorization-auxiliary", bearer.expose_secret()).hide(bearer)
+                call.header("x-ms-authorization-auxiliary", bearer.expose_secret())
+                    .hide(bearer)
             }
             None => call,
         };
@@ -229,16 +285,21 @@ impl Arm {
         let answer = loop {
             match changes.send(call.clone()).await {
                 // An operation of another client, or of this program before a restart.
-                Err(error) if error.code() == "AnotherOperationInProgress" && Instant::now() + wait < give_up => {
+                Err(error)
+                    if error.code() == "AnotherOperationInProgress"
+                        && Instant::now() + wait < give_up =>
+                {
                     sleep(wait).await;
                     wait = (wait * 2).min(LONGEST_POLL);
                 }
                 outcome => break outcome?,
             }
         };
-        let Some((url, is_operation)) = begun(&answer) else { return Ok(Some(answer)) };
-        let operation =
-            operation_call(&url).ok_or_else(|| Error::other(format!("the operation {url:?} cannot be polled")))?;
+        let Some((url, is_operation)) = begun(&answer) else {
+            return Ok(Some(answer));
+        };
+        let operation = operation_call(&url)
+            .ok_or_else(|| Error::other(format!("the operation {url:?} cannot be polled")))?;
         wait = retry_after(&answer.headers).unwrap_or(FIRST_POLL);
         loop {
             sleep(wait).await;
@@ -255,7 +316,9 @@ impl Arm {
             }
             wait = retry_after(&state.headers).unwrap_or((wait * 2).min(LONGEST_POLL));
             if Instant::now() + wait > give_up {
-                let text = format!("Azure is still working after {LIMIT:?}; checking again in {LONGEST_POLL:?}");
+                let text = format!(
+                    "Azure is still working after {LIMIT:?}; checking again in {LONGEST_POLL:?}"
+                );
                 return Err(Error::retry_in(text, LONGEST_POLL));
             }
         }
@@ -263,15 +326,30 @@ impl Arm {
 
     /// Reads the first page of a list.
     pub(crate) async fn probe(&self, of: &ResourceType, group: &ResourceGroup) -> Result<()> {
-        self.reads(of).send(of.list(group, &[]).list()).await.map(drop)
+        self.reads(of)
+            .send(of.list(group, &[]).list())
+            .await
+            .map(drop)
     }
 }
 
 /// Returns the URL of the operation that a change has begun, and `true` if it answers with a status.
 fn begun(answer: &Answer) -> Option<(String, bool)> {
-    let header = |name: &str| answer.headers.get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
-    let location = || header("location").filter(|_| answer.status.as_u16() == 202).map(|url| (url, false));
-    header("azure-asyncoperation").map(|url| (url, true)).or_else(location)
+    let header = |name: &str| {
+        answer
+            .headers
+            .get(name)
+            .and_then(|it| it.to_str().ok())
+            .map(str::to_owned)
+    };
+    let location = || {
+        header("location")
+            .filter(|_| answer.status.as_u16() == 202)
+            .map(|url| (url, false))
+    };
+    header("azure-asyncoperation")
+        .map(|url| (url, true))
+        .or_else(location)
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
@@ -282,13 +360,27 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// Returns the call that polls the operation at a URL: its path, at the API that was configured.
 fn operation_call(url: &str) -> Option<Call> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let (path, query) = rest[rest.find('/')?..].split_once('?').unwrap_or((&rest[rest.find('/')?..], ""));
+    let (path, query) = rest[rest.find('/')?..]
+        .split_once('?')
+        .unwrap_or((&rest[rest.find('/')?..], ""));
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let ["subscriptions", subscription, "providers", namespace, "locations", location, kind, operation] = segments[..]
+    let [
+        "subscriptions",
+        subscription,
+        "providers",
+        namespace,
+        "locations",
+        location,
+        kind,
+        operation,
+    ] = segments[..]
     else {
         return None;
     };
-    let call = Call::get(OPERATION, &[subscription, namespace, location, kind, operation]);
+    let call = Call::get(
+        OPERATION,
+        &[subscription, namespace, location, kind, operation],
+    );
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     Some(pairs.fold(call, |call, (key, value)| call.query(key, decoded(value))))
 }
@@ -297,7 +389,9 @@ fn decoded(value: &str) -> String {
     let mut parts = value.split('%');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| {
-        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let byte = part
+            .get(..2)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match byte {
             Some(byte) => text + &char::from(byte).to_string() + &part[2..],
             None => text + "%" + part,
@@ -309,8 +403,15 @@ fn decoded(value: &str) -> String {
 fn failure(operation: &Value) -> Error {
     let error = &operation["error"];
     let code = error["code"].as_str().unwrap_or("Failed").to_owned();
-    let message = error["message"].as_str().unwrap_or("the operation failed").to_owned();
-    let refusal = Refusal { code: code.clone(), message: message.clone(), details: Vec::new() };
+    let message = error["message"]
+        .as_str()
+        .unwrap_or("the operation failed")
+        .to_owned();
+    let refusal = Refusal {
+        code: code.clone(),
+        message: message.clone(),
+        details: Vec::new(),
+    };
     let kind = error_mapping(&refusal).unwrap_or(Error::other);
     kind(format!("{code}: {}", cloud_provider::excerpt(message))).with_code(code)
 }
@@ -325,7 +426,10 @@ fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
         | "PreconditionFailed"
         | "ReferencedResourceNotProvisioned" => Some(Error::conflict),
         "ScopeLocked" => Some(Error::protected),
-        code if code.ends_with("LimitReached") || code.ends_with("QuotaExceeded") || code.contains("CountLimit") => {
+        code if code.ends_with("LimitReached")
+            || code.ends_with("QuotaExceeded")
+            || code.contains("CountLimit") =>
+        {
             Some(Error::quota)
         }
         _ => None,
@@ -346,21 +450,34 @@ pub(crate) fn name_of(id: &str) -> &str {
 pub(crate) fn place_of(id: &str) -> Option<(ResourceGroup, &str)> {
     let parts: Vec<&str> = id.trim_start_matches('/').split('/').collect();
     let (subscription, group) = (*parts.get(1)?, *parts.get(3)?);
-    let is_id = parts[0].eq_ignore_ascii_case("subscriptions") && parts[2].eq_ignore_ascii_case("resourceGroups");
-    let group = ResourceGroup { subscription: subscription.to_owned(), name: group.to_ascii_lowercase() };
+    let is_id = parts[0].eq_ignore_ascii_case("subscriptions")
+        && parts[2].eq_ignore_ascii_case("resourceGroups");
+    let group = ResourceGroup {
+        subscription: subscription.to_owned(),
+        name: group.to_ascii_lowercase(),
+    };
     is_id.then(|| (group, name_of(id)))
 }
 
 pub(crate) type SharedArm = Arc<Arm>;
 
 /// Returns the items of a list in a resource: `properties.probes`.
-pub(crate) fn items<'a>(resource: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + Clone {
-    resource["properties"][list].as_array().into_iter().flatten()
+pub(crate) fn items<'a>(
+    resource: &'a Value,
+    list: &str,
+) -> impl Iterator<Item = &'a Value> + Clone {
+    resource["properties"][list]
+        .as_array()
+        .into_iter()
+        .flatten()
 }
 
 /// Returns a text in a resource; empty if there is none.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// Writes `wanted` over an object: fields that `wanted` does not have stay, and `null` removes a field.
@@ -385,5 +502,9 @@ pub(crate) fn overlay(there: &mut Value, wanted: &Value) {
 
 /// Reads a value that has the form that the API describes.
 pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
-    T::deserialize(value).map_err(|error| Error::other(format!("an answer of Azure has an unexpected form: {error}")))
+    T::deserialize(value).map_err(|error| {
+        Error::other(format!(
+            "an answer of Azure has an unexpected form: {error}"
+        ))
+    })
 }

@@ -64,29 +64,51 @@ impl AuxiliarySecret {
             Ok::<_, Error>(SecretString::from(format!("Bearer {token}")))
         };
         let with = |call: Call, bearer: &SecretString| {
-            call.header(AUTHORIZATION.as_str(), bearer.expose_secret()).hide(bearer.clone())
+            call.header(AUTHORIZATION.as_str(), bearer.expose_secret())
+                .hide(bearer.clone())
         };
         let place = [&*self.subscription, &self.resource_group, &self.vault_name];
         let call = Call::get(VAULT, &place).query("api-version", "2023-07-01");
         let call = with(call, &bearer(&endpoints.audience).await?);
-        let vault: Value = (by.connect)(&endpoints.resource_manager).build()?.read(call).await?;
-        let url = vault["properties"]["vaultUri"].as_str().unwrap_or_default().trim_end_matches('/');
+        let vault: Value = (by.connect)(&endpoints.resource_manager)
+            .build()?
+            .read(call)
+            .await?;
+        let url = vault["properties"]["vaultUri"]
+            .as_str()
+            .unwrap_or_default()
+            .trim_end_matches('/');
         // `https://name.vault.azure.net`: tokens for vaults are issued for `https://vault.azure.net`.
-        let Some(domain) = url.strip_prefix("https://").and_then(|host| host.split_once('.')).map(|(_, it)| it) else {
-            return Err(Error::other(format!("vault {} has no URL with a domain", self.vault_name)));
+        let Some(domain) = url
+            .strip_prefix("https://")
+            .and_then(|host| host.split_once('.'))
+            .map(|(_, it)| it)
+        else {
+            return Err(Error::other(format!(
+                "vault {} has no URL with a domain",
+                self.vault_name
+            )));
         };
         let call = Call::get("/secrets/{name}", &[&self.secret_name]).query("api-version", "7.4");
         let call = with(call, &bearer(&format!("https://{domain}")).await?);
         let shown: Value = (by.connect)(url).build()?.read(call).await?;
         let value = shown["value"].as_str().unwrap_or_default();
         let wrong = || {
-            let Self { secret_name, vault_name, .. } = self;
+            let Self {
+                secret_name,
+                vault_name,
+                ..
+            } = self;
             Error::invalid(format!(
                 "secret {secret_name} of vault {vault_name} is no JSON with access_token and expires_on"
             ))
         };
-        let file = ConfigFile { path: String::new(), text: value.to_owned() };
-        let read = Document::of(&file).and_then(|document| document.read_with_warnings::<StoredToken>());
+        let file = ConfigFile {
+            path: String::new(),
+            text: value.to_owned(),
+        };
+        let read =
+            Document::of(&file).and_then(|document| document.read_with_warnings::<StoredToken>());
         let (token, _) = read.map_err(|_| wrong())?;
         Ok(json!({"access_token": token.access_token, "expires_on": token.expires_on.as_second()}))
     }

@@ -25,9 +25,21 @@ pub(crate) const METADATA_VERSION: &str = "2019-05-01";
 
 /// The names that `cloud` accepts, with login and Resource Manager.
 const KNOWN: [(&str, &str, &str); 3] = [
-    ("AzurePublicCloud", "https://login.microsoftonline.com", "https://management.azure.com"),
-    ("AzureChinaCloud", "https://login.chinacloudapi.cn", "https://management.chinacloudapi.cn"),
-    ("AzureUSGovernmentCloud", "https://login.microsoftonline.us", "https://management.usgovcloudapi.net"),
+    (
+        "AzurePublicCloud",
+        "https://login.microsoftonline.com",
+        "https://management.azure.com",
+    ),
+    (
+        "AzureChinaCloud",
+        "https://login.chinacloudapi.cn",
+        "https://management.chinacloudapi.cn",
+    ),
+    (
+        "AzureUSGovernmentCloud",
+        "https://login.microsoftonline.us",
+        "https://management.usgovcloudapi.net",
+    ),
 ];
 
 impl CloudEndpoints {
@@ -63,15 +75,21 @@ impl CloudEndpoints {
                 ))
             })?;
             return Self::from_file(&text).ok_or_else(|| {
-                Error::invalid(format!("{path}: activeDirectoryEndpoint or resourceManagerEndpoint is missing"))
+                Error::invalid(format!(
+                    "{path}: activeDirectoryEndpoint or resourceManagerEndpoint is missing"
+                ))
             });
         }
-        let found = KNOWN
-            .iter()
-            .find(|(known, ..)| name.is_empty() && *known == KNOWN[0].0 || known.eq_ignore_ascii_case(name));
+        let found = KNOWN.iter().find(|(known, ..)| {
+            name.is_empty() && *known == KNOWN[0].0 || known.eq_ignore_ascii_case(name)
+        });
         let known = || KNOWN.map(|(name, ..)| name).join(", ");
-        let (_, login, manager) = found
-            .ok_or_else(|| Error::invalid(format!("cloud: {name:?} is not one of {}, AzureStackCloud", known())))?;
+        let (_, login, manager) = found.ok_or_else(|| {
+            Error::invalid(format!(
+                "cloud: {name:?} is not one of {}, AzureStackCloud",
+                known()
+            ))
+        })?;
         Ok(Self {
             login: (*login).to_owned(),
             resource_manager: (*manager).to_owned(),
@@ -86,10 +104,18 @@ impl CloudEndpoints {
     /// *Invalid* if the login endpoint is neither known nor shown.
     pub(crate) fn with_shown(mut self, clouds: &Value) -> Result<Self> {
         let name = self.shown_as.take().unwrap_or_default();
-        let is_it =
-            |it: &&Value| name.is_empty() || it["name"].as_str().is_some_and(|it| it.eq_ignore_ascii_case(&name));
+        let is_it = |it: &&Value| {
+            name.is_empty()
+                || it["name"]
+                    .as_str()
+                    .is_some_and(|it| it.eq_ignore_ascii_case(&name))
+        };
         let cloud = clouds.as_array().and_then(|all| all.iter().find(is_it));
-        let text = |pointer: &str| cloud.and_then(|it| it.pointer(pointer)?.as_str()).filter(|it| !it.is_empty());
+        let text = |pointer: &str| {
+            cloud
+                .and_then(|it| it.pointer(pointer)?.as_str())
+                .filter(|it| !it.is_empty())
+        };
         let trimmed = |it: &str| it.trim_end_matches('/').to_owned();
         self.resource_manager = text("/resourceManager").map_or(self.resource_manager, trimmed);
         self.login = text("/authentication/loginEndpoint").map_or(self.login, trimmed);
@@ -106,13 +132,26 @@ impl CloudEndpoints {
 
     fn from_file(text: &str) -> Option<Self> {
         let text = text.trim_start_matches('\u{feff}').to_owned();
-        let document = Document::of(&ConfigFile { path: String::new(), text }).ok()?;
+        let document = Document::of(&ConfigFile {
+            path: String::new(),
+            text,
+        })
+        .ok()?;
         // The file has endpoints of further services, which nothing reads.
         let (file, _) = document.read_with_warnings::<EnvironmentFile>().ok()?;
-        let trimmed = |text: String| Some(text.trim_end_matches('/').to_owned()).filter(|text| !text.is_empty());
+        let trimmed = |text: String| {
+            Some(text.trim_end_matches('/').to_owned()).filter(|text| !text.is_empty())
+        };
         let resource_manager = trimmed(file.resource_manager_endpoint)?;
-        let audience = file.token_audience.unwrap_or_else(|| format!("{resource_manager}/"));
-        Some(Self { login: trimmed(file.active_directory_endpoint)?, resource_manager, audience, shown_as: None })
+        let audience = file
+            .token_audience
+            .unwrap_or_else(|| format!("{resource_manager}/"));
+        Some(Self {
+            login: trimmed(file.active_directory_endpoint)?,
+            resource_manager,
+            audience,
+            shown_as: None,
+        })
     }
 }
 
@@ -134,7 +173,11 @@ mod tests {
         let text = r#"{"ResourceManagerEndpoint": "https://a/", "activedirectoryendpoint": "https://b", "name": "x"}"#;
         let endpoints = CloudEndpoints::from_file(text).unwrap();
         assert_eq!(
-            (&*endpoints.resource_manager, &*endpoints.login, &*endpoints.audience),
+            (
+                &*endpoints.resource_manager,
+                &*endpoints.login,
+                &*endpoints.audience
+            ),
             ("https://a", "https://b", "https://a/")
         );
     }

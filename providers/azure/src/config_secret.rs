@@ -37,10 +37,17 @@ pub(crate) struct ConfigSecret {
 impl ConfigSecret {
     /// Returns the Secret that the flags name, if the configuration is there: without a file, or if the file says so.
     pub(crate) fn of(setup: &Setup, cluster: &ClusterView) -> Option<Self> {
-        let file = setup.config.as_ref().and_then(|file| Document::of(file).ok());
+        let file = setup
+            .config
+            .as_ref()
+            .and_then(|file| Document::of(file).ok());
         let kind = file.map(|mut file| {
             file.spell(&["cloudConfigType"]);
-            file.values().get("cloudConfigType").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase()
+            file.values()
+                .get("cloudConfigType")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_ascii_lowercase()
         });
         let flag = |name: &str| setup.flags.get(name).filter(|it| !it.is_empty());
         let mut flags = Variables::of(&setup.flags);
@@ -54,29 +61,47 @@ impl ConfigSecret {
         is_there.then(|| Self {
             path: format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
             key,
-            file: setup.config.as_ref().filter(|_| kind.as_deref() == Some("merge")).map(|it| it.text.clone()),
+            file: setup
+                .config
+                .as_ref()
+                .filter(|_| kind.as_deref() == Some("merge"))
+                .map(|it| it.text.clone()),
             cluster: cluster.clone(),
         })
     }
 
     /// Reads the configuration, and checks it.
     pub(crate) async fn config(&self, setup: &Setup) -> Result<Config> {
-        Config::read(&Setup { config: Some(self.read().await?), ..setup.clone() })
+        Config::read(&Setup {
+            config: Some(self.read().await?),
+            ..setup.clone()
+        })
     }
 
     /// Has changes of the Secret used, as far as they need no restart. Runs until the process ends.
     pub(crate) async fn follow(self, setup: Setup, current: CurrentConfig) {
         let mut last = None;
         loop {
-            let text = self.read().await.map(|it| hash(&it.text)).map_err(|error| error.to_string());
+            let text = self
+                .read()
+                .await
+                .map(|it| hash(&it.text))
+                .map_err(|error| error.to_string());
             if last.as_ref() != Some(&text) {
                 let outcome = match &text {
-                    Ok(_) => self.config(&setup).await.and_then(|new| current.update(&new)),
+                    Ok(_) => self
+                        .config(&setup)
+                        .await
+                        .and_then(|new| current.update(&new)),
                     Err(error) => Err(Error::other(error.clone())),
                 };
                 match outcome {
                     Ok(outcome) if last.is_some() => {
-                        tracing::info!(secret = self.path, ?outcome, "cloud configuration reloaded");
+                        tracing::info!(
+                            secret = self.path,
+                            ?outcome,
+                            "cloud configuration reloaded"
+                        );
                     }
                     Ok(_) => {}
                     Err(error) => tracing::error!(
@@ -98,13 +123,24 @@ impl ConfigSecret {
                 "cannot be read: {status}; allow ServiceAccount cloud-controller-manager to get it"
             )));
         }
-        let data =
-            secret["data"][&self.key].as_str().ok_or_else(|| wrong(&format!("key {:?} is missing", self.key)))?;
-        let data = STANDARD.decode(data).map_err(|_| wrong("its data is not base64"))?;
+        let data = secret["data"][&self.key]
+            .as_str()
+            .ok_or_else(|| wrong(&format!("key {:?} is missing", self.key)))?;
+        let data = STANDARD
+            .decode(data)
+            .map_err(|_| wrong("its data is not base64"))?;
         let text = String::from_utf8(data).map_err(|_| wrong("its data is no text"))?;
-        let Some(file) = &self.file else { return Ok(ConfigFile { path: self.path.clone(), text }) };
+        let Some(file) = &self.file else {
+            return Ok(ConfigFile {
+                path: self.path.clone(),
+                text,
+            });
+        };
         let parse = |text: &str| {
-            let mut document = Document::of(&ConfigFile { path: self.path.clone(), text: text.to_owned() })?;
+            let mut document = Document::of(&ConfigFile {
+                path: self.path.clone(),
+                text: text.to_owned(),
+            })?;
             // Both files may spell a key in another way.
             File::spell(&mut document);
             Ok::<_, Error>(document.values().clone())
@@ -112,6 +148,9 @@ impl ConfigSecret {
         let mut merged = parse(file)?;
         merged.extend(parse(&text)?);
         let merged = Value::Object(merged);
-        Ok(ConfigFile { path: self.path.clone(), text: merged.to_string() })
+        Ok(ConfigFile {
+            path: self.path.clone(),
+            text: merged.to_string(),
+        })
     }
 }

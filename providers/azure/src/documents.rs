@@ -8,7 +8,8 @@ use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use serde_json::Value;
 
 use crate::arm::{
-    Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm, place_of,
+    Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, ROUTE_TABLES, ResourceType, SECURITY_GROUPS, SharedArm,
+    place_of,
 };
 use crate::config::ResourceGroup;
 use crate::load_balancers::members::unbind;
@@ -53,7 +54,11 @@ pub(crate) type Shared = SharedDocuments<Documents>;
 
 impl Documents {
     pub(crate) fn new(arm: SharedArm, nodes: ResourceGroup) -> Self {
-        Self { arm, nodes, known: Mutex::default() }
+        Self {
+            arm,
+            nodes,
+            known: Mutex::default(),
+        }
     }
 
     pub(crate) fn arm(&self) -> &Arm {
@@ -62,7 +67,10 @@ impl Documents {
 
     /// Reads a document now.
     pub(crate) async fn get(&self, key: &DocumentKey) -> Result<Value> {
-        let found = self.arm.get::<Value>(key.kind.resource_type(), &key.group, &[&key.name]).await?;
+        let found = self
+            .arm
+            .get::<Value>(key.kind.resource_type(), &key.group, &[&key.name])
+            .await?;
         let document = found.unwrap_or_default();
         self.note(key, &document);
         Ok(document)
@@ -95,7 +103,12 @@ impl DocumentStore for Documents {
     }
 
     /// Writes the document, which has its version; `null` deletes it.
-    async fn write(&self, key: &DocumentKey, document: Value, _version: Option<&str>) -> Result<()> {
+    async fn write(
+        &self,
+        key: &DocumentKey,
+        document: Value,
+        _version: Option<&str>,
+    ) -> Result<()> {
         let of = key.kind.resource_type();
         if document.is_null() {
             match self.arm.delete(of, &key.group, &[&key.name]).await {
@@ -126,10 +139,20 @@ impl Documents {
     /// Writes the public address that an error names again: then Azure tries to provision it again.
     async fn provision(&self, error: &str) -> Result<()> {
         let words = error.split(|it: char| it.is_whitespace() || "'\",".contains(it));
-        let mut ids = words.map(|it| it.trim_end_matches('.')).filter(|it| it.contains("/publicIPAddresses/"));
-        let Some((group, name)) = ids.next().and_then(place_of) else { return Ok(()) };
-        if let Some(address) = self.arm.get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await? {
-            self.arm.write(&PUBLIC_ADDRESSES, &group, &[name], &address).await?;
+        let mut ids = words
+            .map(|it| it.trim_end_matches('.'))
+            .filter(|it| it.contains("/publicIPAddresses/"));
+        let Some((group, name)) = ids.next().and_then(place_of) else {
+            return Ok(());
+        };
+        if let Some(address) = self
+            .arm
+            .get::<Value>(&PUBLIC_ADDRESSES, &group, &[name])
+            .await?
+        {
+            self.arm
+                .write(&PUBLIC_ADDRESSES, &group, &[name], &address)
+                .await?;
         }
         Ok(())
     }

@@ -62,15 +62,20 @@ pub(crate) struct PodBlocks {
 pub(crate) fn pod_blocks(setup: &Setup) -> Result<Option<PodBlocks>> {
     let mut flags = Variables::of(&setup.flags);
     let is_on = flags.get(&IPAM) == Some(true);
-    let [length, ipv4, ipv6] =
-        [&LENGTH, &IPV4_LENGTH, &IPV6_LENGTH].map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
+    let [length, ipv4, ipv6] = [&LENGTH, &IPV4_LENGTH, &IPV6_LENGTH]
+        .map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
     let reserved = flags.get(&SERVICE_RANGES).unwrap_or_default();
     let by_set = flags.get(&BY_SET) == Some(true);
     let ranges = setup.cluster_cidr.as_deref().unwrap_or_default().split(',');
-    let ranges: Vec<IpNet> = ranges.filter_map(|range| range.trim().parse().ok()).collect();
+    let ranges: Vec<IpNet> = ranges
+        .filter_map(|range| range.trim().parse().ok())
+        .collect();
     let block = |range: &IpNet| {
         let length = length.or(if range.addr().is_ipv4() { ipv4 } else { ipv6 })?;
-        (range.prefix_len() <= length).then_some(NodeBlocks { range: *range, length })
+        (range.prefix_len() <= length).then_some(NodeBlocks {
+            range: *range,
+            length,
+        })
     };
     let blocks: Option<Vec<NodeBlocks>> = ranges.iter().map(block).collect();
     let blocks = blocks.filter(|it| !it.is_empty() && (length.is_none() || it.len() == 1));
@@ -81,7 +86,11 @@ pub(crate) fn pod_blocks(setup: &Setup) -> Result<Option<PodBlocks>> {
         );
     }
     flags.finish()?;
-    Ok(blocks.filter(|_| is_on).map(|blocks| PodBlocks { blocks, reserved, by_set }))
+    Ok(blocks.filter(|_| is_on).map(|blocks| PodBlocks {
+        blocks,
+        reserved,
+        by_set,
+    }))
 }
 
 /// Lengths of the ranges of Nodes, as tags of their scale sets and availability sets state them.
@@ -101,11 +110,20 @@ impl SetLengths {
             false => Ok(Vec::new()),
         };
         // Scale sets of flexible orchestration are lists of machines.
-        let (availability, scale) =
-            futures::try_join!(list(&AVAILABILITY_SETS, config.has_machines()), list(&SCALE_SETS, true))?;
+        let (availability, scale) = futures::try_join!(
+            list(&AVAILABILITY_SETS, config.has_machines()),
+            list(&SCALE_SETS, true)
+        )?;
         let lengths = |set: &Value| {
-            let [ipv4, ipv6] = LENGTH_TAGS.map(|tag| set["tags"][tag].as_str().and_then(|it| it.trim().parse().ok()));
-            (text(set, "/name").to_ascii_lowercase(), BlockLengths { ipv4, ipv6 })
+            let [ipv4, ipv6] = LENGTH_TAGS.map(|tag| {
+                set["tags"][tag]
+                    .as_str()
+                    .and_then(|it| it.trim().parse().ok())
+            });
+            (
+                text(set, "/name").to_ascii_lowercase(),
+                BlockLengths { ipv4, ipv6 },
+            )
         };
         Ok(availability.iter().chain(&scale).map(lengths).collect())
     }
@@ -123,13 +141,21 @@ impl PodRangeSource for SetLengths {
         }
         let known = self.by_name().await?;
         let nodes: Vec<_> = nodes.iter().map(compared).collect();
-        let machines = self.machines.find_all(&nodes, false, Priority::Ordinary).await;
+        let machines = self
+            .machines
+            .find_all(&nodes, false, Priority::Ordinary)
+            .await;
         let of = |found: Result<Found<VirtualMachine>>| match found {
-            Ok(Found::Present(machine)) => Ok(known.get(&machine.set_name().to_ascii_lowercase()).copied()),
+            Ok(Found::Present(machine)) => {
+                Ok(known.get(&machine.set_name().to_ascii_lowercase()).copied())
+            }
             Ok(Found::Gone(_)) => Ok(None),
             Err(error) if error.is_invalid() => Ok(None),
             Err(error) => Err(error),
         };
-        machines.into_iter().map(|it| of(it).map(Option::unwrap_or_default)).collect()
+        machines
+            .into_iter()
+            .map(|it| of(it).map(Option::unwrap_or_default))
+            .collect()
     }
 }

@@ -8,9 +8,13 @@ use provider_kit::instrumented::{Called, InstrumentedCapability};
 
 use crate::config::Config;
 
-const SHORT: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0, 1200.0];
-const LONG: &[f64] =
-    &[0.1, 0.2, 0.5, 1.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 100.0, 200.0, 300.0, 600.0, 1200.0];
+const SHORT: &[f64] = &[
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0, 1200.0,
+];
+const LONG: &[f64] = &[
+    0.1, 0.2, 0.5, 1.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 100.0, 200.0, 300.0, 600.0,
+    1200.0,
+];
 
 provider_kit::series! {
     /// Latency of an Azure API call, in seconds.
@@ -51,7 +55,11 @@ fn request(operation: &str) -> Option<String> {
     let (method, path) = operation.split_once(' ')?;
     let last = path.rsplit('/').find(|part| !part.starts_with('{'))?;
     let (_, resource) = RESOURCES.iter().find(|(known, _)| *known == last)?;
-    let resource = if path.contains("virtualMachineScaleSets/{name}/virtualMachines") { "vmssvm" } else { resource };
+    let resource = if path.contains("virtualMachineScaleSets/{name}/virtualMachines") {
+        "vmssvm"
+    } else {
+        resource
+    };
     let verb = match method {
         "GET" if path.ends_with('}') => "get",
         "GET" => "list",
@@ -63,16 +71,31 @@ fn request(operation: &str) -> Option<String> {
 
 impl GoSeries {
     pub(crate) fn new(config: &Config, metrics: &Arc<dyn CloudMetrics>) -> Self {
-        let (group, subscription) = (config.nodes.name.clone(), config.load_balancers.subscription.clone());
-        Self { metrics: Arc::clone(metrics), group, subscription }
+        let (group, subscription) = (
+            config.nodes.name.clone(),
+            config.load_balancers.subscription.clone(),
+        );
+        Self {
+            metrics: Arc::clone(metrics),
+            group,
+            subscription,
+        }
     }
 
     /// Observes a duration, and counts a failure.
-    fn record(&self, series: [&'static ProviderSeries; 2], request: &str, took: Duration, failed: bool, code: &[&str]) {
+    fn record(
+        &self,
+        series: [&'static ProviderSeries; 2],
+        request: &str,
+        took: Duration,
+        failed: bool,
+        code: &[&str],
+    ) {
         let labels = [request, &self.group, &self.subscription, ""];
         self.metrics.record(series[0], &labels, took.as_secs_f64());
         if failed {
-            self.metrics.record(series[1], &[&labels, code].concat(), 1.0);
+            self.metrics
+                .record(series[1], &[&labels, code].concat(), 1.0);
         }
     }
 
@@ -88,19 +111,31 @@ impl GoSeries {
                 Called::DeleteRoute => "routes_delete_route",
                 _ => return,
             };
-            series.record([&OPERATION, &OPERATION_FAILURES], request, took, !succeeded, &[]);
+            series.record(
+                [&OPERATION, &OPERATION_FAILURES],
+                request,
+                took,
+                !succeeded,
+                &[],
+            );
         })
     }
 }
 
 impl CloudMetrics for GoSeries {
     fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
-        let Some(request) = request(operation) else { return };
+        let Some(request) = request(operation) else {
+            return;
+        };
         let failed = status.is_none_or(|status| status >= 400 && status != 404);
         let code = status.map_or_else(String::new, |status| status.to_string());
         self.record([&DURATION, &ERRORS], &request, took, failed, &[&code]);
         if status == Some(429) {
-            self.metrics.record(&THROTTLED, &[&request, &self.group, &self.subscription, ""], 1.0);
+            self.metrics.record(
+                &THROTTLED,
+                &[&request, &self.group, &self.subscription, ""],
+                1.0,
+            );
         }
     }
 }
@@ -113,19 +148,47 @@ mod tests {
     fn requests_have_the_names_of_the_go_program() {
         let group = "/subscriptions/{subscription}/resourceGroups/{group}/providers/";
         for (method, path, name) in [
-            ("GET", "Microsoft.Network/loadBalancers", "load_balancers_list"),
-            ("PUT", "Microsoft.Network/loadBalancers/{name}", "load_balancers_create_or_update"),
-            ("GET", "Microsoft.Network/publicIPAddresses/{name}", "public_ip_addresses_get"),
-            ("DELETE", "Microsoft.Network/publicIPAddresses/{name}", "public_ip_addresses_delete"),
-            ("GET", "Microsoft.Compute/virtualMachineScaleSets", "vmss_list"),
-            ("GET", "Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines", "vmssvm_list"),
+            (
+                "GET",
+                "Microsoft.Network/loadBalancers",
+                "load_balancers_list",
+            ),
+            (
+                "PUT",
+                "Microsoft.Network/loadBalancers/{name}",
+                "load_balancers_create_or_update",
+            ),
+            (
+                "GET",
+                "Microsoft.Network/publicIPAddresses/{name}",
+                "public_ip_addresses_get",
+            ),
+            (
+                "DELETE",
+                "Microsoft.Network/publicIPAddresses/{name}",
+                "public_ip_addresses_delete",
+            ),
+            (
+                "GET",
+                "Microsoft.Compute/virtualMachineScaleSets",
+                "vmss_list",
+            ),
+            (
+                "GET",
+                "Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines",
+                "vmssvm_list",
+            ),
             (
                 "PUT",
                 "Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}",
                 "vmssvm_create_or_update",
             ),
         ] {
-            assert_eq!(request(&format!("{method} {group}{path}")).as_deref(), Some(name), "{method} {path}");
+            assert_eq!(
+                request(&format!("{method} {group}{path}")).as_deref(),
+                Some(name),
+                "{method} {path}"
+            );
         }
     }
 }

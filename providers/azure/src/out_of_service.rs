@@ -20,7 +20,9 @@ fn wanted(node: &Node) -> Option<Vec<Value>> {
     match (has(OUT_OF_SERVICE), is_ready) {
         (true, true) => Some(taints),
         (false, false) if has(TAINT_SHUTDOWN) => {
-            taints.push(json!({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}));
+            taints.push(
+                json!({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}),
+            );
             Some(taints)
         }
         _ => None,
@@ -32,14 +34,22 @@ pub(crate) async fn follow_shutdowns(cluster: ClusterView) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         for node in cluster.nodes().unwrap_or_default() {
-            let Some(taints) = wanted(&node) else { continue };
+            let Some(taints) = wanted(&node) else {
+                continue;
+            };
             // A Node that changed meanwhile is looked at again.
             let patch = json!({
                 "metadata": {"uid": node.uid, "resourceVersion": node.resource_version}, "spec": {"taints": taints},
             });
             match cluster.patch_node(&node.name, &patch).await {
-                Ok(is_written) => tracing::info!(node = &*node.name, is_written, "out-of-service taint changed"),
-                Err(error) => tracing::warn!(node = &*node.name, %error, "cannot change the out-of-service taint"),
+                Ok(is_written) => tracing::info!(
+                    node = &*node.name,
+                    is_written,
+                    "out-of-service taint changed"
+                ),
+                Err(error) => {
+                    tracing::warn!(node = &*node.name, %error, "cannot change the out-of-service taint")
+                }
             }
         }
     }

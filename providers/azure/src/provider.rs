@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{
-    Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload, Result, Routes,
-    Setup, TargetIdentity, async_trait,
+    Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload,
+    Result, Routes, Setup, TargetIdentity, async_trait,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -22,8 +22,8 @@ use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Builder, Jitter, RetryPolicy, Transport};
 
 use crate::arm::{
-    Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, ROUTE_TABLES, SCALE_SETS, SECURITY_GROUPS,
-    SharedArm, is_of_nodes, text,
+    Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, ROUTE_TABLES, SCALE_SETS,
+    SECURITY_GROUPS, SharedArm, is_of_nodes, text,
 };
 use crate::config::{Config, CurrentConfig, PoolKind, RateLimit};
 use crate::config_secret::ConfigSecret;
@@ -85,7 +85,13 @@ fn arm(
     let file = &config.file;
     let tokens = |tenant: &str| {
         let (connect, config) = (Arc::clone(connect), Arc::clone(config));
-        Arc::new(Tokens::of(Identity::new(connect, config, setup, secret.cloned(), tenant)))
+        Arc::new(Tokens::of(Identity::new(
+            connect,
+            config,
+            setup,
+            secret.cloned(),
+            tenant,
+        )))
     };
     let own = tokens(&file.tenant_id);
     let is_one_tenant = file.network_tenant.is_empty() || file.network_tenant == file.tenant_id;
@@ -114,13 +120,24 @@ fn arm(
     let client = |lane: usize, writes: bool| {
         let tokens = if is_of_nodes(lane) { &own } else { &network };
         let session = tokens.session(|token: &Token| Ok(Arc::clone(&token.access)));
-        let http = Transport::of_session(session).setup(setup).own_series(series.clone());
-        let http = http.retry_policy(retry_policy).paging(PAGING).correlation("x-ms-correlation-request-id");
-        let http = if file.user_agent.is_empty() { http } else { http.user_agent(file.user_agent.clone()) };
+        let http = Transport::of_session(session)
+            .setup(setup)
+            .own_series(series.clone());
+        let http = http
+            .retry_policy(retry_policy)
+            .paging(PAGING)
+            .correlation("x-ms-correlation-request-id");
+        let http = if file.user_agent.is_empty() {
+            http
+        } else {
+            http.user_agent(file.user_agent.clone())
+        };
         let budget = limits[lane].budget(&file.rate_limit, writes);
         change(http.budget(budget).rate_limits(reported)).build()
     };
-    let clients = (0..LANES).map(|lane| Ok([client(lane, false)?, client(lane, true)?])).collect::<Result<_>>()?;
+    let clients = (0..LANES)
+        .map(|lane| Ok([client(lane, false)?, client(lane, true)?]))
+        .collect::<Result<_>>()?;
     Ok(Arm::new(clients, (!is_one_tenant).then_some(network)))
 }
 
@@ -129,11 +146,21 @@ impl Azure {
     ///
     /// # Errors
     /// *Invalid*, with all mistakes in the configuration file.
-    pub fn new(setup: &Setup, change: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Result<Self> {
+    pub fn new(
+        setup: &Setup,
+        change: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+    ) -> Result<Self> {
         let (change, cluster): (Change, _) = (Arc::new(change), ClusterView::new(EVENT_SOURCE));
         let (pod_blocks, setup_of) = (pod_blocks(setup)?, setup.clone());
         let (parts, context) = (OnceLock::new(), OnceLock::new());
-        let provider = Self { setup: setup_of, change, cluster, parts, context, pod_blocks };
+        let provider = Self {
+            setup: setup_of,
+            change,
+            cluster,
+            parts,
+            context,
+            pod_blocks,
+        };
         if ConfigSecret::of(setup, &provider.cluster).is_none() || setup.environment.is_offline() {
             let parts = provider.parts_of(setup, None)?;
             provider.parts.get_or_init(|| parts);
@@ -145,11 +172,19 @@ impl Azure {
     fn parts_of(&self, setup: &Setup, secret: Option<&ConfigSecret>) -> Result<Parts> {
         let (config, cluster) = (Arc::new(Config::read(setup)?), self.cluster.clone());
         let (own, its_setup) = (Arc::clone(&self.change), setup.clone());
-        let connect: Connect = Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
-        let arm = Arc::new(arm(&config, setup, &connect, secret, |http| (self.change)(http))?);
-        let documents = SharedDocuments::new(Documents::new(Arc::clone(&arm), config.nodes.clone()));
+        let connect: Connect =
+            Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
+        let arm = Arc::new(arm(&config, setup, &connect, secret, |http| {
+            (self.change)(http)
+        })?);
+        let documents =
+            SharedDocuments::new(Documents::new(Arc::clone(&arm), config.nodes.clone()));
         let groups: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-        let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
+        let machines = Machines {
+            arm: Arc::clone(&arm),
+            config: Arc::clone(&config),
+            groups,
+        };
         let inventory = Inventory::new(machines.clone()).measured(Arc::clone(&setup.metrics));
         let current = CurrentConfig::new((*config).clone());
         let cloud = AzureLoadBalancers::new(
@@ -160,14 +195,30 @@ impl Azure {
             setup.fence.clone(),
         );
         let by_address = config.file.pool_kind != PoolKind::Nic;
-        let target_identity = if by_address { TargetIdentity::Addresses } else { TargetIdentity::ProviderId };
-        let options = Options { targets_follow_addresses: by_address, target_identity, ..Options::default() };
-        let table =
-            RouteTable { documents, config: current.clone(), cluster: cluster.clone(), unmanaged: Mutex::default() };
+        let target_identity = if by_address {
+            TargetIdentity::Addresses
+        } else {
+            TargetIdentity::ProviderId
+        };
+        let options = Options {
+            targets_follow_addresses: by_address,
+            target_identity,
+            ..Options::default()
+        };
+        let table = RouteTable {
+            documents,
+            config: current.clone(),
+            cluster: cluster.clone(),
+            unmanaged: Mutex::default(),
+        };
         let has_routes = !config.file.route_table_name.is_empty();
         let series = GoSeries::new(&config, &setup.metrics);
         Ok(Parts {
-            load_balancers: series.measure(LoadBalancerEngine::of(cloud.clone(), Arc::new(machines), options)),
+            load_balancers: series.measure(LoadBalancerEngine::of(
+                cloud.clone(),
+                Arc::new(machines),
+                options,
+            )),
             routes: has_routes.then(|| series.measure(routes::RouteTable::new(table, cluster))),
             nodes: Nodes(inventory.clone()),
             machines: inventory,
@@ -182,9 +233,13 @@ impl Azure {
         if let Some(parts) = self.parts.get() {
             return Ok(parts);
         }
-        let missing = || Error::invalid("no configuration: set --cloud-config or --cloud-config-secret-name");
+        let missing =
+            || Error::invalid("no configuration: set --cloud-config or --cloud-config-secret-name");
         let secret = ConfigSecret::of(&self.setup, &self.cluster).ok_or_else(missing)?;
-        let setup = Setup { config: Some(secret.read().await?), ..self.setup.clone() };
+        let setup = Setup {
+            config: Some(secret.read().await?),
+            ..self.setup.clone()
+        };
         let parts = self.parts_of(&setup, Some(&secret))?;
         Ok(self.parts.get_or_init(|| parts))
     }
@@ -222,27 +277,67 @@ impl CloudProvider for Azure {
         let parts = match self.parts().await {
             Ok(parts) => parts,
             Err(error) => {
-                return vec![Finding::failure("configuration", error.to_string(), "correct the configuration")];
+                return vec![Finding::failure(
+                    "configuration",
+                    error.to_string(),
+                    "correct the configuration",
+                )];
             }
         };
         let config = parts.config.get();
         let answer = parts.arm.probe(&MACHINES, &config.nodes).await;
         let base = &config.endpoints.resource_manager;
-        if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
+        if reached(
+            base,
+            "cloud or resourceManagerEndpoint",
+            CREDENTIAL,
+            answer,
+            &mut findings,
+        )
+        .is_none()
+        {
             return findings;
         }
         let file = &config.file;
         for (what, of, group, is_used) in [
-            ("scale sets", &SCALE_SETS, &config.nodes, config.has_scale_sets()),
-            ("load balancers", &LOAD_BALANCERS, &config.load_balancers, true),
-            ("public IP addresses", &PUBLIC_ADDRESSES, &config.load_balancers, true),
-            ("security groups", &SECURITY_GROUPS, &config.security_group, !file.security_group_name.is_empty()),
-            ("route tables", &ROUTE_TABLES, &config.route_table, !file.route_table_name.is_empty()),
+            (
+                "scale sets",
+                &SCALE_SETS,
+                &config.nodes,
+                config.has_scale_sets(),
+            ),
+            (
+                "load balancers",
+                &LOAD_BALANCERS,
+                &config.load_balancers,
+                true,
+            ),
+            (
+                "public IP addresses",
+                &PUBLIC_ADDRESSES,
+                &config.load_balancers,
+                true,
+            ),
+            (
+                "security groups",
+                &SECURITY_GROUPS,
+                &config.security_group,
+                !file.security_group_name.is_empty(),
+            ),
+            (
+                "route tables",
+                &ROUTE_TABLES,
+                &config.route_table,
+                !file.route_table_name.is_empty(),
+            ),
         ] {
             if !is_used {
                 continue;
             }
-            let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
+            let remedy = format!(
+                "give the identity a role that can read {what} of resource group {}",
+                group.name
+            );
             match parts.arm.all(of, group).await {
                 Ok(all) if what == "security groups" => {
                     let names = all.iter().map(|it| text(it, "/name"));
@@ -259,7 +354,10 @@ impl CloudProvider for Azure {
                     continue;
                 }
             }
-            findings.push(Finding::ok("permission", format!("{what} of resource group {} can be read", group.name)));
+            findings.push(Finding::ok(
+                "permission",
+                format!("{what} of resource group {} can be read", group.name),
+            ));
         }
         findings
     }
@@ -270,28 +368,48 @@ impl CloudProvider for Azure {
             parts.cloud.set_caches(Arc::clone(&caches));
         }
         self.cluster.set_caches(caches);
-        let Some(context) = self.context.get() else { return };
+        let Some(context) = self.context.get() else {
+            return;
+        };
         let until = |task: BoxFuture<'static, ()>| {
             let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         };
         let config = self.parts.get().map(|parts| parts.config.clone());
-        if config.as_ref().is_some_and(|it| !it.get().file.disable_out_of_service_taint) {
+        if config
+            .as_ref()
+            .is_some_and(|it| !it.get().file.disable_out_of_service_taint)
+        {
             until(Box::pin(follow_shutdowns(self.cluster.clone())));
         }
-        if let (Some(secret), Some(config)) = (ConfigSecret::of(&self.setup, &self.cluster), config) {
+        if let (Some(secret), Some(config)) = (ConfigSecret::of(&self.setup, &self.cluster), config)
+        {
             until(Box::pin(secret.follow(self.setup.clone(), config)));
         }
         if let (Some(blocks), Some(parts)) = (self.pod_blocks.clone(), self.parts.get()) {
-            let (arm, machines, config) = (Arc::clone(&parts.arm), parts.machines.clone(), parts.config.clone());
-            let source = SetLengths { blocks: blocks.clone(), machines, arm, config };
-            until(Box::pin(NodeIpam::new(self.cluster.clone(), blocks.blocks, source).run()));
+            let (arm, machines, config) = (
+                Arc::clone(&parts.arm),
+                parts.machines.clone(),
+                parts.config.clone(),
+            );
+            let source = SetLengths {
+                blocks: blocks.clone(),
+                machines,
+                arm,
+                config,
+            };
+            until(Box::pin(
+                NodeIpam::new(self.cluster.clone(), blocks.blocks, source).run(),
+            ));
         }
     }
 
     async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
         let parts = self.parts().await?;
-        let setup = Setup { config: Some(config.clone()), ..self.setup.clone() };
+        let setup = Setup {
+            config: Some(config.clone()),
+            ..self.setup.clone()
+        };
         // Credentials are read again with each request for a token.
         match ConfigSecret::of(&setup, &self.cluster) {
             Some(secret) => parts.config.update(&secret.config(&setup).await?),
@@ -304,10 +422,16 @@ impl CloudProvider for Azure {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.parts.get().map(|parts| &parts.load_balancers as &dyn LoadBalancers)
+        self.parts
+            .get()
+            .map(|parts| &parts.load_balancers as &dyn LoadBalancers)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        self.parts.get()?.routes.as_ref().map(|routes| routes as &dyn Routes)
+        self.parts
+            .get()?
+            .routes
+            .as_ref()
+            .map(|routes| routes as &dyn Routes)
     }
 }

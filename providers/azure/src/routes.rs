@@ -27,14 +27,23 @@ pub(crate) struct RouteTable {
 impl RouteTable {
     fn key(&self) -> DocumentKey {
         let config = self.config.get();
-        let (group, name) = (config.route_table.clone(), config.file.route_table_name.clone());
-        DocumentKey { kind: DocumentKind::RouteTable, group, name }
+        let (group, name) = (
+            config.route_table.clone(),
+            config.file.route_table_name.clone(),
+        );
+        DocumentKey {
+            kind: DocumentKind::RouteTable,
+            group,
+            name,
+        }
     }
 
     /// Returns the name of the Node that a route leads to, as it is in the name of the route.
     fn node(&self, hop: &str) -> Option<(String, bool)> {
         let has = |node: &cloud_provider::Node| {
-            node.addresses.iter().any(|it| it.kind == AddressType::InternalIP && &*it.address == hop)
+            node.addresses
+                .iter()
+                .any(|it| it.kind == AddressType::InternalIP && &*it.address == hop)
         };
         let node = self.cluster.nodes()?.into_iter().find(|node| has(node))?;
         Some((node.name.to_string(), is_unmanaged(&node)))
@@ -55,12 +64,18 @@ impl RouteCloud for RouteTable {
             CloudRoute {
                 name: text(it, "/name").to_owned(),
                 destination: text(it, "/properties/addressPrefix").to_owned(),
-                next_hops: (!hop.is_empty()).then(|| hop.to_owned()).into_iter().collect(),
+                next_hops: (!hop.is_empty())
+                    .then(|| hop.to_owned())
+                    .into_iter()
+                    .collect(),
                 ..CloudRoute::default()
             }
         };
         let unmanaged = self.unmanaged.lock().clone();
-        Ok(items(&table, "routes").map(route).chain(unmanaged).collect())
+        Ok(items(&table, "routes")
+            .map(route)
+            .chain(unmanaged)
+            .collect())
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
@@ -69,7 +84,9 @@ impl RouteCloud for RouteTable {
             let route = route.clone();
             self.unmanaged.lock().retain(|it| !it.is_same(&route));
             let remove = move |table: &mut Value| {
-                let all = table.pointer_mut("/properties/routes").and_then(Value::as_array_mut);
+                let all = table
+                    .pointer_mut("/properties/routes")
+                    .and_then(Value::as_array_mut);
                 let is_it = |it: &Value| match route.name.is_empty() {
                     true => text(it, "/properties/addressPrefix") == route.destination,
                     false => text(it, "/name").eq_ignore_ascii_case(&route.name),
@@ -80,12 +97,17 @@ impl RouteCloud for RouteTable {
             return self.documents.edit(&self.key(), remove).await;
         }
         let hop = route.next_hop()?.to_owned();
-        let (node, is_unmanaged) = self.node(&hop).unwrap_or_else(|| (hop.replace(['.', ':'], "-"), false));
+        let (node, is_unmanaged) = self
+            .node(&hop)
+            .unwrap_or_else(|| (hop.replace(['.', ':'], "-"), false));
         if is_unmanaged {
             self.unmanaged.lock().push(route.clone());
             return Ok(());
         }
-        let (name, destination) = (name_of(&node, &route.destination), route.destination.clone());
+        let (name, destination) = (
+            name_of(&node, &route.destination),
+            route.destination.clone(),
+        );
         let add = move |table: &mut Value| {
             if table.is_null() {
                 *table = json!({"location": config.file.location, "properties": {}});
@@ -95,9 +117,11 @@ impl RouteCloud for RouteTable {
                 crate::tags::write(&config, table, &config.tags);
             }
             let all = list(table, &["properties", "routes"]);
-            let wanted =
-                json!({"addressPrefix": destination, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop});
-            match all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(&name)) {
+            let wanted = json!({"addressPrefix": destination, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop});
+            match all
+                .iter_mut()
+                .find(|it| text(it, "/name").eq_ignore_ascii_case(&name))
+            {
                 Some(there) => crate::arm::overlay(place(there, &["properties"]), &wanted),
                 None => all.push(json!({"name": name, "properties": wanted})),
             }

@@ -11,14 +11,20 @@ pub const ADVERTISE_ROUTE: &str = "node.alpha.kubernetes.io/advertise-route";
 /// and one that is deleted, is a mistake.
 const TRUTH: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]);
 /// `true`, or anything else.
-const TRUE: Kind<bool> = Kind::of("`true`; any other value counts as `false`", |text| Some(text == "true"));
+const TRUE: Kind<bool> = Kind::of("`true`; any other value counts as `false`", |text| {
+    Some(text == "true")
+});
 
 const SCHEDULERS: Kind<String> = word("`RoundRobin`, `LeastConnection`, `Hash`", |text| {
-    ["RoundRobin", "LeastConnection", "Hash"].contains(&text).then(|| text.to_owned())
+    ["RoundRobin", "LeastConnection", "Hash"]
+        .contains(&text)
+        .then(|| text.to_owned())
 });
 
 const RESERVATIONS: Kind<u32> = Kind::of("a number of months: 1 to 9, 12, 24 or 36", |text| {
-    text.parse().ok().filter(|months| matches!(months, 1..=9 | 12 | 24 | 36))
+    text.parse()
+        .ok()
+        .filter(|months| matches!(months, 1..=9 | 12 | 24 | 36))
 });
 
 const ADOPTS: &str = "use any BLB of the VPC that has no owner and is not in use";

@@ -19,7 +19,9 @@ use crate::credentials::BceSigner;
 /// The products, each with a host of its own. Instances, subnets and routes are at `bcc`.
 pub const PRODUCTS: [&str; 3] = ["blb", "eip", "bcc"];
 
-const PAGING: Paging = Paging::token("marker", "/nextMarker").truncated("/isTruncated").size("maxKeys", 1000);
+const PAGING: Paging = Paging::token("marker", "/nextMarker")
+    .truncated("/isTruncated")
+    .size("maxKeys", 1000);
 
 /// Returns the builder of a client for one of the [`PRODUCTS`].
 #[must_use]
@@ -30,7 +32,10 @@ pub fn cloud(config: &Config, setup: &Setup, product: &str) -> Builder {
         (None, Credentials::Plugin(_)) => format!("http://{}", config.gateway),
         (None, _) => format!("https://{host}"),
     };
-    let retry_policy = RetryPolicy { timeout: Duration::from_secs(30), ..RetryPolicy::default() };
+    let retry_policy = RetryPolicy {
+        timeout: Duration::from_secs(30),
+        ..RetryPolicy::default()
+    };
     Transport::builder(base)
         .setup(setup)
         .user_agent(format!("cce-k8s:{}", config.cluster))
@@ -80,8 +85,15 @@ pub(crate) struct Tag {
 impl From<Value> for Eip {
     fn from(it: Value) -> Self {
         let text = |it: &Value, key: &str| it[key].as_str().map(str::to_owned);
-        let tag = |tag: &Value| Some(Tag { tag_key: text(tag, "tagKey")?, tag_value: text(tag, "tagValue")? });
-        let bandwidth = it["bandwidthInMbps"].as_u64().and_then(|it| u32::try_from(it).ok());
+        let tag = |tag: &Value| {
+            Some(Tag {
+                tag_key: text(tag, "tagKey")?,
+                tag_value: text(tag, "tagValue")?,
+            })
+        };
+        let bandwidth = it["bandwidthInMbps"]
+            .as_u64()
+            .and_then(|it| u32::try_from(it).ok());
         Self {
             eip: text(&it, "eip").unwrap_or_default(),
             name: text(&it, "name"),
@@ -91,7 +103,9 @@ impl From<Value> for Eip {
             bandwidth_in_mbps: bandwidth.unwrap_or_default(),
             payment_timing: text(&it, "paymentTiming"),
             billing_method: text(&it, "billingMethod"),
-            tags: it["tags"].as_array().map(|all| all.iter().filter_map(tag).collect()),
+            tags: it["tags"]
+                .as_array()
+                .map(|all| all.iter().filter_map(tag).collect()),
             delete_protect: it["deleteProtect"].as_bool(),
         }
     }
@@ -100,7 +114,11 @@ impl From<Value> for Eip {
 impl Eip {
     /// Returns the value of a tag.
     pub(crate) fn tag(&self, key: &str) -> Option<&str> {
-        self.tags.iter().flatten().find(|tag| tag.tag_key == key).map(|tag| &*tag.tag_value)
+        self.tags
+            .iter()
+            .flatten()
+            .find(|tag| tag.tag_key == key)
+            .map(|tag| &*tag.tag_value)
     }
 
     /// Returns the ID of the instance that the EIP is bound to.
@@ -110,7 +128,9 @@ impl Eip {
 
     /// Returns `true` if the EIP shares the bandwidth of a group.
     pub(crate) fn is_shared(&self) -> bool {
-        self.share_group_id.as_ref().is_some_and(|id| !id.is_empty())
+        self.share_group_id
+            .as_ref()
+            .is_some_and(|id| !id.is_empty())
     }
 
     /// Returns `true` while the cloud is changing the EIP. The answer to a creation has no status.
@@ -122,12 +142,26 @@ impl Eip {
 impl Api {
     pub(crate) fn new(config: Arc<Config>, [blb, eip, bcc]: [Transport; 3]) -> Self {
         let [blb, eip, bcc] = [blb, eip, bcc].map(|http| http.error_mapping(error_mapping));
-        Self { blb, eip, bcc, config, eips: Arc::default() }
+        Self {
+            blb,
+            eip,
+            bcc,
+            config,
+            eips: Arc::default(),
+        }
     }
 
     /// Returns all EIPs, read after this call began. Concurrent callers share one list.
     pub(crate) async fn eips(&self) -> Result<Arc<Vec<Eip>>> {
-        let read = async || all(&self.eip, Call::get("/v1/eip", &[]), "eipList", |it: &Eip| it.eip.clone()).await;
+        let read = async || {
+            all(
+                &self.eip,
+                Call::get("/v1/eip", &[]),
+                "eipList",
+                |it: &Eip| it.eip.clone(),
+            )
+            .await
+        };
         Ok(self.eips.get(Duration::ZERO, read).await?.0)
     }
 }
@@ -139,16 +173,25 @@ pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
     collection: &str,
     key: fn(&T) -> K,
 ) -> Result<Vec<T>> {
-    let list = http.list(call, collection, &SharedPriority::default(), |item: T| item, key).await?;
+    let list = http
+        .list(
+            call,
+            collection,
+            &SharedPriority::default(),
+            |item: T| item,
+            key,
+        )
+        .await?;
     Ok(list.complete()?.into_items())
 }
 
 /// Returns the meaning of a code. Baidu publishes only the common codes, so the form of the others decides.
 fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     match &*refusal.code {
-        "SignatureDoesNotMatch" | "InvalidHTTPAuthHeader" | "InvalidAccessKeyId" | "RequestExpired" => {
-            Some(Error::unauthorized)
-        }
+        "SignatureDoesNotMatch"
+        | "InvalidHTTPAuthHeader"
+        | "InvalidAccessKeyId"
+        | "RequestExpired" => Some(Error::unauthorized),
         code if code.starts_with("NoSuch") || code.ends_with("NotFound") => Some(Error::not_found),
         code if code.contains("Quota") || code.contains("ExceedLimit") => Some(Error::quota),
         _ => None,

@@ -100,23 +100,41 @@ impl Config {
         let (path, file) = file(setup)?;
         let (mut keys, mut variables) = (Variables::of(&file), Variables::of(&setup.environment));
         let (endpoint, region) = (keys.get(&ENDPOINT), keys.get(&REGION));
-        let of_endpoint = || REGION_FORM.parse(endpoint.as_deref()?.split("cce.").nth(1)?.split('.').next()?);
+        let of_endpoint = || {
+            REGION_FORM.parse(
+                endpoint
+                    .as_deref()?
+                    .split("cce.")
+                    .nth(1)?
+                    .split('.')
+                    .next()?,
+            )
+        };
         let region = region.or_else(of_endpoint).unwrap_or_default();
         let cluster = keys.get(&CLUSTER_ID).unwrap_or_default();
         for (key, value) in [(&CLUSTER_ID, &cluster), (&REGION, &region)] {
             if value.is_empty() && !is_offline {
-                keys.mistake(format!("{} is missing; set it in the cloud configuration", key.key()));
+                keys.mistake(format!(
+                    "{} is missing; set it in the cloud configuration",
+                    key.key()
+                ));
             }
         }
-        let own = [&ACCESS_KEY_ID, &SECRET_ACCESS_KEY].map(|key| keys.get(key).map(ValueOrFile::value));
+        let own =
+            [&ACCESS_KEY_ID, &SECRET_ACCESS_KEY].map(|key| keys.get(key).map(ValueOrFile::value));
         let [id, secret, token] = [&KEY_ID_VARIABLE, &SECRET_VARIABLE, &TOKEN_VARIABLE]
             .map(|variable| variables.secret(variable).map(ValueOrFile::from));
-        let plugin = variables.get(&PLUGIN_TOKEN).map(PathBuf::from).unwrap_or_default();
+        let plugin = variables
+            .get(&PLUGIN_TOKEN)
+            .map(PathBuf::from)
+            .unwrap_or_default();
         let credentials = match (own, [id, secret]) {
             _ if is_offline => Credentials::Offline,
             ([Some(id), Some(secret)], _) => Credentials::Keys(id, secret, None),
             ([None, None], [Some(id), Some(secret)]) => Credentials::Keys(id, secret, token),
-            ([None, None], [None, None]) if plugin.join("token").exists() => Credentials::Plugin(plugin),
+            ([None, None], [None, None]) if plugin.join("token").exists() => {
+                Credentials::Plugin(plugin)
+            }
             _ => {
                 keys.mistake(format!(
                     "there are no credentials; set {} and {}, or the variables {} and {}, or mount the token of the CCE add-on at {}",
@@ -127,7 +145,9 @@ impl Config {
         };
         let config = Self {
             adoptable_tag: setup.adoptable_tag.clone(),
-            gateway: variables.get(&GATEWAY).unwrap_or_else(|| format!("cce-gateway.{region}.baidubce.com")),
+            gateway: variables
+                .get(&GATEWAY)
+                .unwrap_or_else(|| format!("cce-gateway.{region}.baidubce.com")),
             endpoint: variables.get(&BCE_ENDPOINT),
             is_type_legacy: variables.get(&LEGACY_TYPE).unwrap_or_default(),
             vpc: keys.get(&VPC_ID),
@@ -144,7 +164,11 @@ impl Config {
         .into_iter()
         .filter_map(Result::err)
         .collect();
-        if mistakes.is_empty() { Ok(config) } else { Err(Error::invalid(mistakes.join("; "))) }
+        if mistakes.is_empty() {
+            Ok(config)
+        } else {
+            Err(Error::invalid(mistakes.join("; ")))
+        }
     }
 
     /// Returns the description of objects of this cluster.
@@ -155,6 +179,12 @@ impl Config {
 
 /// Returns the path of the configuration file, and its known keys with their values. Unknown keys are logged.
 fn file(setup: &Setup) -> Result<(String, Environment)> {
-    let path = setup.config.as_ref().map_or("no configuration file", |file| &file.path);
-    Ok((path.to_owned(), Document::of_option(setup.config.as_ref())?.texts("", &[KEYS], &[])?))
+    let path = setup
+        .config
+        .as_ref()
+        .map_or("no configuration file", |file| &file.path);
+    Ok((
+        path.to_owned(),
+        Document::of_option(setup.config.as_ref())?.texts("", &[KEYS], &[])?,
+    ))
 }

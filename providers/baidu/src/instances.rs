@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cloud_provider::{
-    AddressType, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait,
+    AddressType, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result,
+    async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, priority};
@@ -20,7 +21,12 @@ use crate::api::Api;
 pub(crate) const IDS: ProviderIds = ProviderIds {
     scheme: NAME,
     form: "<instance ID>",
-    valid: |id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+    valid: |id| {
+        !id.is_empty()
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    },
 };
 
 const LIST: &str = "/v2/instance";
@@ -65,11 +71,22 @@ impl InstanceAnswer {
     fn instance(self) -> Option<Instance> {
         let ipv6 = self.ipv6.iter().chain(self.ipv6_addresses.iter().flatten());
         (&*self.status != "Deleted").then(|| Instance {
-            internal: self.internal_ip.iter().chain(ipv6).filter_map(|ip| ip.parse().ok()).collect(),
+            internal: self
+                .internal_ip
+                .iter()
+                .chain(ipv6)
+                .filter_map(|ip| ip.parse().ok())
+                .collect(),
             public: self.public_ip.and_then(|ip| ip.parse().ok()),
             is_off: ["Stopped", "Expired", "Recycled"].contains(&&*self.status),
-            is_gpu: self.card_count.is_some_and(|count| !["", "0"].contains(&&*count)),
-            name: self.hostname.filter(|name| !name.is_empty()).or(self.name).unwrap_or_default(),
+            is_gpu: self
+                .card_count
+                .is_some_and(|count| !["", "0"].contains(&&*count)),
+            name: self
+                .hostname
+                .filter(|name| !name.is_empty())
+                .or(self.name)
+                .unwrap_or_default(),
             id: self.id,
             spec: self.spec.unwrap_or_default(),
             zone: self.zone_name.unwrap_or_default(),
@@ -99,10 +116,25 @@ impl Machine for Instance {
 pub(crate) struct Source(pub(crate) Api);
 
 impl Source {
-    async fn read(&self, call: Call, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
-        let call = self.0.config.vpc.iter().fold(call, |call, vpc| call.query("vpcId", vpc));
+    async fn read(
+        &self,
+        call: Call,
+        shared_priority: &SharedPriority,
+    ) -> Result<ListResult<Instance>> {
+        let call = self
+            .0
+            .config
+            .vpc
+            .iter()
+            .fold(call, |call, vpc| call.query("vpcId", vpc));
         let keep = |it: InstanceAnswer| (it.id.clone(), it.instance());
-        let list = self.0.bcc.list(call, "instances", shared_priority, keep, |(id, _)| id.clone()).await?;
+        let list = self
+            .0
+            .bcc
+            .list(call, "instances", shared_priority, keep, |(id, _)| {
+                id.clone()
+            })
+            .await?;
         Ok(list.flat_map(|(_, instance)| instance))
     }
 }
@@ -116,8 +148,15 @@ impl MachineSource for Source {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        let call = Call::get("/v2/instance/{instanceId}", &[id]).inside("instance").with_priority(priority);
-        Ok(self.0.bcc.find::<InstanceAnswer>(call).await?.and_then(InstanceAnswer::instance))
+        let call = Call::get("/v2/instance/{instanceId}", &[id])
+            .inside("instance")
+            .with_priority(priority);
+        Ok(self
+            .0
+            .bcc
+            .find::<InstanceAnswer>(call)
+            .await?
+            .and_then(InstanceAnswer::instance))
     }
 
     /// Reads all instances: the API searches neither for host names nor for several things at once.
@@ -126,7 +165,11 @@ impl MachineSource for Source {
             Ok(ip) => Call::get(LIST, &[]).query("internalIp", ip),
             Err(_) => Call::get(LIST, &[]),
         };
-        let found = self.read(call, &SharedPriority::of(priority)).await?.complete()?.into_items();
+        let found = self
+            .read(call, &SharedPriority::of(priority))
+            .await?
+            .complete()?
+            .into_items();
         Ok(found.into_iter().filter(|it| it.is_named(name)).collect())
     }
 
@@ -138,11 +181,18 @@ impl MachineSource for Source {
         let config = &self.0.config;
         let legacy = if instance.is_gpu { "GPU" } else { "BCC" };
         let addresses = Addresses::default().internal(instance.internal.iter().copied());
-        let addresses = addresses.external(instance.public, AddressFamily::Dualstack).build();
+        let addresses = addresses
+            .external(instance.public, AddressFamily::Dualstack)
+            .build();
         let hostname = Addresses::of(&node.name).build();
         InstanceMetadata {
             provider_id: IDS.write(&instance.id),
-            instance_type: if config.is_type_legacy { legacy } else { &*instance.spec }.to_owned(),
+            instance_type: if config.is_type_legacy {
+                legacy
+            } else {
+                &*instance.spec
+            }
+            .to_owned(),
             zone: instance.zone.to_string(),
             region: config.region.clone(),
             node_addresses: [addresses, hostname].concat(),
@@ -151,7 +201,10 @@ impl MachineSource for Source {
     }
 
     fn place(&self) -> String {
-        format!("region {} of the account of the access key", self.0.config.region)
+        format!(
+            "region {} of the account of the access key",
+            self.0.config.region
+        )
     }
 }
 
@@ -167,7 +220,11 @@ pub(crate) struct BccInstances(pub(crate) Inventory<Source>);
 
 impl BccInstances {
     /// Looks up Nodes without a provider ID by an address, if no instance has their name.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
+    async fn known_by_address(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Arc<Node>> {
         let mut nodes = nodes.to_vec();
         let is_unknown = |node: &&mut Arc<Node>| node.provider_id().is_none();
         if nodes.iter_mut().any(|node| is_unknown(&node))
@@ -177,11 +234,20 @@ impl BccInstances {
                 if list.by_name(&node.name).len() > 0 {
                     continue;
                 }
-                let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-                let texts: Vec<_> = internal.map(|it| &*it.address).chain([&*node.name]).collect();
+                let internal = node
+                    .addresses
+                    .iter()
+                    .filter(|it| it.kind == AddressType::InternalIP);
+                let texts: Vec<_> = internal
+                    .map(|it| &*it.address)
+                    .chain([&*node.name])
+                    .collect();
                 let is_its = |it: &&Instance| texts.iter().any(|text| it.is_named(text));
                 if let Some(instance) = list.machines().iter().find(is_its) {
-                    *node = Arc::new(Node { provider_id: IDS.write(&instance.id).into(), ..(**node).clone() });
+                    *node = Arc::new(Node {
+                        provider_id: IDS.write(&instance.id).into(),
+                        ..(**node).clone()
+                    });
                 }
             }
         }
@@ -191,9 +257,20 @@ impl BccInstances {
 
 #[async_trait]
 impl Instances for BccInstances {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = self.known_by_address(nodes, request).await;
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        nodes.iter().zip(found).map(|(node, found)| Ok(self.0.state_of(found?, node, request))).collect()
+        let found = self
+            .0
+            .find_all(&known, request.fresh, priority(request))
+            .await;
+        nodes
+            .iter()
+            .zip(found)
+            .map(|(node, found)| Ok(self.0.state_of(found?, node, request)))
+            .collect()
     }
 }

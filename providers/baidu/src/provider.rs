@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Fence, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Fence, Finding, Instances, LoadBalancers, Result, Routes,
+    Setup, async_trait,
 };
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
@@ -28,7 +29,11 @@ const CREDENTIAL: &str = "put a valid key into AccessKeyID and SecretAccessKey o
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let [blb, eip, bcc] = PRODUCTS.map(|product| api::cloud(&config, setup, product).build());
-    Ok(Arc::new(Baidu::new(config, [blb?, eip?, bcc?], setup.fence.clone())))
+    Ok(Arc::new(Baidu::new(
+        config,
+        [blb?, eip?, bcc?],
+        setup.fence.clone(),
+    )))
 }
 
 /// The cloud provider for Baidu AI Cloud.
@@ -46,13 +51,22 @@ impl Baidu {
     /// open.
     #[must_use]
     pub fn new(config: Config, connections: [Transport; 3], fence: Fence) -> Self {
-        let (api, cluster) = (Api::new(Arc::new(config), connections), ClusterView::new(EVENT_SOURCE));
+        let (api, cluster) = (
+            Api::new(Arc::new(config), connections),
+            ClusterView::new(EVENT_SOURCE),
+        );
         let (source, caches) = (Source(api.clone()), SharedCaches::default());
         let inventory = Inventory::new(source.clone()).measured(api.bcc.metrics());
         let place = Arc::new(Place::new(inventory.clone(), cluster.clone()));
         let routes = RouteRules::new(inventory.clone(), Arc::clone(&place), cluster.clone());
         Self {
-            load_balancers: load_balancers::load_balancers(source, place, &cluster, Arc::clone(&caches), fence),
+            load_balancers: load_balancers::load_balancers(
+                source,
+                place,
+                &cluster,
+                Arc::clone(&caches),
+                fence,
+            ),
             routes: RouteTable::new(routes, cluster.clone()),
             instances: BccInstances(inventory),
             api,
@@ -74,26 +88,50 @@ impl CloudProvider for Baidu {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
-        self.api.bcc.send(Self::first()).await.map(drop).map_err(|error| {
-            let check = if error.is_unauthorized() { "the access key" } else { "Region and the network" };
-            error.context(format!("Baidu AI Cloud at {} cannot be used; check {check}", self.api.bcc.base()))
-        })
+        self.api
+            .bcc
+            .send(Self::first())
+            .await
+            .map(drop)
+            .map_err(|error| {
+                let check = if error.is_unauthorized() {
+                    "the access key"
+                } else {
+                    "Region and the network"
+                };
+                error.context(format!(
+                    "Baidu AI Cloud at {} cannot be used; check {check}",
+                    self.api.bcc.base()
+                ))
+            })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let answer = self.api.bcc.send(Self::first()).await;
-        if reached(&self.api.bcc.base(), "Region", CREDENTIAL, answer, &mut findings).is_none() {
+        if reached(
+            &self.api.bcc.base(),
+            "Region",
+            CREDENTIAL,
+            answer,
+            &mut findings,
+        )
+        .is_none()
+        {
             return findings;
         }
-        let vpc = self
-            .api
-            .config
-            .vpc
-            .iter()
-            .map(|vpc| ("routes", &self.api.bcc, Call::get("/v1/route", &[]).query("vpcId", vpc)));
+        let vpc = self.api.config.vpc.iter().map(|vpc| {
+            (
+                "routes",
+                &self.api.bcc,
+                Call::get("/v1/route", &[]).query("vpcId", vpc),
+            )
+        });
         let one = |path| Call::get(path, &[]).query("maxKeys", 1);
-        let lists = [("BLBs", &self.api.blb, one("/v1/blb")), ("EIPs", &self.api.eip, one("/v1/eip"))];
+        let lists = [
+            ("BLBs", &self.api.blb, one("/v1/blb")),
+            ("EIPs", &self.api.eip, one("/v1/eip")),
+        ];
         for (what, http, call) in lists.into_iter().chain(vpc) {
             findings.extend(permissions(http, [(what, call)]).await);
         }

@@ -49,46 +49,80 @@ struct Rule {
 
 /// Returns `false` if the Node's annotation keeps its routes out of the table.
 fn is_advertised(node: &Node) -> Result<bool> {
-    let Some(text) = node.annotations.get(ADVERTISE_ROUTE) else { return Ok(true) };
-    let wrong =
-        || Error::invalid(format!("annotation {ADVERTISE_ROUTE} of Node {}: {text:?} is not true or false", node.name));
+    let Some(text) = node.annotations.get(ADVERTISE_ROUTE) else {
+        return Ok(true);
+    };
+    let wrong = || {
+        Error::invalid(format!(
+            "annotation {ADVERTISE_ROUTE} of Node {}: {text:?} is not true or false",
+            node.name
+        ))
+    };
     truth(text).ok_or_else(wrong)
 }
 
 impl RouteRules {
-    pub(crate) fn new(instances: Inventory<Source>, place: Arc<Place>, cluster: ClusterView) -> Self {
+    pub(crate) fn new(
+        instances: Inventory<Source>,
+        place: Arc<Place>,
+        cluster: ClusterView,
+    ) -> Self {
         let deduplicator = EventDeduplicator::new(cluster.events().clone());
-        Self { instances, place, cluster, deduplicator }
+        Self {
+            instances,
+            place,
+            cluster,
+            deduplicator,
+        }
     }
 
     async fn table(&self) -> Result<RouteTable> {
-        let call = Call::get("/v1/route", &[]).query("vpcId", self.place.vpc().await?).list();
+        let call = Call::get("/v1/route", &[])
+            .query("vpcId", self.place.vpc().await?)
+            .list();
         self.instances.source().0.bcc.read(call).await
     }
 
     /// Returns the Nodes by the IDs of their instances.
     fn nodes(&self) -> BTreeMap<String, Arc<Node>> {
         let nodes = self.cluster.nodes().unwrap_or_default().into_iter();
-        nodes.filter_map(|node| Some((IDS.read(node.provider_id()?).ok()?.to_owned(), node))).collect()
+        nodes
+            .filter_map(|node| Some((IDS.read(node.provider_id()?).ok()?.to_owned(), node)))
+            .collect()
     }
 
     /// Reports rules of others that overlap the route to a Node.
     fn report_conflicts(&self, rules: &[Rule], nodes: &BTreeMap<String, Arc<Node>>) {
         let description = self.instances.source().0.config.description();
         let range = |rule: &Rule| rule.destination_address.parse::<IpNet>().ok();
-        let (ours, others): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.is_of(&description));
-        let others = others.into_iter().filter(|rule| range(rule).is_some_and(|range| range.prefix_len() > 0));
+        let (ours, others): (Vec<_>, Vec<_>) =
+            rules.iter().partition(|rule| rule.is_of(&description));
+        let others = others
+            .into_iter()
+            .filter(|rule| range(rule).is_some_and(|range| range.prefix_len() > 0));
         for other in others {
             let overlaps = |rule: &&&Rule| match (range(rule), range(other)) {
                 (Some(one), Some(other)) => one.contains(&other) || other.contains(&one),
                 _ => false,
             };
             for rule in ours.iter().filter(overlaps) {
-                let Some(node) = rule.nexthop_id.as_ref().and_then(|id| nodes.get(id)) else { continue };
-                let (one, id, another) = (&rule.destination_address, &other.route_rule_id, &other.destination_address);
-                let text =
-                    format!("the route to {one} overlaps route rule {id} to {another}, which is not this cluster's");
-                self.deduplicator.warn(true, EventSubject::Node(node), "RouteTableConflictDetection", &text);
+                let Some(node) = rule.nexthop_id.as_ref().and_then(|id| nodes.get(id)) else {
+                    continue;
+                };
+                let (one, id, another) = (
+                    &rule.destination_address,
+                    &other.route_rule_id,
+                    &other.destination_address,
+                );
+                let text = format!(
+                    "the route to {one} overlaps route rule {id} to {another}, which is not this cluster's"
+                );
+                self.deduplicator.warn(
+                    true,
+                    EventSubject::Node(node),
+                    "RouteTableConflictDetection",
+                    &text,
+                );
             }
         }
     }
@@ -101,7 +135,8 @@ impl Rule {
 
     /// Returns `true` for a rule that leads all traffic of a range to an instance.
     fn is_to_instance(&self) -> bool {
-        self.nexthop_type.as_deref() == Some("custom") && ["0.0.0.0/0", "::/0"].contains(&&*self.source_address)
+        self.nexthop_type.as_deref() == Some("custom")
+            && ["0.0.0.0/0", "::/0"].contains(&&*self.source_address)
     }
 }
 
@@ -121,15 +156,28 @@ impl RouteCloud for RouteRules {
                 Some(node) => is_advertised(node).unwrap_or(true),
                 // Only rules of this cluster are looked at again, because only these can be deleted.
                 None if owner.is_none() => {
-                    let found = self.instances.find(Key::Id(&id), false, Priority::Refresh).await?;
+                    let found = self
+                        .instances
+                        .find(Key::Id(&id), false, Priority::Refresh)
+                        .await?;
                     matches!(found, Found::Present(_))
                 }
                 None => true,
             };
             let name = String::new();
-            let target = if is_kept { Target::Machine { id, name } } else { Target::Gone(id) };
+            let target = if is_kept {
+                Target::Machine { id, name }
+            } else {
+                Target::Gone(id)
+            };
             let (name, destination) = (rule.route_rule_id, rule.destination_address);
-            routes.push(CloudRoute { name, destination, target, owner, ..CloudRoute::default() });
+            routes.push(CloudRoute {
+                name,
+                destination,
+                target,
+                owner,
+                ..CloudRoute::default()
+            });
         }
         Ok(routes)
     }
@@ -138,31 +186,58 @@ impl RouteCloud for RouteRules {
         IDS.read(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        _route: &Route,
+        _destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
         is_advertised(node)?;
-        let key = node.provider_id().map(|id| IDS.read(id)).transpose()?.map_or(Key::Name(&node.name), Key::Id);
+        let key = node
+            .provider_id()
+            .map(|id| IDS.read(id))
+            .transpose()?
+            .map_or(Key::Name(&node.name), Key::Id);
         match self.instances.find(key, false, Priority::Ordinary).await? {
-            Found::Present(instance) => {
-                Ok((Vec::new(), Target::Machine { id: instance.id().to_owned(), name: String::new() }))
-            }
-            Found::Gone(_) => Err(Error::other(format!("the instance of Node {:?} does not exist", node.name))),
+            Found::Present(instance) => Ok((
+                Vec::new(),
+                Target::Machine {
+                    id: instance.id().to_owned(),
+                    name: String::new(),
+                },
+            )),
+            Found::Gone(_) => Err(Error::other(format!(
+                "the instance of Node {:?} does not exist",
+                node.name
+            ))),
         }
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let api = &self.instances.source().0;
         if change == Change::Remove {
-            return api.bcc.remove(Call::delete("/v1/route/rule/{routeRuleId}", &[&route.name])).await;
+            return api
+                .bcc
+                .remove(Call::delete("/v1/route/rule/{routeRuleId}", &[&route.name]))
+                .await;
         }
-        let Target::Machine { id, .. } = &route.target else { return Ok(()) };
+        let Target::Machine { id, .. } = &route.target else {
+            return Ok(());
+        };
         let node = self.nodes().remove(id);
         if let Some(node) = &node
             && !is_advertised(node)?
         {
-            tracing::debug!(node = &*node.name, "the Node's annotation keeps its route out of the table");
+            tracing::debug!(
+                node = &*node.name,
+                "the Node's annotation keeps its route out of the table"
+            );
             return Ok(());
         }
-        let (table, is_ipv6) = (self.table().await?.route_table_id, route.destination.contains(':'));
+        let (table, is_ipv6) = (
+            self.table().await?.route_table_id,
+            route.destination.contains(':'),
+        );
         let mut body = json!({
             "routeTableId": table, "nexthopType": "custom", "nexthopId": id,
             "sourceAddress": if is_ipv6 { "::/0" } else { "0.0.0.0/0" },
@@ -171,7 +246,10 @@ impl RouteCloud for RouteRules {
         if is_ipv6 {
             body["ipVersion"] = "6".into();
         }
-        let made: Value = api.bcc.read(Call::post("/v1/route/rule", &[]).json(&body)).await?;
+        let made: Value = api
+            .bcc
+            .read(Call::post("/v1/route/rule", &[]).json(&body))
+            .await?;
         if let Some(node) = node {
             let values = [
                 ("vpc-id", self.place.vpc().await?.into()),
@@ -179,8 +257,10 @@ impl RouteCloud for RouteRules {
                 ("vpc-route-rule-id", made["routeRuleId"].clone()),
                 ("ccm-version", env!("CARGO_PKG_VERSION").into()),
             ];
-            let annotations: serde_json::Map<_, Value> =
-                values.into_iter().map(|(key, value)| (format!("{ANNOTATIONS}{key}"), value)).collect();
+            let annotations: serde_json::Map<_, Value> = values
+                .into_iter()
+                .map(|(key, value)| (format!("{ANNOTATIONS}{key}"), value))
+                .collect();
             let patch = json!({"metadata": {"annotations": annotations}});
             if let Err(error) = self.cluster.patch_node(&node.name, &patch).await {
                 tracing::warn!(node = &*node.name, %error, "cannot write the annotations of a route");

@@ -44,7 +44,8 @@ pub enum Network {
 }
 
 impl Value for Network {
-    const KIND: Kind<Self> = Kind::one_of(&[("EXTERNAL", Self::External), ("INTERNAL", Self::Internal)]);
+    const KIND: Kind<Self> =
+        Kind::one_of(&[("EXTERNAL", Self::External), ("INTERNAL", Self::Internal)]);
 }
 
 /// Address families of a load balancer.
@@ -63,32 +64,44 @@ impl Value for NetworkStack {
 }
 
 const SIZES: Kind<String> = Kind::of("one of lb-small, lb-medium, lb-large", |text| {
-    ["lb-small", "lb-medium", "lb-large"].contains(&text).then(|| text.to_owned())
+    ["lb-small", "lb-medium", "lb-large"]
+        .contains(&text)
+        .then(|| text.to_owned())
 });
-const CHECKS: Kind<Protocol> =
-    Kind::one_of(&[("tcp", Protocol::Tcp), ("http", Protocol::Http), ("https", Protocol::Https)]);
+const CHECKS: Kind<Protocol> = Kind::one_of(&[
+    ("tcp", Protocol::Tcp),
+    ("http", Protocol::Http),
+    ("https", Protocol::Https),
+]);
 const STICKY: Kind<bool> = Kind::one_of(&[("cookies", true), ("none", false)]);
 const ALGORITHMS: Kind<String> = Kind::of("one of round_robin, least_connections", |text| {
-    ["round_robin", "least_connections"].contains(&text).then(|| text.to_owned())
+    ["round_robin", "least_connections"]
+        .contains(&text)
+        .then(|| text.to_owned())
 });
 
 /// The names of load balancers that the API accepts.
-const NAMES: Kind<String> =
-    Kind::of("1 to 255 letters, digits, dots and dashes, with a letter or digit at both ends", |text| {
+const NAMES: Kind<String> = Kind::of(
+    "1 to 255 letters, digits, dots and dashes, with a letter or digit at both ends",
+    |text| {
         let is_end = |it: u8| it.is_ascii_alphanumeric();
         let is_name = text.len() <= 255
             && text.bytes().all(|it| is_end(it) || b".-".contains(&it))
             && text.bytes().next().is_some_and(is_end)
             && text.bytes().last().is_some_and(is_end);
         (is_name || text.is_empty()).then(|| text.to_owned())
-    });
+    },
+);
 
 /// A DNS name, the only form that the API server accepts in a status. An empty value counts as unset.
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_label = |it: &str| it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-');
-    let is_name = name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);
+    let is_label = |it: &str| {
+        it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-')
+    };
+    let is_name =
+        name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);
     (is_name || text.is_empty()).then_some(name)
 });
 
@@ -99,26 +112,44 @@ const SOURCES: Kind<Vec<String>> = Kind::of("a comma list of ip:ADDRESS and cidr
         Some(("cidr", range)) => range.parse::<IpNet>().is_ok(),
         _ => false,
     };
-    let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
-    items.iter().all(is_source).then(|| items.into_iter().map(str::to_owned).collect())
+    let items: Vec<&str> = text
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .collect();
+    items
+        .iter()
+        .all(is_source)
+        .then(|| items.into_iter().map(str::to_owned).collect())
 });
 
 /// The IDs of load balancers. An empty value counts as unset.
-const IDS: Kind<String> =
-    Kind::of("the UUID of a load balancer, such as 4de7ac8b-495b-4884-9a69-1050c6793cd6", |text| {
-        if text.is_empty() { Some(String::new()) } else { load_balancer_id(text) }
-    });
+const IDS: Kind<String> = Kind::of(
+    "the UUID of a load balancer, such as 4de7ac8b-495b-4884-9a69-1050c6793cd6",
+    |text| {
+        if text.is_empty() {
+            Some(String::new())
+        } else {
+            load_balancer_id(text)
+        }
+    },
+);
 
 /// Returns the ID of a load balancer, as the API writes it, if the text is one.
 pub(crate) fn load_balancer_id(text: &str) -> Option<String> {
     let text = text.trim();
     let has_form = text.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
-    let is_id = has_form && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let is_id = has_form
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     is_id.then(|| text.to_ascii_lowercase())
 }
 
 const PORTS: Kind<Vec<u16>> = Kind::of("a comma list of port numbers", |text| {
-    text.split(',').map(|item| item.trim().parse().ok().filter(|port| *port != 0)).collect()
+    text.split(',')
+        .map(|item| item.trim().parse().ok().filter(|port| *port != 0))
+        .collect()
 });
 
 /// The prefix of most keys.

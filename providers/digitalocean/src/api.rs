@@ -8,7 +8,8 @@ use cloud_provider::{Error, Result, Setup};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::paging::Paging;
 use provider_kit::transport::{
-    Budget, Builder, Call, Credential, Jitter, Refill, Refusal, RetryPolicy, Tls, Transport, network,
+    Budget, Builder, Call, Credential, Jitter, Refill, Refusal, RetryPolicy, Tls, Transport,
+    network,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,7 +20,9 @@ use crate::load_balancers::requested::RequestedIds;
 use crate::rate::Limited;
 
 /// The form of all lists, with the longest pages that the API answers.
-const PAGING: Paging = Paging::next_link("/links/pages/next").size("per_page", 200).required_total("/meta/total");
+const PAGING: Paging = Paging::next_link("/links/pages/next")
+    .size("per_page", 200)
+    .required_total("/meta/total");
 
 const RETRY_POLICY: RetryPolicy = RetryPolicy {
     timeout: Duration::from_secs(30),
@@ -41,10 +44,16 @@ pub fn cloud(config: &Config, setup: &Setup) -> Result<Builder> {
         .credential(config.token.clone())
         .validate(Call::get("/v2/account", &[]))
         .retry_policy(RETRY_POLICY)
-        .budget(Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) })
+        .budget(Budget {
+            share_left_to_others: 0.1,
+            refill: Refill::Evenly(Duration::from_secs(3600)),
+        })
         .correlation("x-request-id");
     Ok(match config.rate {
-        Some(rate) => builder.connector(Limited::new(network(&Tls::default(), &config.endpoint)?, rate)),
+        Some(rate) => builder.connector(Limited::new(
+            network(&Tls::default(), &config.endpoint)?,
+            rate,
+        )),
         None => builder,
     })
 }
@@ -55,7 +64,9 @@ pub fn cloud(config: &Config, setup: &Setup) -> Result<Builder> {
 /// *Other*, if the connection cannot be set up.
 pub(crate) fn metadata(config: &Config, setup: &Setup) -> Result<Transport> {
     let http = Transport::builder(config.metadata.clone()).setup(setup);
-    http.credential(Credential::none()).metadata_service().build()
+    http.credential(Credential::none())
+        .metadata_service()
+        .build()
 }
 
 /// Reads the region of the machine that the program runs on.
@@ -64,7 +75,9 @@ pub(crate) fn metadata(config: &Config, setup: &Setup) -> Result<Transport> {
 /// The error of the metadata service, with the setting to use instead.
 pub(crate) async fn region_of_machine(metadata: &Transport) -> Result<String> {
     let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
-    answer.map(|it| it.text()).map_err(|error| error.context("cannot find out the region; set REGION"))
+    answer
+        .map(|it| it.text())
+        .map_err(|error| error.context("cannot find out the region; set REGION"))
 }
 
 /// The API with one token, in one region.
@@ -104,7 +117,13 @@ impl Api {
         let (call, collection) = (Call::get(path, &[]), path.trim_start_matches("/v2/"));
         Ok(self
             .http
-            .list(call, collection, &SharedPriority::default(), |item| item, key)
+            .list(
+                call,
+                collection,
+                &SharedPriority::default(),
+                |item| item,
+                key,
+            )
             .await?
             .complete()?
             .into_items())
@@ -112,7 +131,9 @@ impl Api {
 
     /// Slugs of all regions.
     pub(crate) async fn regions(&self) -> Result<Vec<String>> {
-        let regions = self.all("/v2/regions", |region: &Region| region.slug.clone()).await?;
+        let regions = self
+            .all("/v2/regions", |region: &Region| region.slug.clone())
+            .await?;
         Ok(regions.into_iter().map(|region| region.slug).collect())
     }
 
@@ -122,17 +143,25 @@ impl Api {
     /// # Errors
     /// *Invalid*, with the existing regions, for a region that does not exist; the error of the API or of the metadata
     /// service.
-    pub(crate) async fn find_region(&self, configured: Option<&str>, metadata: &Transport) -> Result<()> {
+    pub(crate) async fn find_region(
+        &self,
+        configured: Option<&str>,
+        metadata: &Transport,
+    ) -> Result<()> {
         let region = if let Some(region) = configured {
             let known = self.regions().await?;
             if !known.iter().any(|it| it == region) {
                 let known = known.join(", ");
-                return Err(Error::invalid(format!("REGION: {region:?} does not exist; regions are {known}")));
+                return Err(Error::invalid(format!(
+                    "REGION: {region:?} does not exist; regions are {known}"
+                )));
             }
             region.to_owned()
         } else {
             // The Nodes need this permission in any case; a token may lack that for regions.
-            self.http.send(Call::get("/v2/droplets", &[]).query("per_page", 1)).await?;
+            self.http
+                .send(Call::get("/v2/droplets", &[]).query("per_page", 1))
+                .await?;
             region_of_machine(metadata).await?
         };
         self.region.get_or_init(|| region);
@@ -144,7 +173,10 @@ impl Api {
     /// # Errors
     /// *Other*, before it is known.
     pub(crate) fn region(&self) -> Result<&str> {
-        self.region.get().map(String::as_str).ok_or_else(|| Error::other("the region is not known yet"))
+        self.region
+            .get()
+            .map(String::as_str)
+            .ok_or_else(|| Error::other("the region is not known yet"))
     }
 }
 
@@ -155,7 +187,10 @@ fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     if message.contains("previous actions") || message.contains("pending") {
         return Some(Error::conflict);
     }
-    if message.contains("limit") && message.contains("exceed") && refusal.code != "too_many_requests" {
+    if message.contains("limit")
+        && message.contains("exceed")
+        && refusal.code != "too_many_requests"
+    {
         return Some(Error::quota);
     }
     None

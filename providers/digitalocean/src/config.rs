@@ -6,8 +6,8 @@ use provider_kit::variables::Variables;
 use serde::{Deserialize, Serialize};
 
 use crate::variables::{
-    ACCESS_TOKEN, ALL, API_RATE_LIMIT_QPS, CLUSTER_ID, CLUSTER_VPC_ID, DEBUG_ADDR, DEFAULT_LB_TYPE, FIREWALL_NAME,
-    FIREWALL_TAGS, METADATA_URL, METRICS_ADDR, OVERRIDE_URL, REGION, Rate,
+    ACCESS_TOKEN, ALL, API_RATE_LIMIT_QPS, CLUSTER_ID, CLUSTER_VPC_ID, DEBUG_ADDR, DEFAULT_LB_TYPE,
+    FIREWALL_NAME, FIREWALL_TAGS, METADATA_URL, METRICS_ADDR, OVERRIDE_URL, REGION, Rate,
 };
 
 /// The validated configuration of the provider.
@@ -82,8 +82,16 @@ impl Config {
         };
         let config = Self {
             token: variables.token(token),
-            endpoint: variables.get(&OVERRIDE_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
-            metadata: variables.get(&METADATA_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
+            endpoint: variables
+                .get(&OVERRIDE_URL)
+                .unwrap_or_default()
+                .trim_end_matches('/')
+                .to_owned(),
+            metadata: variables
+                .get(&METADATA_URL)
+                .unwrap_or_default()
+                .trim_end_matches('/')
+                .to_owned(),
             region: variables.get(&REGION),
             cluster_id: variables.get(&CLUSTER_ID),
             vpc: variables.get(&CLUSTER_VPC_ID),

@@ -15,7 +15,11 @@ const MOST: usize = 8 << 10;
 
 /// Serves requests until the future is dropped. If the address is in use, a warning is logged, and nothing is served.
 pub(crate) async fn serve(address: String, api: Api) {
-    let address = if address.starts_with(':') { format!("0.0.0.0{address}") } else { address };
+    let address = if address.starts_with(':') {
+        format!("0.0.0.0{address}")
+    } else {
+        address
+    };
     let listener = match TcpListener::bind(&address).await {
         Ok(listener) => listener,
         Err(error) => return tracing::warn!(%error, address, "DEBUG_ADDR is not served"),
@@ -40,14 +44,27 @@ async fn answer(mut stream: TcpStream, api: &Api) -> std::io::Result<()> {
     let (status, text) = match request.starts_with(b"GET /healthz ") {
         false => ("404 Not Found", "there is only /healthz".to_owned()),
         true => {
-            match timeout(LONGEST, api.http.send(Call::get("/v2/account", &[]).with_priority(Priority::Urgent))).await {
+            match timeout(
+                LONGEST,
+                api.http
+                    .send(Call::get("/v2/account", &[]).with_priority(Priority::Urgent)),
+            )
+            .await
+            {
                 Ok(Ok(_)) => ("200 OK", "ok".to_owned()),
                 Ok(Err(error)) => ("500 Internal Server Error", error.to_string()),
-                Err(_) => ("500 Internal Server Error", "the API did not answer within 15s".to_owned()),
+                Err(_) => (
+                    "500 Internal Server Error",
+                    "the API did not answer within 15s".to_owned(),
+                ),
             }
         }
     };
-    let head =
-        format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close", text.len());
-    stream.write_all(format!("{head}\r\n\r\n{text}").as_bytes()).await
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close",
+        text.len()
+    );
+    stream
+        .write_all(format!("{head}\r\n\r\n{text}").as_bytes())
+        .await
 }

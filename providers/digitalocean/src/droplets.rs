@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use cloud_provider::{
-    Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, Result, async_trait,
+    Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, Result,
+    async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
@@ -17,8 +18,11 @@ use crate::NAME;
 use crate::api::Api;
 
 /// Provider IDs of Nodes: `digitalocean://3164444`.
-pub(crate) const IDS: ProviderIds =
-    ProviderIds { scheme: NAME, form: "<droplet id>", valid: |id| number(id).is_some_and(|id| id > 0) };
+pub(crate) const IDS: ProviderIds = ProviderIds {
+    scheme: NAME,
+    form: "<droplet id>",
+    valid: |id| number(id).is_some_and(|id| id > 0),
+};
 
 /// A droplet, as far as a Node needs it: thousands are kept.
 #[derive(Debug, Deserialize)]
@@ -73,7 +77,9 @@ impl From<DropletAnswer> for Droplet {
         let first = |kind: &str| {
             let of_kind = networks.v4.iter().filter(|it| &*it.kind == kind);
             // Old droplets list the anchor of a reserved address among their private ones, too.
-            let mut ips = of_kind.filter_map(|it| it.ip_address.parse().ok()).collect::<Vec<Ipv4Addr>>();
+            let mut ips = of_kind
+                .filter_map(|it| it.ip_address.parse().ok())
+                .collect::<Vec<Ipv4Addr>>();
             ips.sort_by_key(is_anchor);
             ips.into_iter().next()
         };
@@ -100,7 +106,9 @@ fn is_anchor(ip: &Ipv4Addr) -> bool {
 
 impl Droplet {
     fn public_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        [self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)].into_iter().flatten()
+        [self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)]
+            .into_iter()
+            .flatten()
     }
 
     /// Returns `true` if the droplet has this address. A private address means something only in the region and VPC of the
@@ -108,7 +116,8 @@ impl Droplet {
     fn has_address(&self, ip: IpAddr, region: Option<&str>, vpc: Option<&str>) -> bool {
         let is_near = region.is_none_or(|region| region == &*self.region)
             && vpc.is_none_or(|vpc| self.vpc.as_deref() == Some(vpc));
-        self.public_addresses().any(|it| it == ip) || is_near && self.private.map(IpAddr::V4) == Some(ip)
+        self.public_addresses().any(|it| it == ip)
+            || is_near && self.private.map(IpAddr::V4) == Some(ip)
     }
 }
 
@@ -134,7 +143,15 @@ impl MachineSource for Api {
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Droplet>> {
         let call = Call::get("/v2/droplets", &[]);
-        self.http.list(call, "droplets", shared_priority, |droplet| droplet, |it: &Droplet| it.id.clone()).await
+        self.http
+            .list(
+                call,
+                "droplets",
+                shared_priority,
+                |droplet| droplet,
+                |it: &Droplet| it.id.clone(),
+            )
+            .await
     }
 
     /// Returns `true`: each page contains the total.
@@ -143,13 +160,24 @@ impl MachineSource for Api {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Droplet>> {
-        self.http.find(Call::get("/v2/droplets/{id}", &[id]).inside("droplet").with_priority(priority)).await
+        self.http
+            .find(
+                Call::get("/v2/droplets/{id}", &[id])
+                    .inside("droplet")
+                    .with_priority(priority),
+            )
+            .await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Droplet>> {
         let call = Call::get("/v2/droplets", &[]).query("name", name);
         let (shared_priority, id) = (SharedPriority::of(priority), |it: &Droplet| it.id.clone());
-        Ok(self.http.list(call, "droplets", &shared_priority, |droplet| droplet, id).await?.complete()?.into_items())
+        Ok(self
+            .http
+            .list(call, "droplets", &shared_priority, |droplet| droplet, id)
+            .await?
+            .complete()?
+            .into_items())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -188,8 +216,17 @@ impl Droplets {
     ///
     /// # Errors
     /// *Invalid*, for a Node whose address several droplets have.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<Arc<Node>>> {
-        let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
+    async fn known_by_address(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<Arc<Node>>> {
+        let address = |node: &Node| {
+            node.provider_id()
+                .is_none()
+                .then(|| node.name.parse::<IpAddr>().ok())
+                .flatten()
+        };
         if !nodes.iter().any(|node| address(node).is_some()) {
             return nodes.iter().cloned().map(Ok).collect();
         }
@@ -198,11 +235,20 @@ impl Droplets {
         };
         let (region, vpc) = (self.api.region().ok(), self.vpc.as_deref());
         let known = |node: &Arc<Node>| {
-            let Some(ip) = address(node) else { return Ok(Arc::clone(node)) };
-            let found: Vec<_> = list.machines().iter().filter(|it| it.has_address(ip, region, vpc)).collect();
+            let Some(ip) = address(node) else {
+                return Ok(Arc::clone(node));
+            };
+            let found: Vec<_> = list
+                .machines()
+                .iter()
+                .filter(|it| it.has_address(ip, region, vpc))
+                .collect();
             match found.as_slice() {
                 [] => Ok(Arc::clone(node)),
-                [droplet] => Ok(Arc::new(Node { provider_id: IDS.write(&droplet.id).into(), ..(**node).clone() })),
+                [droplet] => Ok(Arc::new(Node {
+                    provider_id: IDS.write(&droplet.id).into(),
+                    ..(**node).clone()
+                })),
                 [first, second, ..] => Err(Error::invalid(format!(
                     "droplets {} ({}) and {} ({}) both have address {ip}; set DO_CLUSTER_VPC_ID to the VPC of the Nodes",
                     first.name, first.id, second.name, second.id
@@ -212,7 +258,12 @@ impl Droplets {
         nodes.iter().map(known).collect()
     }
 
-    fn state(&self, found: Found<Droplet>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+    fn state(
+        &self,
+        found: Found<Droplet>,
+        node: &Node,
+        request: LookupRequest,
+    ) -> Result<InstanceState> {
         if let Found::Present(droplet) = &found
             && droplet.private.is_none()
             && request.metadata != MetadataLevel::No
@@ -228,14 +279,26 @@ impl Droplets {
 
 #[async_trait]
 impl Instances for Droplets {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = self.known_by_address(nodes, request).await;
-        let certain: Vec<_> = known.iter().filter_map(|node| node.as_ref().ok().cloned()).collect();
-        let found = self.inventory.find_all(&certain, request.fresh, priority(request)).await;
+        let certain: Vec<_> = known
+            .iter()
+            .filter_map(|node| node.as_ref().ok().cloned())
+            .collect();
+        let found = self
+            .inventory
+            .find_all(&certain, request.fresh, priority(request))
+            .await;
         let mut found = found.into_iter();
         let state = |(node, known): (&Arc<Node>, Result<Arc<Node>>)| {
             known?;
-            let found = found.next().unwrap_or_else(|| Err(Error::other("the droplet was not looked up")));
+            let found = found
+                .next()
+                .unwrap_or_else(|| Err(Error::other("the droplet was not looked up")));
             self.state(found?, node, request)
         };
         nodes.iter().zip(known).map(state).collect()

@@ -59,25 +59,42 @@ struct Rule {
 /// Peers of a rule: the addresses that it admits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 struct Peers {
-    #[serde(default, deserialize_with = "or_none", skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_none",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     addresses: BTreeSet<String>,
-    #[serde(default, deserialize_with = "or_none", skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_none",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     load_balancer_uids: BTreeSet<String>,
 }
 
-fn or_none<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+fn or_none<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// Reads ports: the API accepts all ports as `all`, and shows them as `0` or omits them.
 fn ports<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let ports: String = or_none(from)?;
-    Ok(if ports.is_empty() || ports == "0" { "all".to_owned() } else { ports })
+    Ok(if ports.is_empty() || ports == "0" {
+        "all".to_owned()
+    } else {
+        ports
+    })
 }
 
 impl Peers {
     fn anywhere() -> Self {
-        Self { addresses: ANYWHERE.map(str::to_owned).into(), ..Self::default() }
+        Self {
+            addresses: ANYWHERE.map(str::to_owned).into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -94,11 +111,23 @@ fn admit(rules: &mut Rules, protocol: &'static str, port: u16, peers: Peers) {
 ///
 /// # Errors
 /// *Invalid*, with the mistake in the Service; then no rules are added for it.
-fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType, is_passing: bool) -> Result<()> {
-    let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()).unwrap_or_default();
+fn admit_service(
+    rules: &mut Rules,
+    service: &Service,
+    default: LoadBalancerType,
+    is_passing: bool,
+) -> Result<()> {
+    let kind = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.type_.as_deref())
+        .unwrap_or_default();
     let mut annotations = Annotations::of(service);
     let is_managed = annotations.get(&FIREWALL_MANAGED) != Some(false);
-    let (of, network) = (annotations.get(&TYPE).unwrap_or(default), annotations.get(&NETWORK).unwrap_or_default());
+    let (of, network) = (
+        annotations.get(&TYPE).unwrap_or(default),
+        annotations.get(&NETWORK).unwrap_or_default(),
+    );
     if !is_managed || service.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
@@ -116,14 +145,31 @@ fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType
             if !wants && !is_passing {
                 return Ok(());
             }
-            let stated: BTreeSet<String> = configured_source_ranges(service)?.iter().map(ToString::to_string).collect();
-            let clients =
-                if stated.is_empty() { Peers::anywhere() } else { Peers { addresses: stated, ..Peers::default() } };
+            let stated: BTreeSet<String> = configured_source_ranges(service)?
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let clients = if stated.is_empty() {
+                Peers::anywhere()
+            } else {
+                Peers {
+                    addresses: stated,
+                    ..Peers::default()
+                }
+            };
             for (protocol, port) in ports {
                 admit(rules, protocol, port.number, clients.clone());
             }
-            let checker = id_of(service).map(|id| Peers { load_balancer_uids: [id].into(), ..Peers::default() });
-            admit(rules, "tcp", check_port(service), checker.unwrap_or_else(Peers::anywhere));
+            let checker = id_of(service).map(|id| Peers {
+                load_balancer_uids: [id].into(),
+                ..Peers::default()
+            });
+            admit(
+                rules,
+                "tcp",
+                check_port(service),
+                checker.unwrap_or_else(Peers::anywhere),
+            );
         }
         _ => {}
     }
@@ -145,7 +191,10 @@ impl WorkerFirewall {
         let (mut known, mut id, mut pause) = (None::<(Firewall, Instant)>, None, FIRST_PAUSE);
         loop {
             let desired = self.desired(&caches.services());
-            if known.as_ref().is_some_and(|(it, at)| *it == desired && at.elapsed() < PERIOD) {
+            if known
+                .as_ref()
+                .is_some_and(|(it, at)| *it == desired && at.elapsed() < PERIOD)
+            {
                 sleep(POLL).await;
                 continue;
             }
@@ -158,7 +207,14 @@ impl WorkerFirewall {
                 Err(_) => ("failed", "timeout"),
             };
             self.metrics.reconciled(result, error_type, began.elapsed());
-            self.metrics.synced(if result == "failed" { "failed" } else { "updated" }, began.elapsed());
+            self.metrics.synced(
+                if result == "failed" {
+                    "failed"
+                } else {
+                    "updated"
+                },
+                began.elapsed(),
+            );
             match outcome.unwrap_or_else(|_| Err(Error::other("it took longer than 30s"))) {
                 Ok(_) => (known, pause) = (Some((desired, Instant::now())), FIRST_PAUSE),
                 Err(error) => {
@@ -177,7 +233,12 @@ impl WorkerFirewall {
             let is_passing = self.api.passing.has(service);
             if let Err(error) = admit_service(&mut rules, service, self.default, is_passing) {
                 let text = format!("the worker firewall admits no traffic to it: {error}");
-                self.deduplicator.warn(true, EventSubject::Service(service), "FirewallConfigError", &text);
+                self.deduplicator.warn(
+                    true,
+                    EventSubject::Service(service),
+                    "FirewallConfigError",
+                    &text,
+                );
             }
         }
         let rule = |protocol: &str, ports, sources, destinations| Rule {
@@ -186,9 +247,11 @@ impl WorkerFirewall {
             sources,
             destinations,
         };
-        let inbound =
-            rules.into_iter().map(|((protocol, port), peers)| rule(protocol, port.to_string(), Some(peers), None));
-        let outbound = ["tcp", "udp", "icmp"].map(|it| rule(it, "all".to_owned(), None, Some(Peers::anywhere())));
+        let inbound = rules
+            .into_iter()
+            .map(|((protocol, port), peers)| rule(protocol, port.to_string(), Some(peers), None));
+        let outbound = ["tcp", "udp", "icmp"]
+            .map(|it| rule(it, "all".to_owned(), None, Some(Peers::anywhere())));
         Firewall {
             name: self.config.name.clone(),
             tags: self.config.tags.iter().cloned().collect(),
@@ -199,26 +262,47 @@ impl WorkerFirewall {
     }
 
     /// Creates or updates the firewall. Returns `true` if a change was needed.
-    pub(crate) async fn reconcile(&self, desired: &Firewall, id: &mut Option<String>) -> Result<bool> {
+    pub(crate) async fn reconcile(
+        &self,
+        desired: &Firewall,
+        id: &mut Option<String>,
+    ) -> Result<bool> {
         let current = self.current(id).await?;
         *id = current.as_ref().map(|it| it.id.clone());
-        if current
-            .as_ref()
-            .is_some_and(|it| Firewall { id: String::new(), droplet_ids: BTreeSet::new(), ..it.clone() } == *desired)
-        {
+        if current.as_ref().is_some_and(|it| {
+            Firewall {
+                id: String::new(),
+                droplet_ids: BTreeSet::new(),
+                ..it.clone()
+            } == *desired
+        }) {
             return Ok(false);
         }
         if let Some(current) = current {
             // Droplets that an operator added stay.
-            let wanted = Firewall { droplet_ids: current.droplet_ids, ..desired.clone() };
-            let call = Call::put("/v2/firewalls/{id}", &[&current.id]).json(&wanted).inside("firewall");
-            match self.metrics.request("update", "200", self.api.http.read::<Firewall>(call)).await {
+            let wanted = Firewall {
+                droplet_ids: current.droplet_ids,
+                ..desired.clone()
+            };
+            let call = Call::put("/v2/firewalls/{id}", &[&current.id])
+                .json(&wanted)
+                .inside("firewall");
+            match self
+                .metrics
+                .request("update", "200", self.api.http.read::<Firewall>(call))
+                .await
+            {
                 Err(error) if error.is_not_found() => {}
                 answer => return answer.map(|_| true),
             }
         }
-        let call = Call::post("/v2/firewalls", &[]).json(desired).inside("firewall");
-        let made = self.metrics.request("create", "202", self.api.http.read::<Firewall>(call)).await?;
+        let call = Call::post("/v2/firewalls", &[])
+            .json(desired)
+            .inside("firewall");
+        let made = self
+            .metrics
+            .request("create", "202", self.api.http.read::<Firewall>(call))
+            .await?;
         *id = Some(made.id);
         Ok(true)
     }
@@ -226,7 +310,10 @@ impl WorkerFirewall {
     async fn current(&self, id: &Option<String>) -> Result<Option<Firewall>> {
         if let Some(id) = id {
             let call = Call::get("/v2/firewalls/{id}", &[id]).inside("firewall");
-            let found = self.metrics.request("get_by_id", "200", self.api.http.find::<Firewall>(call)).await?;
+            let found = self
+                .metrics
+                .request("get_by_id", "200", self.api.http.find::<Firewall>(call))
+                .await?;
             if found.is_some() {
                 return Ok(found);
             }

@@ -40,7 +40,11 @@ impl FirewallMetrics {
             Ok(_) => ("succeeded", success),
             Err(error) => ("failed", status_of(error)),
         };
-        self.both((&OPERATIONS, &OPERATION_DURATION), &[operation, result, code], began.elapsed());
+        self.both(
+            (&OPERATIONS, &OPERATION_DURATION),
+            &[operation, result, code],
+            began.elapsed(),
+        );
         outcome
     }
 
@@ -51,10 +55,19 @@ impl FirewallMetrics {
 
     /// Counts a reconciliation; `result`: `reconciled`, `failed` or `skipped`.
     pub(crate) fn reconciled(&self, result: &str, error_type: &str, took: Duration) {
-        self.both((&RECONCILES, &RECONCILE_DURATION), &[result, error_type], took);
+        self.both(
+            (&RECONCILES, &RECONCILE_DURATION),
+            &[result, error_type],
+            took,
+        );
     }
 
-    fn both(&self, (count, time): (&'static Series, &'static Series), labels: &[&str], took: Duration) {
+    fn both(
+        &self,
+        (count, time): (&'static Series, &'static Series),
+        labels: &[&str],
+        took: Duration,
+    ) {
         self.0.record(count, labels, 1.0);
         self.0.record(time, labels, took.as_secs_f64());
     }

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Setup, async_trait};
+use cloud_provider::{
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Setup, async_trait,
+};
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::Inventory;
@@ -46,7 +48,11 @@ impl DigitalOcean {
     #[must_use]
     pub fn new(config: Config, cloud: Transport, metadata: Transport) -> Self {
         let (api, cluster) = (Api::new(cloud), ClusterView::new(EVENT_SOURCE));
-        let droplets = Droplets { inventory: Inventory::new(api.clone()), api: api.clone(), vpc: config.vpc.clone() };
+        let droplets = Droplets {
+            inventory: Inventory::new(api.clone()),
+            api: api.clone(),
+            vpc: config.vpc.clone(),
+        };
         let cloud = DigitalOceanLoadBalancers::new(api.clone(), config.clone(), &cluster);
         let price = &["type", "size", "size_unit", "region"];
         let options = Options {
@@ -56,8 +62,20 @@ impl DigitalOcean {
             price,
             ..Options::default()
         };
-        let load_balancers = SkipDisowned(LoadBalancerEngine::of(cloud, Arc::new(api.clone()), options));
-        Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
+        let load_balancers = SkipDisowned(LoadBalancerEngine::of(
+            cloud,
+            Arc::new(api.clone()),
+            options,
+        ));
+        Self {
+            api,
+            config,
+            metadata,
+            cluster,
+            droplets,
+            load_balancers,
+            context: OnceLock::new(),
+        }
     }
 
     /// Starts the background tasks, which run until the process ends.
@@ -68,14 +86,26 @@ impl DigitalOcean {
         };
         if let Some(tag) = self.config.cluster_tag() {
             let owner = OwnerTags::cluster(&context.cluster).to_owned();
-            let tag = ClusterTag { api: self.api.clone(), tag, owner };
+            let tag = ClusterTag {
+                api: self.api.clone(),
+                tag,
+                owner,
+            };
             until(Box::pin(tag.run(Arc::clone(caches))));
         }
         if let Some(config) = self.config.firewall.clone() {
             let metrics = FirewallMetrics(self.api.http.metrics());
-            let (api, deduplicator) = (self.api.clone(), EventDeduplicator::new(self.cluster.events().clone()));
-            let firewall =
-                WorkerFirewall { api, config, default: self.config.load_balancer_type, metrics, deduplicator };
+            let (api, deduplicator) = (
+                self.api.clone(),
+                EventDeduplicator::new(self.cluster.events().clone()),
+            );
+            let firewall = WorkerFirewall {
+                api,
+                config,
+                default: self.config.load_balancer_type,
+                metrics,
+                deduplicator,
+            };
             until(Box::pin(firewall.run(Arc::clone(caches))));
         }
         if let Some(address) = self.config.debug_address.clone() {
@@ -102,11 +132,20 @@ impl CloudProvider for DigitalOcean {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.context.get_or_init(|| context.clone());
-        self.api.find_region(self.config.region.as_deref(), &self.metadata).await.map_err(|error| {
-            let check =
-                if error.is_unauthorized() { "DO_ACCESS_TOKEN" } else { "DO_OVERRIDE_URL, REGION and the network" };
-            error.context(format!("DigitalOcean at {} cannot be used; check {check}", self.api.http.base()))
-        })
+        self.api
+            .find_region(self.config.region.as_deref(), &self.metadata)
+            .await
+            .map_err(|error| {
+                let check = if error.is_unauthorized() {
+                    "DO_ACCESS_TOKEN"
+                } else {
+                    "DO_OVERRIDE_URL, REGION and the network"
+                };
+                error.context(format!(
+                    "DigitalOcean at {} cannot be used; check {check}",
+                    self.api.http.base()
+                ))
+            })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

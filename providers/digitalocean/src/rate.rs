@@ -23,7 +23,11 @@ pub(crate) struct Limited {
 impl Limited {
     pub(crate) fn new(inner: Arc<dyn Connector>, Rate(rate): Rate) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::from_secs(3600));
-        Self { inner, interval, next: Mutex::default() }
+        Self {
+            inner,
+            interval,
+            next: Mutex::default(),
+        }
     }
 
     /// Returns the time at which the next request leaves.
@@ -61,6 +65,10 @@ mod tests {
         let limited = Limited::new(in_process(axum::Router::new()), Rate(4.0));
         let start = Instant::now();
         let slots: Vec<_> = (0..3).map(|_| limited.slot() - start).collect();
-        assert_eq!(slots, [0, 250, 500].map(Duration::from_millis), "the first leaves at once");
+        assert_eq!(
+            slots,
+            [0, 250, 500].map(Duration::from_millis),
+            "the first leaves at once"
+        );
     }
 }

@@ -27,10 +27,20 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(crate) async fn add(api: &Api, tag: &str, load_balancers: &[String]) -> Result<()> {
     let resource = |id| json!({"resource_id": id, "resource_type": "load_balancer"});
     let resources: Vec<_> = load_balancers.iter().map(resource).collect();
-    let call = || Call::post("/v2/tags/{tag}/resources", &[tag]).json(&json!({"resources": resources})).repeatable();
+    let call = || {
+        Call::post("/v2/tags/{tag}/resources", &[tag])
+            .json(&json!({"resources": resources}))
+            .repeatable()
+    };
     match api.http.send(call()).await {
         Err(error) if error.is_not_found() => {
-            api.http.send(Call::post("/v2/tags", &[]).json(&json!({"name": tag})).repeatable()).await?;
+            api.http
+                .send(
+                    Call::post("/v2/tags", &[])
+                        .json(&json!({"name": tag}))
+                        .repeatable(),
+                )
+                .await?;
             api.http.send(call()).await.map(drop)
         }
         answer => answer.map(drop),
@@ -42,8 +52,11 @@ pub(crate) async fn add(api: &Api, tag: &str, load_balancers: &[String]) -> Resu
 /// # Errors
 /// The cloud's error.
 pub(crate) async fn remove(api: &Api, tag: &str, load_balancer: &str) -> Result<()> {
-    let resources = json!({"resources": [{"resource_id": load_balancer, "resource_type": "load_balancer"}]});
-    api.http.remove(Call::delete("/v2/tags/{tag}/resources", &[tag]).json(&resources)).await
+    let resources =
+        json!({"resources": [{"resource_id": load_balancer, "resource_type": "load_balancer"}]});
+    api.http
+        .remove(Call::delete("/v2/tags/{tag}/resources", &[tag]).json(&resources))
+        .await
 }
 
 /// Adds the cluster's tag to load balancers that lack it.
@@ -60,8 +73,13 @@ impl ClusterTag {
         loop {
             match timeout(LONGEST, self.synchronize(&caches.services())).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, tag = self.tag, "load balancers are not tagged"),
-                Err(_) => tracing::warn!(tag = self.tag, "load balancers are not tagged: it took too long"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, tag = self.tag, "load balancers are not tagged")
+                }
+                Err(_) => tracing::warn!(
+                    tag = self.tag,
+                    "load balancers are not tagged: it took too long"
+                ),
             }
             let part = u32::try_from(RandomState::new().hash_one(0) % 1000).unwrap_or_default();
             sleep(PERIOD + JITTER * part / 1000).await;
@@ -69,25 +87,44 @@ impl ClusterTag {
     }
 
     pub(crate) async fn synchronize(&self, services: &[Arc<Service>]) -> Result<()> {
-        let wants =
-            |it: &&Arc<Service>| it.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
+        let wants = |it: &&Arc<Service>| {
+            it.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+        };
         let services: Vec<_> = services.iter().filter(wants).collect();
         if services.is_empty() {
             return Ok(());
         }
-        let uids: HashSet<&str> = services.iter().filter_map(|service| service.metadata.uid.as_deref()).collect();
-        let names: HashSet<String> = services.iter().map(|service| default_load_balancer_name(service)).collect();
-        let all = self.api.all("/v2/load_balancers", |it: &LoadBalancer| it.id.clone());
+        let uids: HashSet<&str> = services
+            .iter()
+            .filter_map(|service| service.metadata.uid.as_deref())
+            .collect();
+        let names: HashSet<String> = services
+            .iter()
+            .map(|service| default_load_balancer_name(service))
+            .collect();
+        let all = self
+            .api
+            .all("/v2/load_balancers", |it: &LoadBalancer| it.id.clone());
         // An author of Services can name any load balancer by its ID or a name: only one that has the owner tags of this
         // cluster is tagged, or a name that contains the UID of a Service.
         let stored = OWNER_TAGS.stored(&self.owner);
         let is_owned = |it: &LoadBalancer| {
             let owner = OWNER_TAGS.take_from(&mut it.tags.clone());
-            owner.cluster.as_ref() == Some(&stored) && owner.service.is_some_and(|uid| uids.contains(&*uid))
+            owner.cluster.as_ref() == Some(&stored)
+                && owner.service.is_some_and(|uid| uids.contains(&*uid))
         };
         let is_ours = |it: &LoadBalancer| is_owned(it) || names.contains(&it.name);
         let lacks = |it: &LoadBalancer| !it.tags.iter().any(|tag| tag.starts_with("k8s:"));
-        let found: Vec<String> = all.await?.into_iter().filter(|it| is_ours(it) && lacks(it)).map(|it| it.id).collect();
-        if found.is_empty() { Ok(()) } else { add(&self.api, &self.tag, &found).await }
+        let found: Vec<String> = all
+            .await?
+            .into_iter()
+            .filter(|it| is_ours(it) && lacks(it))
+            .map(|it| it.id)
+            .collect();
+        if found.is_empty() {
+            Ok(())
+        } else {
+            add(&self.api, &self.tag, &found).await
+        }
     }
 }

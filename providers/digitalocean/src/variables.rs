@@ -5,7 +5,10 @@ use provider_kit::declared::{Kind, Value};
 use crate::config::LoadBalancerType;
 
 impl Value for LoadBalancerType {
-    const KIND: Kind<Self> = Kind::one_of(&[("REGIONAL", Self::Regional), ("REGIONAL_NETWORK", Self::RegionalNetwork)]);
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("REGIONAL", Self::Regional),
+        ("REGIONAL_NETWORK", Self::RegionalNetwork),
+    ]);
 }
 
 const ADDRESS: Kind<String> = Kind::of("an address such as 127.0.0.1:9090 or :9090", |text| {
@@ -13,8 +16,11 @@ const ADDRESS: Kind<String> = Kind::of("an address such as 127.0.0.1:9090 or :90
     port.parse::<u16>().is_ok().then(|| text.to_owned())
 });
 
-const RATE: Kind<f64> =
-    Kind::of("a number above 0", |text| text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0));
+const RATE: Kind<f64> = Kind::of("a number above 0", |text| {
+    text.parse()
+        .ok()
+        .filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
+});
 
 impl Value for Rate {
     const KIND: Kind<Self> = Kind::of("a number above 0", |text| RATE.parse(text).map(Rate));

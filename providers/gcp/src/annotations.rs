@@ -11,10 +11,15 @@ pub(crate) const KINDS: Kind<bool> = Kind::of("`Internal` or `External`", |text|
     _ => None,
 })
 .verbatim();
-const TIERS: Kind<String> =
-    Kind::of("`Premium` or `Standard`", |text| matches!(text, "Premium" | "Standard").then(|| text.to_uppercase()));
-const TRUE: Kind<bool> = Kind::of("`true`; anything else is false", |text| Some(text == "true"));
-const ENABLED: Kind<bool> = Kind::of("`enabled`; anything else has no effect", |text| Some(text == "enabled"));
+const TIERS: Kind<String> = Kind::of("`Premium` or `Standard`", |text| {
+    matches!(text, "Premium" | "Standard").then(|| text.to_uppercase())
+});
+const TRUE: Kind<bool> = Kind::of("`true`; anything else is false", |text| {
+    Some(text == "true")
+});
+const ENABLED: Kind<bool> = Kind::of("`enabled`; anything else has no effect", |text| {
+    Some(text == "enabled")
+});
 
 provider_kit::declare! {
     /// The annotations, in the order of the reference page.

@@ -12,7 +12,9 @@ use provider_kit::inventory::SharedPriority;
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::{ListResult, Paging};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Budget, Call, Connector, Method, Priority, Refill, Refusal, Transport};
+use provider_kit::transport::{
+    Budget, Call, Connector, Method, Priority, Refill, Refusal, Transport,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -113,13 +115,26 @@ impl Place {
 
     /// Returns the URL of a subnetwork of the cluster's region.
     pub(crate) fn subnetwork_url(&self, name: &str) -> String {
-        let Self { base, network_project, region, .. } = self;
+        let Self {
+            base,
+            network_project,
+            region,
+            ..
+        } = self;
         format!("{base}/projects/{network_project}/regions/{region}/subnetworks/{name}")
     }
 
     fn parameters<'a>(&'a self, kind: Kind, zone: &'a str) -> Vec<&'a str> {
-        let project = if kind.is_of_network { &self.network_project } else { &self.project };
-        let scope = if kind.all.contains("{zone}") { Some(zone) } else { Some(&*self.region) };
+        let project = if kind.is_of_network {
+            &self.network_project
+        } else {
+            &self.project
+        };
+        let scope = if kind.all.contains("{zone}") {
+            Some(zone)
+        } else {
+            Some(&*self.region)
+        };
         let scope = scope.filter(|_| !kind.all.contains("/global/"));
         std::iter::once(&**project).chain(scope).collect()
     }
@@ -135,7 +150,14 @@ impl Place {
     }
 
     /// Returns a call of one object's own path, such as `…/{name}/addInstance`.
-    pub(crate) fn action(&self, method: Method, kind: Kind, path: &'static str, zone: &str, name: &str) -> Call {
+    pub(crate) fn action(
+        &self,
+        method: Method,
+        kind: Kind,
+        path: &'static str,
+        zone: &str,
+        name: &str,
+    ) -> Call {
         let mut parameters = self.parameters(kind, zone);
         parameters.push(name);
         Call::new(method, path, &parameters)
@@ -143,7 +165,10 @@ impl Place {
 
     /// Returns the URL of an instance.
     pub(crate) fn instance(&self, zone: &str, name: &str) -> String {
-        format!("{}/projects/{}/zones/{zone}/instances/{name}", self.base, self.project)
+        format!(
+            "{}/projects/{}/zones/{zone}/instances/{name}",
+            self.base, self.project
+        )
     }
 
     /// Returns the URL of an object that is in no zone.
@@ -153,7 +178,9 @@ impl Place {
 
     /// Returns the URL of an object that a [short path](tail) names: `targetPools/web`.
     pub(crate) fn url_of(&self, path: &str) -> String {
-        let found = path.split_once('/').and_then(|(word, name)| Some(self.url(Kind::of(word)?, name)));
+        let found = path
+            .split_once('/')
+            .and_then(|(word, name)| Some(self.url(Kind::of(word)?, name)));
         found.unwrap_or_else(|| path.to_owned())
     }
 }
@@ -168,7 +195,11 @@ pub(crate) fn tail(url: &str) -> String {
     let mut slashes = url.rmatch_indices('/').map(|(at, _)| at + 1);
     let path = slashes.nth(1).map_or(url, |at| &url[at..]);
     let is_regional = path.starts_with(CHECK.word) && url.contains("/regions/");
-    if is_regional { REGION_CHECK.path(name(url)) } else { path.to_owned() }
+    if is_regional {
+        REGION_CHECK.path(name(url))
+    } else {
+        path.to_owned()
+    }
 }
 
 /// Returns the last part of an object's URL: its name.
@@ -184,7 +215,11 @@ pub(crate) fn instance_of(url: &str) -> [&str; 3] {
 
 /// Returns a filter for objects with these names.
 pub(crate) fn names_filter<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    names.into_iter().map(|name| format!("(name = \"{name}\")")).collect::<Vec<_>>().join(" OR ")
+    names
+        .into_iter()
+        .map(|name| format!("(name = \"{name}\")"))
+        .collect::<Vec<_>>()
+        .join(" OR ")
 }
 
 /// Returns the region of a zone.
@@ -207,7 +242,8 @@ impl Operation {
         match (&*self.status, &self.error) {
             ("DONE", None) => Some(Ok(())),
             ("DONE", Some(error)) => {
-                let OperationError { code, message } = error.errors.first().cloned().unwrap_or_default();
+                let OperationError { code, message } =
+                    error.errors.first().cloned().unwrap_or_default();
                 let of_status: fn(String) -> Error = match self.http_error_status_code {
                     400 => Error::invalid,
                     403 => Error::unauthorized,
@@ -215,8 +251,13 @@ impl Operation {
                     409 | 412 => Error::conflict,
                     _ => Error::other,
                 };
-                let text = excerpt(format!("operation {} failed: {code} - {message}", name(&self.self_link)));
-                Some(Err(meaning_of(&code).unwrap_or(of_status)(text).with_code(code)))
+                let text = excerpt(format!(
+                    "operation {} failed: {code} - {message}",
+                    name(&self.self_link)
+                ));
+                Some(Err(
+                    meaning_of(&code).unwrap_or(of_status)(text).with_code(code)
+                ))
             }
             _ => None,
         }
@@ -232,7 +273,9 @@ fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
     match code {
         "quotaExceeded" | "QUOTA_EXCEEDED" | "limitExceeded" => Some(Error::quota),
         "rateLimitExceeded" | "userRateLimitExceeded" | "RATE_LIMIT_EXCEEDED" => Some(rate_limited),
-        "alreadyExists" | "RESOURCE_ALREADY_EXISTS" | "conditionNotMet" | "CONDITION_NOT_MET" => Some(Error::conflict),
+        "alreadyExists" | "RESOURCE_ALREADY_EXISTS" | "conditionNotMet" | "CONDITION_NOT_MET" => {
+            Some(Error::conflict)
+        }
         "resourceNotReady" | "RESOURCE_NOT_READY" => Some(Error::conflict),
         "notFound" | "RESOURCE_NOT_FOUND" => Some(Error::not_found),
         _ => None,
@@ -241,16 +284,28 @@ fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
 
 /// Returns `true` if the object is kept because another one refers to it.
 pub(crate) fn is_in_use(error: &Error) -> bool {
-    matches!(error.code(), "resourceInUseByAnotherResource" | "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE")
-        || error.to_string().contains("being used by")
+    matches!(
+        error.code(),
+        "resourceInUseByAnotherResource" | "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"
+    ) || error.to_string().contains("being used by")
 }
 
 /// Reads the API's own refusals: `{"error": {"message", "errors": [{"reason"}]}}`.
 fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
-    let error = serde_json::from_slice::<Value>(body).ok()?.get_mut("error")?.take();
+    let error = serde_json::from_slice::<Value>(body)
+        .ok()?
+        .get_mut("error")?
+        .take();
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let code = error.pointer("/errors/0/reason").and_then(text).unwrap_or_else(|| Refusal::UNSPECIFIED.to_owned());
-    Some(Refusal { code, message: text(&error["message"])?, details: Vec::new() })
+    let code = error
+        .pointer("/errors/0/reason")
+        .and_then(text)
+        .unwrap_or_else(|| Refusal::UNSPECIFIED.to_owned());
+    Some(Refusal {
+        code,
+        message: text(&error["message"])?,
+        details: Vec::new(),
+    })
 }
 
 /// The API and the configuration. Cheap to clone.
@@ -266,38 +321,77 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(config: Config, setup: &Setup, connector: &Arc<dyn Connector>) -> Result<Self> {
+    pub(crate) fn new(
+        config: Config,
+        setup: &Setup,
+        connector: &Arc<dyn Connector>,
+    ) -> Result<Self> {
         let config = Arc::new(config);
         let (metrics, connection) = (Arc::clone(&setup.metrics), Arc::clone(connector));
-        let credentials = Credentials { config: Arc::clone(&config), connector: connection, metrics };
+        let credentials = Credentials {
+            config: Arc::clone(&config),
+            connector: connection,
+            metrics,
+        };
         let tokens = Arc::new(Tokens::of(credentials.clone()));
-        let region = config.zone.as_deref().map(region).unwrap_or_default().to_owned();
-        let requests = Arc::new(Requests { metrics: Arc::clone(&setup.metrics), region });
+        let region = config
+            .zone
+            .as_deref()
+            .map(region)
+            .unwrap_or_default()
+            .to_owned();
+        let requests = Arc::new(Requests {
+            metrics: Arc::clone(&setup.metrics),
+            region,
+        });
         // Documented limits are 1,500 requests a minute for each group; polls of operations are a group of their own.
         let connection = |rate: u32, burst: u32| {
-            let http = Transport::of_session(tokens.session(|access| Ok(Arc::clone(access)))).setup(setup);
-            let budget = Budget { refill: Refill::per_second(rate, burst), ..Budget::default() };
+            let http =
+                Transport::of_session(tokens.session(|access| Ok(Arc::clone(access)))).setup(setup);
+            let budget = Budget {
+                refill: Refill::per_second(rate, burst),
+                ..Budget::default()
+            };
             let http = http
                 .connector(Arc::clone(connector))
                 .refusals(refusal)
                 .budget(budget)
                 .own_series(Requests::clone(&requests));
-            let is_limit = |it: &Refusal| matches!(&*it.code, "rateLimitExceeded" | "userRateLimitExceeded");
-            let http = http
-                .retry_refusals(is_limit)
-                .paging(Paging::token("pageToken", "/nextPageToken").size("maxResults", 500).omits_empty("kind"));
-            Ok::<_, Error>(http.build()?.error_mapping(|refusal| meaning_of(&refusal.code)))
+            let is_limit =
+                |it: &Refusal| matches!(&*it.code, "rateLimitExceeded" | "userRateLimitExceeded");
+            let http = http.retry_refusals(is_limit).paging(
+                Paging::token("pageToken", "/nextPageToken")
+                    .size("maxResults", 500)
+                    .omits_empty("kind"),
+            );
+            Ok::<_, Error>(
+                http.build()?
+                    .error_mapping(|refusal| meaning_of(&refusal.code)),
+            )
         };
         let (http, polled) = (connection(20, 200)?, connection(10, 20)?);
-        let operations = Operations::new(POLL, PER_POLL, move |ids: Vec<String>| poll(polled.clone(), ids));
+        let operations = Operations::new(POLL, PER_POLL, move |ids: Vec<String>| {
+            poll(polled.clone(), ids)
+        });
         let operations = operations.timeouts(OPERATION_LIMIT, Duration::from_secs(10));
         let credentials = Arc::new(credentials);
-        Ok(Self { http, config, credentials, place: Arc::default(), project: Arc::default(), operations })
+        Ok(Self {
+            http,
+            config,
+            credentials,
+            place: Arc::default(),
+            project: Arc::default(),
+            operations,
+        })
     }
 
     /// Returns the place of the cluster: from the configuration, and what it leaves open from the metadata server.
     pub(crate) async fn place(&self) -> Result<Arc<Place>> {
-        Ok(self.place.get(ALWAYS, async || self.find_place().await).await?.0)
+        Ok(self
+            .place
+            .get(ALWAYS, async || self.find_place().await)
+            .await?
+            .0)
     }
 
     async fn find_place(&self) -> Result<Place> {
@@ -311,31 +405,55 @@ impl Api {
         };
         let project = known(&config.project, "/computeMetadata/v1/project/project-id").await?;
         let zone = known(&config.zone, "/computeMetadata/v1/instance/zone").await?;
-        let network = known(&config.network, "/computeMetadata/v1/instance/network-interfaces/0/network").await?;
+        let network = known(
+            &config.network,
+            "/computeMetadata/v1/instance/network-interfaces/0/network",
+        )
+        .await?;
         let project = self.project_name(project).await;
         self.project.get_or_init(|| project.clone());
         let network_project = match &config.network_project {
             Some(project) => self.project_name(project.clone()).await,
             None => project.clone(),
         };
-        let base = config.endpoint.clone().unwrap_or_else(|| "https://www.googleapis.com/compute/v1".to_owned());
+        let base = config
+            .endpoint
+            .clone()
+            .unwrap_or_else(|| "https://www.googleapis.com/compute/v1".to_owned());
         let network = match network.contains('/') {
             true => network,
             false => format!("{base}/projects/{network_project}/global/networks/{network}"),
         };
         let region = region(&zone).to_owned();
-        let mut place = Place { project, network_project, zone, region, network, base, ..Place::default() };
+        let mut place = Place {
+            project,
+            network_project,
+            zone,
+            region,
+            network,
+            base,
+            ..Place::default()
+        };
         place.subnetwork = match &config.subnetwork {
             Some(url) if url.contains('/') => Some(url.clone()),
             Some(name) => Some(place.subnetwork_url(name)),
             None => self.find_subnetwork(&mut place).await?,
         };
-        if let Some(url) = place.subnetwork.as_ref().filter(|_| config.stack != StackType::Ipv4Only) {
+        if let Some(url) = place
+            .subnetwork
+            .as_ref()
+            .filter(|_| config.stack != StackType::Ipv4Only)
+        {
             let path = "/projects/{project}/regions/{region}/subnetworks/{name}";
             let parts: Vec<_> = short(url).split('/').collect();
             let [project, region] = [0, 2].map(|at| parts.get(at).copied().unwrap_or_default());
-            let subnetwork = self.open(Call::get(path, &[project, region, name(url)])).await?;
-            place.ipv6_access = subnetwork["ipv6AccessType"].as_str().unwrap_or_default().to_owned();
+            let subnetwork = self
+                .open(Call::get(path, &[project, region, name(url)]))
+                .await?;
+            place.ipv6_access = subnetwork["ipv6AccessType"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
         }
         Ok(place)
     }
@@ -356,7 +474,11 @@ impl Api {
         if !project.bytes().all(|byte| byte.is_ascii_digit()) {
             return project;
         }
-        match self.http.read::<Value>(Call::get("/projects/{project}", &[&project])).await {
+        match self
+            .http
+            .read::<Value>(Call::get("/projects/{project}", &[&project]))
+            .await
+        {
             Ok(found) => found["name"].as_str().unwrap_or(&project).to_owned(),
             Err(error) => {
                 tracing::warn!(%error, "the name of project {project} is not known");
@@ -368,24 +490,46 @@ impl Api {
     /// Returns the subnetwork that an automatic network has in the region; other networks have none that is obvious.
     async fn find_subnetwork(&self, place: &mut Place) -> Result<Option<String>> {
         let path = "/projects/{project}/global/networks/{name}";
-        let network = self.open(Call::get(path, &[&place.network_project, name(&place.network)])).await?;
+        let network = self
+            .open(Call::get(
+                path,
+                &[&place.network_project, name(&place.network)],
+            ))
+            .await?;
         place.is_legacy = network["IPv4Range"].is_string();
         let mut found = Vec::new();
         if network["autoCreateSubnetworks"] == true {
             let path = "/projects/{project}/regions/{region}/subnetworks";
-            let list = self.open(Call::get(path, &[&place.network_project, &place.region]).list()).await?;
-            let automatic: ipnet::Ipv4Net = "10.128.0.0/9".parse().map_err(|_| Error::other("no range"))?;
+            let list = self
+                .open(Call::get(path, &[&place.network_project, &place.region]).list())
+                .await?;
+            let automatic: ipnet::Ipv4Net = "10.128.0.0/9"
+                .parse()
+                .map_err(|_| Error::other("no range"))?;
             let is_its = |it: &&Value| {
-                let range = it["ipCidrRange"].as_str().and_then(|range| range.parse().ok());
-                it["network"].as_str().is_some_and(|url| short(url) == short(&place.network))
+                let range = it["ipCidrRange"]
+                    .as_str()
+                    .and_then(|range| range.parse().ok());
+                it["network"]
+                    .as_str()
+                    .is_some_and(|url| short(url) == short(&place.network))
                     && range.is_some_and(|range: ipnet::Ipv4Net| automatic.contains(&range))
             };
-            found.extend(list["items"].as_array().into_iter().flatten().filter(is_its).cloned());
+            found.extend(
+                list["items"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter(is_its)
+                    .cloned(),
+            );
         }
         if let [one] = &*found {
             return Ok(one["selfLink"].as_str().map(str::to_owned));
         }
-        tracing::warn!("subnetwork-name is not set: internal load balancers get the address that the network chooses");
+        tracing::warn!(
+            "subnetwork-name is not set: internal load balancers get the address that the network chooses"
+        );
         Ok(None)
     }
 
@@ -406,7 +550,12 @@ impl Api {
     }
 
     /// Reads one object by its name.
-    pub(crate) async fn find<T: DeserializeOwned>(&self, place: &Place, kind: Kind, name: &str) -> Result<Option<T>> {
+    pub(crate) async fn find<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        kind: Kind,
+        name: &str,
+    ) -> Result<Option<T>> {
         self.http.find(place.one(Method::GET, kind, name)).await
     }
 
@@ -416,7 +565,10 @@ impl Api {
         id = id & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
         let id = format!("{id:032x}");
         let id = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
-        let call = call.query("requestId", id).repeatable().with_priority(Priority::Ordinary);
+        let call = call
+            .query("requestId", id)
+            .repeatable()
+            .with_priority(Priority::Ordinary);
         let operation: Operation = self.http.read(call).await?;
         match operation.outcome() {
             None => Ok(Some(short(&operation.self_link).to_owned())),
@@ -425,7 +577,11 @@ impl Api {
     }
 
     /// Waits until operations have ended, and releases the worker permit meanwhile.
-    pub(crate) async fn finish(&self, operations: &[String], callbacks: &dyn SyncCallbacks) -> Result<()> {
+    pub(crate) async fn finish(
+        &self,
+        operations: &[String],
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<()> {
         if operations.is_empty() {
             return Ok(());
         }
@@ -458,18 +614,35 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
     }
     let shared_priority = SharedPriority::default();
     let reads = scopes.iter().map(|(scope, names)| {
-        let parameters: Vec<&str> =
-            scope.split('/').filter(|it| !matches!(*it, "global" | "regions" | "zones")).collect();
+        let parameters: Vec<&str> = scope
+            .split('/')
+            .filter(|it| !matches!(*it, "global" | "regions" | "zones"))
+            .collect();
         let path = match scope.split('/').nth(1) {
             Some("regions") => "/projects/{project}/regions/{region}/operations",
             Some("zones") => "/projects/{project}/zones/{zone}/operations",
             _ => "/projects/{project}/global/operations",
         };
-        let call = Call::get(path, &parameters).query("filter", names_filter(names.iter().copied()));
-        http.list(call, "items", &shared_priority, |it: Operation| it, |it| it.self_link.clone())
+        let call =
+            Call::get(path, &parameters).query("filter", names_filter(names.iter().copied()));
+        http.list(
+            call,
+            "items",
+            &shared_priority,
+            |it: Operation| it,
+            |it| it.self_link.clone(),
+        )
     });
-    let found = try_join_all(reads).await?.into_iter().flat_map(ListResult::into_items);
-    Ok(found.map(|it| OperationState { id: short(&it.self_link).to_owned(), outcome: it.outcome() }).collect())
+    let found = try_join_all(reads)
+        .await?
+        .into_iter()
+        .flat_map(ListResult::into_items);
+    Ok(found
+        .map(|it| OperationState {
+            id: short(&it.self_link).to_owned(),
+            outcome: it.outcome(),
+        })
+        .collect())
 }
 
 #[cfg(test)]
@@ -479,18 +652,45 @@ mod tests {
     #[test]
     fn parts_of_urls_are_told_apart() {
         let url = "https://compute.googleapis.com/compute/v1/projects/p/regions/r/targetPools/web";
-        assert_eq!((short(url), &*tail(url), name(url)), ("p/regions/r/targetPools/web", "targetPools/web", "web"));
-        assert_eq!((short("projects/p/x"), &*tail("web"), region("us-central1-b")), ("p/x", "web", "us-central1"));
-        assert_eq!(tail("x/projects/p/regions/r/healthChecks/c"), "regionHealthChecks/c");
+        assert_eq!(
+            (short(url), &*tail(url), name(url)),
+            ("p/regions/r/targetPools/web", "targetPools/web", "web")
+        );
+        assert_eq!(
+            (
+                short("projects/p/x"),
+                &*tail("web"),
+                region("us-central1-b")
+            ),
+            ("p/x", "web", "us-central1")
+        );
+        assert_eq!(
+            tail("x/projects/p/regions/r/healthChecks/c"),
+            "regionHealthChecks/c"
+        );
         assert_eq!(tail("x/projects/p/global/healthChecks/c"), "healthChecks/c");
     }
 
     #[test]
     fn paths_name_the_project_of_the_network_where_objects_are_in_it() {
-        let place = Place { project: "p".into(), network_project: "n".into(), region: "r".into(), ..Place::default() };
-        assert_eq!(place.one(Method::GET, FIREWALL, "x").uri(), "/projects/n/global/firewalls/x");
-        assert_eq!(place.one(Method::GET, RULE, "x").uri(), "/projects/p/regions/r/forwardingRules/x");
-        assert_eq!(place.all(Method::GET, GROUP, "z").uri(), "/projects/p/zones/z/instanceGroups");
+        let place = Place {
+            project: "p".into(),
+            network_project: "n".into(),
+            region: "r".into(),
+            ..Place::default()
+        };
+        assert_eq!(
+            place.one(Method::GET, FIREWALL, "x").uri(),
+            "/projects/n/global/firewalls/x"
+        );
+        assert_eq!(
+            place.one(Method::GET, RULE, "x").uri(),
+            "/projects/p/regions/r/forwardingRules/x"
+        );
+        assert_eq!(
+            place.all(Method::GET, GROUP, "z").uri(),
+            "/projects/p/zones/z/instanceGroups"
+        );
     }
 
     #[test]
@@ -498,10 +698,20 @@ mod tests {
         let operation = |code: &str, status: u16| -> Error {
             let body = serde_json::json!({"status": "DONE", "httpErrorStatusCode": status,
                 "error": {"errors": [{"code": code, "message": "m"}]}});
-            serde_json::from_value::<Operation>(body).unwrap().outcome().unwrap().unwrap_err()
+            serde_json::from_value::<Operation>(body)
+                .unwrap()
+                .outcome()
+                .unwrap()
+                .unwrap_err()
         };
         assert!(operation("QUOTA_EXCEEDED", 403).is_quota() && operation("X", 404).is_not_found());
-        assert!(is_in_use(&operation("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", 400)));
-        assert!(operation("RESOURCE_ALREADY_EXISTS", 409).is_conflict() && operation("X", 400).is_invalid());
+        assert!(is_in_use(&operation(
+            "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+            400
+        )));
+        assert!(
+            operation("RESOURCE_ALREADY_EXISTS", 409).is_conflict()
+                && operation("X", 400).is_invalid()
+        );
     }
 }

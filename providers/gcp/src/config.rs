@@ -26,8 +26,11 @@ pub enum StackType {
 }
 
 impl Value for StackType {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("IPV4", Self::Ipv4Only), ("IPV4_IPV6", Self::Ipv4First), ("IPV6", Self::Ipv6First)]);
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("IPV4", Self::Ipv4Only),
+        ("IPV4_IPV6", Self::Ipv4First),
+        ("IPV6", Self::Ipv6First),
+    ]);
 }
 
 provider_kit::declare! {
@@ -123,8 +126,11 @@ provider_kit::declare! {
 }
 
 /// Sources of Pod ranges: `true` is the instances.
-const ALLOCATORS: Kind<bool> =
-    Kind::one_of(&[("CloudAllocator", true), ("IPAMFromCloud", true), ("RangeAllocator", false)]);
+const ALLOCATORS: Kind<bool> = Kind::one_of(&[
+    ("CloudAllocator", true),
+    ("IPAMFromCloud", true),
+    ("RangeAllocator", false),
+]);
 
 /// The source of Pod ranges of Nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +154,10 @@ pub enum TokenSource {
 
 /// The validated configuration of the provider.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "each is explained where its key or flag is declared")]
+#[allow(
+    missing_docs,
+    reason = "each is explained where its key or flag is declared"
+)]
 pub struct Config {
     pub project: Option<String>,
     pub network_project: Option<String>,
@@ -186,15 +195,26 @@ impl Config {
     /// # Errors
     /// *Invalid*, with everything that is wrong with them.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let none = || ConfigFile { path: "--cloud-config".to_owned(), text: String::new() };
+        let none = || ConfigFile {
+            path: "--cloud-config".to_owned(),
+            text: String::new(),
+        };
         let mut file = GitConfigSettings::of(&setup.config.clone().unwrap_or_else(none));
-        let (mut variables, mut flags) = (Variables::of(&setup.environment), Variables::of(&setup.flags));
+        let (mut variables, mut flags) = (
+            Variables::of(&setup.environment),
+            Variables::of(&setup.flags),
+        );
         let tokens = token_source(&mut file, &mut variables);
         let alpha = file.all(&ALPHA);
         let mut flag = |flag| flags.get(flag).unwrap_or_default();
-        let [is_multi_project, leaves_external, annotates] = [&MULTI_PROJECT, &RBS_DEFAULT, &ANNOTATES].map(&mut flag);
-        let [denies, removes_denials, has_fine_locks] = [&DENY, &DENY_CLEANUP, &FINE_LOCKS].map(&mut flag);
-        let pod_ranges = pod_ranges(&mut flags, setup.cluster_cidr.as_deref().unwrap_or_default());
+        let [is_multi_project, leaves_external, annotates] =
+            [&MULTI_PROJECT, &RBS_DEFAULT, &ANNOTATES].map(&mut flag);
+        let [denies, removes_denials, has_fine_locks] =
+            [&DENY, &DENY_CLEANUP, &FINE_LOCKS].map(&mut flag);
+        let pod_ranges = pod_ranges(
+            &mut flags,
+            setup.cluster_cidr.as_deref().unwrap_or_default(),
+        );
         file.get(&CONTAINER_ENDPOINT);
         let config = Self {
             project: file.get(&PROJECT),
@@ -208,7 +228,11 @@ impl Config {
             groups_prefix: file.get(&GROUPS_PREFIX).filter(|prefix| !prefix.is_empty()),
             stack: file.get(&STACK).unwrap_or_default(),
             secondary_range: file.get(&SECONDARY_RANGE),
-            endpoint: file.get(&ENDPOINT).map(|url| url.trim_end_matches('/').trim_end_matches("/projects").to_owned()),
+            endpoint: file.get(&ENDPOINT).map(|url| {
+                url.trim_end_matches('/')
+                    .trim_end_matches("/projects")
+                    .to_owned()
+            }),
             tokens,
             metadata_host: variables.get(&METADATA_HOST).unwrap_or_default(),
             has_subsets: alpha.iter().any(|it| it == "ILBSubsets"),
@@ -225,7 +249,12 @@ impl Config {
             pod_ranges,
             max_age: Duration::from_secs(60),
         };
-        if config.denies && setup.flags.get(DENY_CLEANUP.key()).is_none_or(|text| text != "true") {
+        if config.denies
+            && setup
+                .flags
+                .get(DENY_CLEANUP.key())
+                .is_none_or(|text| text != "true")
+        {
             flags.mistake(format!("{} needs {}", DENY.key(), DENY_CLEANUP.key()));
         }
         file.unknown(&[KEYS]);
@@ -237,9 +266,16 @@ impl Config {
 }
 
 /// Reads the sources of health checks of one family: a firewall has ranges of one family.
-fn check_sources(flags: &mut Variables<'_>, flag: &Declaration<Vec<IpNet>>, is_ipv6: bool) -> Vec<String> {
+fn check_sources(
+    flags: &mut Variables<'_>,
+    flag: &Declaration<Vec<IpNet>>,
+    is_ipv6: bool,
+) -> Vec<String> {
     let ranges = flags.get(flag).unwrap_or_default();
-    if let Some(other) = ranges.iter().find(|range| range.addr().is_ipv6() != is_ipv6) {
+    if let Some(other) = ranges
+        .iter()
+        .find(|range| range.addr().is_ipv6() != is_ipv6)
+    {
         let family = if is_ipv6 { "IPv6" } else { "IPv4" };
         flags.mistake(format!("{}: {other} is no {family} range", flag.key()));
     }
@@ -248,17 +284,27 @@ fn check_sources(flags: &mut Variables<'_>, flag: &Declaration<Vec<IpNet>>, is_i
 
 fn pod_ranges(flags: &mut Variables<'_>, cluster: &str) -> Option<PodRanges> {
     let services = flags.get(&SERVICE_RANGES).unwrap_or_default();
-    let [length, ipv4, ipv6] =
-        [&LENGTH, &IPV4_LENGTH, &IPV6_LENGTH].map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
+    let [length, ipv4, ipv6] = [&LENGTH, &IPV4_LENGTH, &IPV6_LENGTH]
+        .map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
     let is_from_cloud = flags.get(&ALLOCATOR)?;
     if !flags.get(&IPAM)? {
         return None;
     }
     if is_from_cloud {
-        let families: Vec<_> = services.iter().map(|range| matches!(range, IpNet::V6(_))).collect();
-        return Some(PodRanges::Instances(if families.is_empty() { vec![false] } else { families }));
+        let families: Vec<_> = services
+            .iter()
+            .map(|range| matches!(range, IpNet::V6(_)))
+            .collect();
+        return Some(PodRanges::Instances(if families.is_empty() {
+            vec![false]
+        } else {
+            families
+        }));
     }
-    let ranges: Vec<IpNet> = cluster.split(',').filter_map(|range| range.trim().parse().ok()).collect();
+    let ranges: Vec<IpNet> = cluster
+        .split(',')
+        .filter_map(|range| range.trim().parse().ok())
+        .collect();
     if ranges.len() > 1 && length.is_some() {
         flags.mistake(
             "--node-cidr-mask-size is for one range; use --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6",
@@ -266,7 +312,10 @@ fn pod_ranges(flags: &mut Variables<'_>, cluster: &str) -> Option<PodRanges> {
     }
     let block = |range: &IpNet| {
         let length = length.or(if range.addr().is_ipv4() { ipv4 } else { ipv6 })?;
-        (range.prefix_len() <= length).then_some(NodeBlocks { range: *range, length })
+        (range.prefix_len() <= length).then_some(NodeBlocks {
+            range: *range,
+            length,
+        })
     };
     let blocks: Option<Vec<_>> = ranges.iter().map(block).collect();
     if let Some(blocks) = blocks.filter(|it| !it.is_empty()) {
@@ -278,17 +327,21 @@ fn pod_ranges(flags: &mut Variables<'_>, cluster: &str) -> Option<PodRanges> {
 
 /// Decides where tokens come from: `nil` chooses Application Default Credentials.
 fn token_source(file: &mut GitConfigSettings, variables: &mut Variables<'_>) -> TokenSource {
-    let body = serde_json::from_str(&file.get(&TOKEN_BODY).unwrap_or_else(|| "null".to_owned())).unwrap_or_else(|_| {
-        file.refuse(&TOKEN_BODY, "is no JSON");
-        serde_json::Value::Null
-    });
+    let body = serde_json::from_str(&file.get(&TOKEN_BODY).unwrap_or_else(|| "null".to_owned()))
+        .unwrap_or_else(|_| {
+            file.refuse(&TOKEN_BODY, "is no JSON");
+            serde_json::Value::Null
+        });
     let (path, home) = (variables.get(&CREDENTIALS), variables.get(&HOME));
     match file.get(&TOKEN_URL).as_deref() {
         None | Some("") => TokenSource::Metadata,
         Some("nil") => {
-            let of_gcloud =
-                home.map(|it| PathBuf::from(it).join(".config/gcloud/application_default_credentials.json"));
-            let found = path.map(PathBuf::from).or(of_gcloud.filter(|path| path.exists()));
+            let of_gcloud = home.map(|it| {
+                PathBuf::from(it).join(".config/gcloud/application_default_credentials.json")
+            });
+            let found = path
+                .map(PathBuf::from)
+                .or(of_gcloud.filter(|path| path.exists()));
             found.map_or(TokenSource::Metadata, TokenSource::File)
         }
         Some(url) => TokenSource::Url(url.to_owned(), body),

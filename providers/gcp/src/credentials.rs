@@ -51,24 +51,42 @@ fn secret<'de, D: Deserializer<'de>>(text: D) -> Result<SecretString, D::Error> 
 
 impl Token {
     fn lifetime(&self) -> Duration {
-        let until = |end: Timestamp| end.duration_since(Timestamp::now()).try_into().unwrap_or_default();
-        self.expires_in.map(Duration::from_secs).or(self.expire_time.map(until)).unwrap_or(HOUR)
+        let until = |end: Timestamp| {
+            end.duration_since(Timestamp::now())
+                .try_into()
+                .unwrap_or_default()
+        };
+        self.expires_in
+            .map(Duration::from_secs)
+            .or(self.expire_time.map(until))
+            .unwrap_or(HOUR)
     }
 }
 
 impl Credentials {
     /// Returns a client of one URL: calls have an empty path.
     fn at(&self, url: &str) -> Result<Transport> {
-        Transport::builder(url).connector(Arc::clone(&self.connector)).build()
+        Transport::builder(url)
+            .connector(Arc::clone(&self.connector))
+            .build()
     }
 
     /// Reads a value from the metadata server. Only the metadata server itself answers with its own header.
     pub(crate) async fn metadata(&self, path: &'static str) -> Result<Answer> {
         let base = format!("http://{}", self.config.metadata_host);
-        let http = Transport::builder(base).connector(Arc::clone(&self.connector)).metadata_service().build()?;
-        let answer = http.send(Call::get(path, &[]).header("metadata-flavor", "Google")).await;
+        let http = Transport::builder(base)
+            .connector(Arc::clone(&self.connector))
+            .metadata_service()
+            .build()?;
+        let answer = http
+            .send(Call::get(path, &[]).header("metadata-flavor", "Google"))
+            .await;
         let answer = answer.map_err(|error| error.context("the metadata server cannot be read"))?;
-        if answer.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
+        if answer
+            .headers
+            .get("metadata-flavor")
+            .is_none_or(|flavor| flavor != "Google")
+        {
             let host = &self.config.metadata_host;
             return Err(Error::other(format!(
                 "{host} is no metadata server: its answer lacks the header Metadata-Flavor"
@@ -89,11 +107,16 @@ impl Credentials {
             }
             TokenSource::File(path) => {
                 let account = serde_json::from_str(&read(path)?);
-                let account: Value =
-                    account.map_err(|_| Error::invalid(format!("{} is not valid JSON", path.display())))?;
+                let account: Value = account
+                    .map_err(|_| Error::invalid(format!("{} is not valid JSON", path.display())))?;
                 let token = self.exchange(&account).await;
-                let token = token.map_err(|error| error.context(format!("credentials file {}", path.display())))?;
-                Ok((token, account["universe_domain"].as_str().map(str::to_owned)))
+                let token = token.map_err(|error| {
+                    error.context(format!("credentials file {}", path.display()))
+                })?;
+                Ok((
+                    token,
+                    account["universe_domain"].as_str().map(str::to_owned),
+                ))
             }
         }
     }
@@ -104,23 +127,38 @@ impl Credentials {
         let impersonation = account["service_account_impersonation_url"].as_str();
         match text("type")? {
             "service_account" => {
-                let assertion =
-                    assertion(text("client_email")?, text("private_key")?, account["private_key_id"].as_str(), uri)?;
+                let assertion = assertion(
+                    text("client_email")?,
+                    text("private_key")?,
+                    account["private_key_id"].as_str(),
+                    uri,
+                )?;
                 let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-                self.submit(uri, &[("grant_type", grant), ("assertion", &assertion)]).await
+                self.submit(uri, &[("grant_type", grant), ("assertion", &assertion)])
+                    .await
             }
             "authorized_user" => {
                 let keys = ["client_id", "client_secret", "refresh_token"];
-                let own: Vec<_> = keys.into_iter().map(|key| Ok((key, text(key)?))).collect::<Result<_>>()?;
-                self.submit(uri, &[&[("grant_type", "refresh_token")], &*own].concat()).await
+                let own: Vec<_> = keys
+                    .into_iter()
+                    .map(|key| Ok((key, text(key)?)))
+                    .collect::<Result<_>>()?;
+                self.submit(uri, &[&[("grant_type", "refresh_token")], &*own].concat())
+                    .await
             }
             "external_account" => {
                 let subject = self.subject(&account["credential_source"]).await?;
                 let form = [
-                    ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+                    (
+                        "grant_type",
+                        "urn:ietf:params:oauth:grant-type:token-exchange",
+                    ),
                     ("audience", text("audience")?),
                     ("scope", SCOPE),
-                    ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
+                    (
+                        "requested_token_type",
+                        "urn:ietf:params:oauth:token-type:access_token",
+                    ),
                     ("subject_token_type", text("subject_token_type")?),
                     ("subject_token", subject.expose_secret()),
                 ];
@@ -146,7 +184,14 @@ impl Credentials {
         let mut call = Call::post("", &[]).form().reading();
         for (key, value) in form {
             call = call.query(key, value);
-            if ["assertion", "client_secret", "refresh_token", "subject_token"].contains(key) {
+            if [
+                "assertion",
+                "client_secret",
+                "refresh_token",
+                "subject_token",
+            ]
+            .contains(key)
+            {
                 call = call.hide((*value).into());
             }
         }
@@ -155,7 +200,9 @@ impl Credentials {
 
     async fn impersonate(&self, token: &Token, url: &str, delegates: &Value) -> Result<Token> {
         let body = json!({"scope": [SCOPE], "lifetime": "3600s", "delegates": delegates.as_array().into_iter().flatten().collect::<Vec<_>>()});
-        self.at(url)?.read(bearer(Call::post("", &[]).json(&body), token).reading()).await
+        self.at(url)?
+            .read(bearer(Call::post("", &[]).json(&body), token).reading())
+            .await
     }
 
     /// Reads the subject token of an external account: from a file, or from a URL.
@@ -176,7 +223,9 @@ impl Credentials {
                 }
                 String::from_utf8_lossy(&self.at(url)?.send(call).await?.body).into_owned()
             }
-            (None, None) => return Err(Error::invalid("credential_source has neither file nor url")),
+            (None, None) => {
+                return Err(Error::invalid("credential_source has neither file nor url"));
+            }
         };
         let Some(field) = source["format"]["subject_token_field_name"].as_str() else {
             return Ok(content.trim().into());
@@ -187,12 +236,15 @@ impl Credentials {
 
 /// Returns a field of a credentials file.
 fn text<'a>(account: &'a Value, key: &str) -> Result<&'a str> {
-    account[key].as_str().ok_or_else(|| Error::invalid(format!("field {key:?} is missing or not a string")))
+    account[key]
+        .as_str()
+        .ok_or_else(|| Error::invalid(format!("field {key:?} is missing or not a string")))
 }
 
 fn bearer(call: Call, token: &Token) -> Call {
     let text = token.access_token.expose_secret();
-    call.header("authorization", format!("Bearer {text}")).hide(token.access_token.clone())
+    call.header("authorization", format!("Bearer {text}"))
+        .hide(token.access_token.clone())
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -203,17 +255,27 @@ fn read(path: &Path) -> Result<String> {
 /// Returns a signed JWT that names the service account.
 fn assertion(email: &str, key: &str, key_id: Option<&str>, audience: &str) -> Result<String> {
     let wrong = || Error::invalid("private_key is not an RSA key in PKCS#8 form");
-    let pem: String = key.lines().filter(|line| !line.starts_with("---")).collect();
+    let pem: String = key
+        .lines()
+        .filter(|line| !line.starts_with("---"))
+        .collect();
     let der = STANDARD.decode(pem.trim()).map_err(|_| wrong())?;
     let key = RsaKeyPair::from_pkcs8(&der).map_err(|_| wrong())?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let header = json!({"alg": "RS256", "typ": "JWT", "kid": key_id});
-    let claims =
-        json!({"iss": email, "sub": email, "scope": SCOPE, "aud": audience, "iat": now, "exp": now + HOUR.as_secs()});
+    let claims = json!({"iss": email, "sub": email, "scope": SCOPE, "aud": audience, "iat": now, "exp": now + HOUR.as_secs()});
     let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
     let text = format!("{header}.{claims}");
     let mut signature = vec![0; key.public().modulus_len()];
-    let signed = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature);
+    let signed = key.sign(
+        &RSA_PKCS1_SHA256,
+        &SystemRandom::new(),
+        text.as_bytes(),
+        &mut signature,
+    );
     signed.map_err(|_| Error::other("the assertion of the service account cannot be signed"))?;
     Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
@@ -225,12 +287,22 @@ impl Issuer for Credentials {
     /// A file is read again for each token, so that a new key is used without a restart.
     async fn issue(&self) -> Result<Issued<Arc<Access>>> {
         let (token, universe) = self.token().await?;
-        let default = || format!("https://compute.{}/compute/v1", universe.as_deref().unwrap_or("googleapis.com"));
+        let default = || {
+            format!(
+                "https://compute.{}/compute/v1",
+                universe.as_deref().unwrap_or("googleapis.com")
+            )
+        };
         let base = self.config.endpoint.clone().unwrap_or_else(default);
         let text = SecretString::from(format!("Bearer {}", token.access_token.expose_secret()));
         let access = Access::new(&base, AUTHORIZATION, &text)?;
         let lifetime = token.lifetime();
         // Another account of the same project sees the same machines: each path names the project.
-        Ok(Issued { token: Arc::new(access), scope: "Google Cloud".to_owned(), lifetime, is_renewable: true })
+        Ok(Issued {
+            token: Arc::new(access),
+            scope: "Google Cloud".to_owned(),
+            lifetime,
+            is_renewable: true,
+        })
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, NodeAddress, Result,
-    async_trait,
+    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node,
+    NodeAddress, Result, async_trait,
 };
 use parking_lot::Mutex;
 use provider_kit::coalescer::Coalescer;
@@ -95,7 +95,10 @@ fn ip(text: &str) -> Option<IpAddr> {
 
 impl Interface {
     fn external_ipv6(&self) -> Option<IpAddr> {
-        let last = self.ipv6_access_configs.last().filter(|_| self.ipv6_access_type == "EXTERNAL")?;
+        let last = self
+            .ipv6_access_configs
+            .last()
+            .filter(|_| self.ipv6_access_type == "EXTERNAL")?;
         ip(&last.external_ipv6)
     }
 
@@ -105,24 +108,46 @@ impl Interface {
 
     /// Returns the addresses. An external IPv6 address is internal, as for the Go program, and external.
     fn addresses(&self) -> impl Iterator<Item = (AddressType, IpAddr)> {
-        let nat = self.access_configs.iter().filter_map(|it| Some((AddressType::ExternalIP, ip(&it.nat_ip)?)));
+        let nat = self
+            .access_configs
+            .iter()
+            .filter_map(|it| Some((AddressType::ExternalIP, ip(&it.nat_ip)?)));
         let internal = ip(&self.network_ip).map(|ip| (AddressType::InternalIP, ip));
         let ipv6 = self.ipv6().map(|ip| (AddressType::InternalIP, ip));
         let external_ipv6 = self.external_ipv6().map(|ip| (AddressType::ExternalIP, ip));
-        internal.into_iter().chain(nat).chain(ipv6).chain(external_ipv6)
+        internal
+            .into_iter()
+            .chain(nat)
+            .chain(ipv6)
+            .chain(external_ipv6)
     }
 }
 
 impl Instance {
     fn new(answer: InstanceAnswer, config: &Config) -> Self {
         let [project, zone, name] = instance_of(&answer.self_link);
-        let mut addresses: Vec<_> = answer.network_interfaces.iter().flat_map(Interface::addresses).collect();
+        let mut addresses: Vec<_> = answer
+            .network_interfaces
+            .iter()
+            .flat_map(Interface::addresses)
+            .collect();
         addresses.sort_by_key(|(_, ip)| ip.is_ipv6() == (config.stack != StackType::Ipv6First));
         // The Hostname stays what the kubelet says: another one would change each Node at a take-over from the Go program.
-        let addresses = addresses.iter().map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string())).collect();
-        let first = answer.network_interfaces.into_iter().next().unwrap_or_default();
+        let addresses = addresses
+            .iter()
+            .map(|(kind, ip)| NodeAddress::new(kind.clone(), &ip.to_string()))
+            .collect();
+        let first = answer
+            .network_interfaces
+            .into_iter()
+            .next()
+            .unwrap_or_default();
         Self {
-            id_at: if config.is_multi_project { 0 } else { project.len() + 1 },
+            id_at: if config.is_multi_project {
+                0
+            } else {
+                project.len() + 1
+            },
             path: format!("{project}/{zone}/{name}").into(),
             kind: last_part(&answer.machine_type).into(),
             status: answer.status,
@@ -146,7 +171,10 @@ impl Machine for Instance {
         last_part(&self.path)
     }
     fn is_shut_down(&self) -> bool {
-        matches!(&*self.status, "TERMINATED" | "STOPPED" | "SUSPENDED" | "PENDING_STOP" | "DEPROVISIONING")
+        matches!(
+            &*self.status,
+            "TERMINATED" | "STOPPED" | "SUSPENDED" | "PENDING_STOP" | "DEPROVISIONING"
+        )
     }
     fn is_settled(&self) -> bool {
         &*self.status == "RUNNING" || self.is_shut_down()
@@ -155,13 +183,20 @@ impl Machine for Instance {
 
 /// Returns the error of the Nodes in zones that did not answer.
 fn unreachable_zones(zones: &[String]) -> Error {
-    Error::other(format!("the list of instances lacks {}, which did not answer", zones.join(", ")))
+    Error::other(format!(
+        "the list of instances lacks {}, which did not answer",
+        zones.join(", ")
+    ))
 }
 
 impl Api {
     /// Returns `true` if Nodes may be in a zone.
     fn is_managed(&self, own: &str, zone: &str) -> bool {
-        if self.config.is_regional { region(zone) == region(own) } else { zone == own }
+        if self.config.is_regional {
+            region(zone) == region(own)
+        } else {
+            zone == own
+        }
     }
 
     /// Lists instances of a project in these zones, and names the zones that did not answer.
@@ -173,40 +208,89 @@ impl Api {
         shared_priority: &SharedPriority,
     ) -> Result<(ListResult<Instance>, Vec<String>)> {
         let call = Call::get(LIST, &[project]).list().query("maxResults", 500);
-        let call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
-        let (rules, unreachable) = (ListProperties { what: "instances", totals: false }, Mutex::new(Vec::new()));
+        let call = filter
+            .iter()
+            .fold(call, |call, filter| call.query("filter", filter));
+        let (rules, unreachable) = (
+            ListProperties {
+                what: "instances",
+                totals: false,
+            },
+            Mutex::new(Vec::new()),
+        );
         let page = async |mut token: String| {
             // Pages without an instance of these zones are common in projects with several regions, and end no list.
             for _ in 0..EMPTY_PAGES {
-                let call = if token.is_empty() { call.clone() } else { call.clone().query("pageToken", &token) };
-                let read = shared_priority.send_read(|priority| self.http.read(call.clone().with_priority(priority)));
-                let AggregatedList { items: scopes, next_page_token, unreachables, .. } = read.await?;
+                let call = if token.is_empty() {
+                    call.clone()
+                } else {
+                    call.clone().query("pageToken", &token)
+                };
+                let read = shared_priority
+                    .send_read(|priority| self.http.read(call.clone().with_priority(priority)));
+                let AggregatedList {
+                    items: scopes,
+                    next_page_token,
+                    unreachables,
+                    ..
+                } = read.await?;
                 let is_bare = scopes.values().all(|zone| zone.instances.is_empty());
                 let (mut items, mut missing) = (Vec::new(), unreachables);
-                for (scope, zone) in scopes.into_iter().filter(|(scope, _)| has(last_part(scope))) {
-                    missing.extend(zone.warning.filter(|it| it.code != "NO_RESULTS_ON_PAGE").map(|_| scope));
-                    items.extend(zone.instances.into_iter().map(|it| Instance::new(it, &self.config)));
+                for (scope, zone) in scopes
+                    .into_iter()
+                    .filter(|(scope, _)| has(last_part(scope)))
+                {
+                    missing.extend(
+                        zone.warning
+                            .filter(|it| it.code != "NO_RESULTS_ON_PAGE")
+                            .map(|_| scope),
+                    );
+                    items.extend(
+                        zone.instances
+                            .into_iter()
+                            .map(|it| Instance::new(it, &self.config)),
+                    );
                 }
                 missing.retain(|scope| has(last_part(scope)));
                 unreachable.lock().extend(missing);
                 match next_page_token.filter(|token| !token.is_empty()) {
                     Some(next) if items.is_empty() && !is_bare => token = next,
-                    next => return Ok(Page { items, next, total: None }),
+                    next => {
+                        return Ok(Page {
+                            items,
+                            next,
+                            total: None,
+                        });
+                    }
                 }
             }
             Err(Error::other(format!(
                 "the list of instances has {EMPTY_PAGES} pages without an instance of the cluster's zones"
             )))
         };
-        let reading = read_pages(rules, String::new(), |it: &Instance| it.path.clone(), page).await?;
+        let reading =
+            read_pages(rules, String::new(), |it: &Instance| it.path.clone(), page).await?;
         Ok((reading, unreachable.into_inner()))
     }
 
     /// Reads instances by their IDs. The absence of one is proved by a list of its zone, whichever zones Nodes may be in.
-    async fn by_ids(&self, project: &str, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+    async fn by_ids(
+        &self,
+        project: &str,
+        ids: &[String],
+        priority: Priority,
+    ) -> Vec<Result<Option<Instance>>> {
         let filter = names_filter(ids.iter().map(|id| last_part(id)));
-        let found = self.instances(project, Some(filter), |_| true, &SharedPriority::of(priority)).await;
-        let found = found.and_then(|(reading, missing)| Ok((reading.complete()?.into_items(), missing)));
+        let found = self
+            .instances(
+                project,
+                Some(filter),
+                |_| true,
+                &SharedPriority::of(priority),
+            )
+            .await;
+        let found =
+            found.and_then(|(reading, missing)| Ok((reading.complete()?.into_items(), missing)));
         let answer = |id: &String| {
             let (all, missing) = found.as_ref().map_err(Error::clone)?;
             let own = all.iter().find(|it| it.id() == *id).cloned();
@@ -230,17 +314,22 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(api: Api) -> Self {
         let of_batches = api.clone();
-        let batches = Coalescer::answering_each(move |(project, priority): (String, Priority), ids: Vec<String>| {
-            let api = of_batches.clone();
-            async move {
-                let mut answers = Vec::with_capacity(ids.len());
-                for ids in ids.chunks(MOST_NAMES) {
-                    answers.extend(api.by_ids(&project, ids, priority).await);
+        let batches = Coalescer::answering_each(
+            move |(project, priority): (String, Priority), ids: Vec<String>| {
+                let api = of_batches.clone();
+                async move {
+                    let mut answers = Vec::with_capacity(ids.len());
+                    for ids in ids.chunks(MOST_NAMES) {
+                        answers.extend(api.by_ids(&project, ids, priority).await);
+                    }
+                    answers
                 }
-                answers
-            }
-        });
-        Self { api, batches: Arc::new(batches) }
+            },
+        );
+        Self {
+            api,
+            batches: Arc::new(batches),
+        }
     }
 }
 
@@ -253,17 +342,28 @@ impl MachineSource for Source {
         let (place, prefix) = (self.api.place().await?, &self.api.config.node_prefix);
         let filter = (!prefix.is_empty()).then(|| format!("name eq {prefix}.*"));
         let is_ours = |zone: &str| self.api.is_managed(&place.zone, zone);
-        let (reading, missing) = self.api.instances(&place.project, filter, is_ours, shared_priority).await?;
+        let (reading, missing) = self
+            .api
+            .instances(&place.project, filter, is_ours, shared_priority)
+            .await?;
         let pages = reading.pages();
         Ok(match missing.is_empty() {
             true => reading,
-            false => ListResult::Partial { items: reading.into_items(), pages, reason: unreachable_zones(&missing) },
+            false => ListResult::Partial {
+                items: reading.into_items(),
+                pages,
+                reason: unreachable_zones(&missing),
+            },
         })
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
         let project = self.api.parts(&*self.api.place().await?, id)[0].to_owned();
-        self.batches.join_at((project, priority), id.to_owned(), |_| Instant::now() + WINDOW).await
+        self.batches
+            .join_at((project, priority), id.to_owned(), |_| {
+                Instant::now() + WINDOW
+            })
+            .await
     }
 
     fn concurrent_reads(&self) -> usize {
@@ -272,10 +372,19 @@ impl MachineSource for Source {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
         let place = self.api.place().await?;
-        let (filter, is_ours) = (names_filter([name]), |zone: &str| self.api.is_managed(&place.zone, zone));
+        let (filter, is_ours) = (names_filter([name]), |zone: &str| {
+            self.api.is_managed(&place.zone, zone)
+        });
         let shared_priority = SharedPriority::of(priority);
-        let (reading, missing) = self.api.instances(&place.project, Some(filter), is_ours, &shared_priority).await?;
-        if missing.is_empty() { Ok(reading.complete()?.into_items()) } else { Err(unreachable_zones(&missing)) }
+        let (reading, missing) = self
+            .api
+            .instances(&place.project, Some(filter), is_ours, &shared_priority)
+            .await?;
+        if missing.is_empty() {
+            Ok(reading.complete()?.into_items())
+        } else {
+            Err(unreachable_zones(&missing))
+        }
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -296,7 +405,9 @@ impl MachineSource for Source {
     fn metadata(&self, instance: &Instance, node: &Node) -> InstanceMetadata {
         let zone = instance.zone();
         InstanceMetadata {
-            provider_id: node.provider_id().map_or_else(|| IDS.write(&instance.path), str::to_owned),
+            provider_id: node
+                .provider_id()
+                .map_or_else(|| IDS.write(&instance.path), str::to_owned),
             instance_type: instance.kind.to_string(),
             zone: zone.to_owned(),
             region: region(zone).to_owned(),
@@ -306,7 +417,14 @@ impl MachineSource for Source {
     }
 
     fn place(&self) -> String {
-        format!("project {}", self.api.config.project.as_deref().unwrap_or("of the metadata server"))
+        format!(
+            "project {}",
+            self.api
+                .config
+                .project
+                .as_deref()
+                .unwrap_or("of the metadata server")
+        )
     }
 }
 
@@ -316,19 +434,34 @@ pub(crate) struct Vms(pub(crate) Inventory<Source>);
 #[async_trait]
 impl Instances for Vms {
     /// Looks Nodes up. One without a provider ID is on the instance whose name is its own up to the first dot.
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let plain = |node: &Arc<Node>| match node.name.split_once('.') {
-            Some((name, _)) if node.provider_id().is_none() => Arc::new(Node { name: name.into(), ..(**node).clone() }),
+            Some((name, _)) if node.provider_id().is_none() => Arc::new(Node {
+                name: name.into(),
+                ..(**node).clone()
+            }),
             _ => Arc::clone(node),
         };
         let known: Vec<_> = nodes.iter().map(plain).collect();
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
+        let found = self
+            .0
+            .find_all(&known, request.fresh, priority(request))
+            .await;
         let state = |node: &Arc<Node>, found: Result<Found<Instance>>| match found? {
-            Found::Present(it) if it.addresses.is_empty() => {
-                Err(Error::other(format!("instance {} has no network interface", it.path)))
-            }
+            Found::Present(it) if it.addresses.is_empty() => Err(Error::other(format!(
+                "instance {} has no network interface",
+                it.path
+            ))),
             found => Ok(self.0.state_of(found, node, request)),
         };
-        nodes.iter().zip(found).map(|(node, found)| state(node, found)).collect()
+        nodes
+            .iter()
+            .zip(found)
+            .map(|(node, found)| state(node, found))
+            .collect()
     }
 }

@@ -18,7 +18,8 @@ use crate::instances::{AliasRange, IDS, Instance, Source};
 /// Length of the IPv6 range of a Node.
 const IPV6_LENGTH: u8 = 112;
 const NETWORK_TAINT: &str = "node.kubernetes.io/network-unavailable";
-const MISSING: &str = "the first network interface of the instance lacks an alias range or an IPv6 address";
+const MISSING: &str =
+    "the first network interface of the instance lacks an alias range or an IPv6 address";
 
 /// The alias ranges and IPv6 addresses of instances.
 pub(crate) struct InstanceRanges {
@@ -31,11 +32,26 @@ pub(crate) struct InstanceRanges {
 impl InstanceRanges {
     /// Returns the Pod ranges of an instance, in the order of the families; `None` if one is missing.
     fn of(&self, instance: &Instance) -> Option<Vec<IpNet>> {
-        let secondary = self.instances.source().api.config.secondary_range.as_deref();
-        let is_named = |it: &&AliasRange| secondary.is_none_or(|wanted| *it.subnetwork_range_name == *wanted);
+        let secondary = self
+            .instances
+            .source()
+            .api
+            .config
+            .secondary_range
+            .as_deref();
+        let is_named =
+            |it: &&AliasRange| secondary.is_none_or(|wanted| *it.subnetwork_range_name == *wanted);
         let range = |is_ipv6: &bool| match (is_ipv6, instance.ipv6) {
-            (false, _) => instance.pod_ranges.iter().find(is_named)?.ip_cidr_range.parse().ok(),
-            (true, Some(IpAddr::V6(ip))) => Some(IpNet::V6(Ipv6Net::new(ip, IPV6_LENGTH).ok()?.trunc())),
+            (false, _) => instance
+                .pod_ranges
+                .iter()
+                .find(is_named)?
+                .ip_cidr_range
+                .parse()
+                .ok(),
+            (true, Some(IpAddr::V6(ip))) => {
+                Some(IpNet::V6(Ipv6Net::new(ip, IPV6_LENGTH).ok()?.trunc()))
+            }
             (true, _) => None,
         };
         self.families.iter().map(range).collect()
@@ -45,15 +61,25 @@ impl InstanceRanges {
 #[async_trait]
 impl PodRangeSource for InstanceRanges {
     fn is_open(&self, node: &Node) -> bool {
-        let is_unavailable = node.network_unavailable.as_ref().is_none_or(|it| it.status != ConditionStatus::False);
+        let is_unavailable = node
+            .network_unavailable
+            .as_ref()
+            .is_none_or(|it| it.status != ConditionStatus::False);
         let has = |taint: &str| node.taints.iter().any(|it| &*it.key == taint);
         node.provider_id_scheme() == Some(IDS.scheme)
             && !has(TAINT_UNINITIALIZED)
             && (node.pod_cidrs.is_empty() || is_unavailable || has(NETWORK_TAINT))
     }
 
-    async fn ranges(&self, nodes: &[Arc<Node>]) -> Result<Vec<std::result::Result<Vec<IpNet>, String>>> {
-        let found = self.instances.find_all(nodes, false, Priority::Urgent).await.into_iter();
+    async fn ranges(
+        &self,
+        nodes: &[Arc<Node>],
+    ) -> Result<Vec<std::result::Result<Vec<IpNet>, String>>> {
+        let found = self
+            .instances
+            .find_all(nodes, false, Priority::Urgent)
+            .await
+            .into_iter();
         let ranges = found.map(|found| match found {
             Ok(Found::Present(instance)) => self.of(&instance).ok_or_else(|| MISSING.to_owned()),
             Ok(Found::Gone(_)) => Err("the instance does not exist".to_owned()),
@@ -69,7 +95,10 @@ impl PodRangeSource for InstanceRanges {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
         let patch = json!({"status": {"conditions": [condition]}});
-        self.cluster.patch_status(&format!("/api/v1/nodes/{}", node.name), &patch).await.map(drop)
+        self.cluster
+            .patch_status(&format!("/api/v1/nodes/{}", node.name), &patch)
+            .await
+            .map(drop)
     }
 }
 

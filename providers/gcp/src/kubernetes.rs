@@ -27,7 +27,10 @@ const PORTS_CONDITION: &str = "LoadBalancerPortsError";
 /// The finalizer that the framework removes when the load balancer is deleted.
 const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The finalizers of the Go program: of external and of internal load balancers.
-pub(crate) const FINALIZERS: [&str; 2] = ["gke.networking.io/l4-netlb-v1", "gke.networking.io/l4-ilb-v1"];
+pub(crate) const FINALIZERS: [&str; 2] = [
+    "gke.networking.io/l4-netlb-v1",
+    "gke.networking.io/l4-ilb-v1",
+];
 
 /// Reads and changes Kubernetes objects.
 #[derive(Clone)]
@@ -38,7 +41,10 @@ pub(crate) struct Kubernetes {
 
 impl Kubernetes {
     pub(crate) fn new(cluster: ClusterView) -> Self {
-        Self { cluster, id: Arc::default() }
+        Self {
+            cluster,
+            id: Arc::default(),
+        }
     }
 
     /// Returns the ID of the cluster in names of shared objects, from ConfigMap `kube-system/ingress-uid`.
@@ -47,18 +53,32 @@ impl Kubernetes {
     }
 
     async fn read_id(&self) -> Result<String> {
-        let odd = |text: String| Error::other(format!("ConfigMap kube-system/{CONFIG_MAP}: {text}"));
+        let odd =
+            |text: String| Error::other(format!("ConfigMap kube-system/{CONFIG_MAP}: {text}"));
         for _ in 0..ATTEMPTS {
-            let (status, found) = self.cluster.get(&format!("{CONFIG_MAPS}/{CONFIG_MAP}")).await?;
-            let text = |key: &str| found["data"][key].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
+            let (status, found) = self
+                .cluster
+                .get(&format!("{CONFIG_MAPS}/{CONFIG_MAP}"))
+                .await?;
+            let text = |key: &str| {
+                found["data"][key]
+                    .as_str()
+                    .filter(|id| !id.is_empty())
+                    .map(str::to_owned)
+            };
             match (status.as_u16(), text("provider-uid").or(text("uid"))) {
                 (200, Some(id)) => return Ok(id),
-                (200, None) => return Err(odd("it has neither provider-uid nor uid; add one".to_owned())),
+                (200, None) => {
+                    return Err(odd(
+                        "it has neither provider-uid nor uid; add one".to_owned()
+                    ));
+                }
                 (404, _) => {}
                 (status, _) => return Err(odd(format!("the read was answered with {status}"))),
             }
             let id = format!("{:016x}", fastrand::u64(..));
-            let body = json!({"metadata": {"name": CONFIG_MAP}, "data": {"uid": id, "provider-uid": id}});
+            let body =
+                json!({"metadata": {"name": CONFIG_MAP}, "data": {"uid": id, "provider-uid": id}});
             match self.cluster.create(CONFIG_MAPS, &body).await?.0.as_u16() {
                 201 => return Ok(id),
                 // Another program created the map.
@@ -74,15 +94,24 @@ impl Kubernetes {
     pub(crate) async fn add_finalizer(&self, service: &Service, is_internal: bool) -> Result<()> {
         let finalizer = FINALIZERS[usize::from(is_internal)];
         if finalizers(service).any(|it| it == finalizer)
-            || self.patch_finalizers(service, "finalizers", &[finalizer]).await?
+            || self
+                .patch_finalizers(service, "finalizers", &[finalizer])
+                .await?
         {
             return Ok(());
         }
-        Err(Error::conflict(format!("the Service no longer exists: finalizer {finalizer} was not added")))
+        Err(Error::conflict(format!(
+            "the Service no longer exists: finalizer {finalizer} was not added"
+        )))
     }
 
     /// Adds or deletes finalizers by a directive of a strategic merge patch, so that the writes of others survive.
-    async fn patch_finalizers(&self, service: &Service, directive: &str, values: &[&str]) -> Result<bool> {
+    async fn patch_finalizers(
+        &self,
+        service: &Service,
+        directive: &str,
+        values: &[&str],
+    ) -> Result<bool> {
         let patch = json!({"metadata": {"uid": service.metadata.uid, (directive): values}});
         self.cluster.patch_status(&path(service), &patch).await
     }
@@ -113,10 +142,16 @@ impl Kubernetes {
 
     async fn update_service(&self, service: &Service, config: &Config) -> Result<()> {
         if is_done(service) {
-            self.patch_finalizers(service, "$deleteFromPrimitiveList/finalizers", &FINALIZERS).await?;
+            self.patch_finalizers(service, "$deleteFromPrimitiveList/finalizers", &FINALIZERS)
+                .await?;
         }
-        let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
-        let is_refused = conditions.into_iter().any(|it| it.type_ == PORTS_CONDITION && it.status == "True");
+        let conditions = service
+            .status
+            .iter()
+            .flat_map(|it| it.conditions.iter().flatten());
+        let is_refused = conditions
+            .into_iter()
+            .any(|it| it.type_ == PORTS_CONDITION && it.status == "True");
         if !is_refused || Spec::of(service, config).spec.is_elsewhere {
             return Ok(());
         }
@@ -125,19 +160,27 @@ impl Kubernetes {
             "message": "TCP and UDP ports are served", "lastTransitionTime": jiff::Timestamp::now().to_string(),
         });
         let patch = json!({"status": {"conditions": [condition]}});
-        self.cluster.patch_status(&path(service), &patch).await.map(drop)
+        self.cluster
+            .patch_status(&path(service), &patch)
+            .await
+            .map(drop)
     }
 }
 
 /// Returns the path of a Service.
 fn path(service: &Service) -> String {
-    let [namespace, name] =
-        [&service.metadata.namespace, &service.metadata.name].map(|it| it.as_deref().unwrap_or_default());
+    let [namespace, name] = [&service.metadata.namespace, &service.metadata.name]
+        .map(|it| it.as_deref().unwrap_or_default());
     format!("/api/v1/namespaces/{namespace}/services/{name}")
 }
 
 fn finalizers(service: &Service) -> impl Iterator<Item = &str> {
-    service.metadata.finalizers.iter().flatten().map(String::as_str)
+    service
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .map(String::as_str)
 }
 
 /// Returns `true` if the framework has not confirmed yet that a Service's load balancer is deleted.
@@ -147,7 +190,10 @@ pub(crate) fn is_cleaned_up_later(service: &Service) -> bool {
 
 /// Returns `true` if a Service has a finalizer of the Go program, and no load balancer any more.
 fn is_done(service: &Service) -> bool {
-    let is_other = service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() != Some("LoadBalancer"));
+    let is_other = service
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.type_.as_deref() != Some("LoadBalancer"));
     (is_other || service.metadata.deletion_timestamp.is_some())
         && finalizers(service).any(|it| FINALIZERS.contains(&it))
         && !is_cleaned_up_later(service)

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup,
+    async_trait,
 };
 use provider_kit::checks::{permissions, reached, unavailable};
 use provider_kit::cluster::ClusterView;
@@ -34,7 +35,10 @@ const CREDENTIAL: &str = "give the service account the role of docs/providers/gc
 /// *Invalid*, with everything that is wrong with them.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
-    let connector = network(&Tls::default(), config.endpoint.as_deref().unwrap_or(ENDPOINT))?;
+    let connector = network(
+        &Tls::default(),
+        config.endpoint.as_deref().unwrap_or(ENDPOINT),
+    )?;
     Ok(Arc::new(Gce::new(config, setup, &connector)?))
 }
 
@@ -63,10 +67,18 @@ impl Gce {
     pub fn new(config: Config, setup: &Setup, connector: &Arc<dyn Connector>) -> Result<Self> {
         let api = Api::new(config, setup, connector)?;
         let cluster = ClusterView::new(EVENT_SOURCE);
-        let (kubernetes, cluster_name, caches) = (Kubernetes::new(cluster.clone()), Arc::default(), Arc::default());
-        let inventory =
-            Inventory::new(Source::new(api.clone())).max_age(api.config.max_age).measured(api.http.metrics());
-        let routes = NodeRoutes { instances: inventory.clone(), cluster_name: Arc::clone(&cluster_name) };
+        let (kubernetes, cluster_name, caches) = (
+            Kubernetes::new(cluster.clone()),
+            Arc::default(),
+            Arc::default(),
+        );
+        let inventory = Inventory::new(Source::new(api.clone()))
+            .max_age(api.config.max_age)
+            .measured(api.http.metrics());
+        let routes = NodeRoutes {
+            instances: inventory.clone(),
+            cluster_name: Arc::clone(&cluster_name),
+        };
         Ok(Self {
             load_balancers: load_balancers(&inventory, &kubernetes, &caches),
             routes: RouteTable::new(routes, cluster),
@@ -81,7 +93,10 @@ impl Gce {
 
     async fn project(&self) -> Result<Value> {
         let place = self.api.place().await?;
-        self.api.http.read(Call::get("/projects/{project}", &[&place.project])).await
+        self.api
+            .http
+            .read(Call::get("/projects/{project}", &[&place.project]))
+            .await
     }
 }
 
@@ -93,7 +108,8 @@ impl CloudProvider for Gce {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.kubernetes.cluster.connect(context);
-        self.cluster_name.get_or_init(|| context.cluster.name.clone());
+        self.cluster_name
+            .get_or_init(|| context.cluster.name.clone());
         self.context.get_or_init(|| context.clone());
         self.project()
             .await
@@ -104,10 +120,20 @@ impl CloudProvider for Gce {
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let endpoint = self.api.config.endpoint.as_deref().unwrap_or(ENDPOINT);
-        if reached(endpoint, "`api-endpoint`", CREDENTIAL, self.project().await, &mut findings).is_none() {
+        if reached(
+            endpoint,
+            "`api-endpoint`",
+            CREDENTIAL,
+            self.project().await,
+            &mut findings,
+        )
+        .is_none()
+        {
             return findings;
         }
-        let Ok(place) = self.api.place().await else { return findings };
+        let Ok(place) = self.api.place().await else {
+            return findings;
+        };
         let kinds = [
             ("forwarding rules", RULE),
             ("target pools", TARGET_POOL),
@@ -117,17 +143,30 @@ impl CloudProvider for Gce {
             ("routes", ROUTE),
         ];
         let first = |call: Call| call.list().query("maxResults", 1);
-        let instances = Call::get("/projects/{project}/aggregated/instances", &[&place.project]);
+        let instances = Call::get(
+            "/projects/{project}/aggregated/instances",
+            &[&place.project],
+        );
         let mut lists: Vec<(&'static str, Call)> = vec![("instances", first(instances))];
         for (what, kind) in kinds {
             lists.push((what, first(place.all(Method::GET, kind, ""))));
         }
         findings.extend(permissions(&self.api.http, lists).await);
         let zones = Call::get("/projects/{project}/zones", &[&place.project]);
-        let zones = self.api.list(zones, &SharedPriority::default(), |it: &Zone| it.name.clone()).await;
+        let zones = self
+            .api
+            .list(zones, &SharedPriority::default(), |it: &Zone| {
+                it.name.clone()
+            })
+            .await;
         findings.push(match zones {
-            Ok(known) => unavailable("zone", "`local-zone`", &place.zone, known.iter().map(|it| &*it.name))
-                .unwrap_or_else(|| Finding::ok("zone", place.zone.clone())),
+            Ok(known) => unavailable(
+                "zone",
+                "`local-zone`",
+                &place.zone,
+                known.iter().map(|it| &*it.name),
+            )
+            .unwrap_or_else(|| Finding::ok("zone", place.zone.clone())),
             Err(error) => Finding::warning("zone", error.to_string(), "try again"),
         });
         findings
@@ -137,7 +176,9 @@ impl CloudProvider for Gce {
         self.load_balancers.set_caches(Arc::clone(&caches));
         self.kubernetes.cluster.set_caches(Arc::clone(&caches));
         self.caches.get_or_init(|| Arc::clone(&caches));
-        let Some(context) = self.context.get() else { return };
+        let Some(context) = self.context.get() else {
+            return;
+        };
         let until = |task: Pin<Box<dyn Future<Output = ()> + Send>>| {
             let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
@@ -151,10 +192,16 @@ impl CloudProvider for Gce {
         match self.api.config.pod_ranges.clone() {
             None => {}
             Some(PodRanges::Cluster(blocks, reserved)) => {
-                until(Box::pin(NodeIpam::new(cluster, blocks, Reserved(reserved)).run()));
+                until(Box::pin(
+                    NodeIpam::new(cluster, blocks, Reserved(reserved)).run(),
+                ));
             }
             Some(PodRanges::Instances(families)) => {
-                let source = InstanceRanges { instances, cluster: cluster.clone(), families };
+                let source = InstanceRanges {
+                    instances,
+                    cluster: cluster.clone(),
+                    families,
+                };
                 until(Box::pin(NodeIpam::new(cluster, Vec::new(), source).run()));
             }
         }

@@ -1,7 +1,9 @@
 //! Routes of the network to Pod ranges.
 
 use cloud_provider::{Error, Node, Result, Route, async_trait};
-use provider_kit::inventory::{Found, Inventory, Key, Machine as _, MachineSource as _, SharedPriority};
+use provider_kit::inventory::{
+    Found, Inventory, Key, Machine as _, MachineSource as _, SharedPriority,
+};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::{Call, Method, Priority};
 use serde_json::json;
@@ -42,15 +44,34 @@ impl NodeRoutes {
     fn machine_of(&self, url: &str) -> String {
         let [project, zone, name] = instance_of(url);
         let id = format!("{zone}/{name}");
-        if self.api().config.is_multi_project { format!("{project}/{id}") } else { id }
+        if self.api().config.is_multi_project {
+            format!("{project}/{id}")
+        } else {
+            id
+        }
     }
 
     fn route(&self, answer: RouteAnswer) -> Option<CloudRoute> {
         let url = answer.next_hop_instance?;
-        let is_gone = answer.warnings.iter().any(|it| it.code == "NEXT_HOP_INSTANCE_NOT_FOUND");
+        let is_gone = answer
+            .warnings
+            .iter()
+            .any(|it| it.code == "NEXT_HOP_INSTANCE_NOT_FOUND");
         let id = self.machine_of(&url);
-        let target = if is_gone { Target::Gone(id) } else { Target::Machine { id, name: name(&url).to_owned() } };
-        Some(CloudRoute { name: answer.name, destination: answer.dest_range, target, ..CloudRoute::default() })
+        let target = if is_gone {
+            Target::Gone(id)
+        } else {
+            Target::Machine {
+                id,
+                name: name(&url).to_owned(),
+            }
+        };
+        Some(CloudRoute {
+            name: answer.name,
+            destination: answer.dest_range,
+            target,
+            ..CloudRoute::default()
+        })
     }
 }
 
@@ -59,48 +80,93 @@ impl RouteCloud for NodeRoutes {
     /// The prefix alone decides in a filter: other conditions are compared here, where a change of their form shows.
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         let place = self.api().place().await?;
-        let call = place.all(Method::GET, ROUTE, "").query("filter", format!("name eq {}.*", self.prefix()));
-        let read = self.api().list(call, &SharedPriority::default(), |it: &RouteAnswer| it.name.clone()).await?;
-        let is_ours = |it: &RouteAnswer| it.description == DESCRIPTION && short(&it.network) == short(&place.network);
-        Ok(read.into_iter().filter(is_ours).filter_map(|it| self.route(it)).collect())
+        let call = place
+            .all(Method::GET, ROUTE, "")
+            .query("filter", format!("name eq {}.*", self.prefix()));
+        let read = self
+            .api()
+            .list(call, &SharedPriority::default(), |it: &RouteAnswer| {
+                it.name.clone()
+            })
+            .await?;
+        let is_ours = |it: &RouteAnswer| {
+            it.description == DESCRIPTION && short(&it.network) == short(&place.network)
+        };
+        Ok(read
+            .into_iter()
+            .filter(is_ours)
+            .filter_map(|it| self.route(it))
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
         self.instances.source().machine_id(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, _: &Route, _: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        _: &Route,
+        _: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
         let key = node
             .provider_id()
             .map(|id| self.instances.source().machine_id(id))
             .transpose()?
             .map_or(Key::Name(&node.name), Key::Id);
         match self.instances.find(key, false, Priority::Ordinary).await? {
-            Found::Present(it) => {
-                Ok((Vec::new(), Target::Machine { id: it.id().to_owned(), name: it.name().to_owned() }))
-            }
-            Found::Gone(_) => Err(Error::other(format!("the instance of Node {:?} does not exist", node.name))),
+            Found::Present(it) => Ok((
+                Vec::new(),
+                Target::Machine {
+                    id: it.id().to_owned(),
+                    name: it.name().to_owned(),
+                },
+            )),
+            Found::Gone(_) => Err(Error::other(format!(
+                "the instance of Node {:?} does not exist",
+                node.name
+            ))),
         }
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let (api, place) = (self.api(), self.api().place().await?);
         if change == Change::Remove {
-            return api.remove(place.one(Method::DELETE, ROUTE, &route.name)).await;
+            return api
+                .remove(place.one(Method::DELETE, ROUTE, &route.name))
+                .await;
         }
         let Target::Machine { id, .. } = &route.target else {
-            return Err(Error::invalid(format!("the route to {} leads to no instance", route.destination)));
+            return Err(Error::invalid(format!(
+                "the route to {} leads to no instance",
+                route.destination
+            )));
         };
         let [project, zone, instance] = api.parts(&place, id);
-        let url = Place { project: project.to_owned(), ..(*place).clone() }.instance(zone, instance);
+        let url = Place {
+            project: project.to_owned(),
+            ..(*place).clone()
+        }
+        .instance(zone, instance);
         // The name follows from the range: a route that was created and not reported is not created again.
-        let range = route.destination.replace(['.', '/', ':'], "-").trim_matches('-').to_owned();
+        let range = route
+            .destination
+            .replace(['.', '/', ':'], "-")
+            .trim_matches('-')
+            .to_owned();
         let body = json!({
             "name": self.prefix() + &range, "description": DESCRIPTION, "destRange": route.destination,
             "nextHopInstance": url, "network": place.network, "priority": 1000,
         });
-        match api.change(place.all(Method::POST, ROUTE, "").json(&body)).await {
-            Err(error) if error.is_conflict() && self.list().await?.iter().any(|it| it.is_same(route)) => Ok(()),
+        match api
+            .change(place.all(Method::POST, ROUTE, "").json(&body))
+            .await
+        {
+            Err(error)
+                if error.is_conflict() && self.list().await?.iter().any(|it| it.is_same(route)) =>
+            {
+                Ok(())
+            }
             outcome => outcome,
         }
     }
@@ -114,7 +180,10 @@ impl Api {
         shared_priority: &SharedPriority,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        let read = self.http.list(call, "items", shared_priority, |it: T| it, key).await?;
+        let read = self
+            .http
+            .list(call, "items", shared_priority, |it: T| it, key)
+            .await?;
         Ok(read.complete()?.into_items())
     }
 }

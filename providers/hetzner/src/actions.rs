@@ -56,11 +56,15 @@ impl Action {
         match (&self.status, &self.error) {
             (ActionStatus::Running, _) => None,
             (ActionStatus::Success, _) => Some(Ok(())),
-            (ActionStatus::Error, None) => Some(Err(Error::other(format!("action {} failed", self.id)))),
+            (ActionStatus::Error, None) => {
+                Some(Err(Error::other(format!("action {} failed", self.id))))
+            }
             (ActionStatus::Error, Some(ActionError { code, message })) => {
                 let error = meaning_of(code).unwrap_or(Error::other);
                 let text = excerpt(format!("{message} ({code})"));
-                Some(Err(error(format!("action {} failed: {text}", self.id)).with_code(&**code)))
+                Some(Err(
+                    error(format!("action {} failed: {text}", self.id)).with_code(&**code)
+                ))
             }
         }
     }
@@ -79,7 +83,11 @@ impl Actions {
     pub(crate) fn new(http: Transport) -> Self {
         let polled = http.clone();
         let operations = Operations::new(POLL, IDS_PER_POLL, move |ids| poll(polled.clone(), ids));
-        Self { http, operations, is_locking: Arc::default() }
+        Self {
+            http,
+            operations,
+            is_locking: Arc::default(),
+        }
     }
 
     /// Sends a request. While the API refuses it because the object is locked, pauses and sends it again. The worker
@@ -104,19 +112,39 @@ impl Actions {
     pub(crate) async fn run(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<()> {
         let mut batch = self.batch(callbacks);
         let started = batch.start(call, None).await;
-        started.map_err(|err| if is_lock(&err) { Error::conflict(err.to_string()) } else { err })?;
+        started.map_err(|err| {
+            if is_lock(&err) {
+                Error::conflict(err.to_string())
+            } else {
+                err
+            }
+        })?;
         batch.finish().await
     }
 
     /// Waits until an action that was started elsewhere has ended.
-    pub(crate) async fn finish(&self, action: Option<Action>, callbacks: &dyn SyncCallbacks) -> Result<()> {
+    pub(crate) async fn finish(
+        &self,
+        action: Option<Action>,
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<()> {
         let running = action.into_iter().map(|action| (action, None)).collect();
-        Batch { running, ..self.batch(callbacks) }.finish().await
+        Batch {
+            running,
+            ..self.batch(callbacks)
+        }
+        .finish()
+        .await
     }
 
     /// Returns an empty batch, which starts actions of one object concurrently.
     pub(crate) fn batch<'a>(&'a self, callbacks: &'a dyn SyncCallbacks) -> Batch<'a> {
-        Batch { actions: self, callbacks, running: Vec::new(), refused: Vec::new() }
+        Batch {
+            actions: self,
+            callbacks,
+            running: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 }
 
@@ -172,13 +200,18 @@ impl Batch<'_> {
         if is_waiting {
             self.callbacks.reacquire_permit().await;
         }
-        let noted = running.into_iter().zip(outcomes).map(|((_, adds), outcome)| self.note(adds, outcome));
+        let noted = running
+            .into_iter()
+            .zip(outcomes)
+            .map(|((_, adds), outcome)| self.note(adds, outcome));
         noted.collect::<Vec<_>>().into_iter().collect()
     }
 
     fn note(&mut self, adds: Option<String>, outcome: Result<()>) -> Result<()> {
         match (outcome, adds) {
-            (Err(err), Some(target)) if err.is_quota() || err.is_invalid() || err.is_not_found() => {
+            (Err(err), Some(target))
+                if err.is_quota() || err.is_invalid() || err.is_not_found() =>
+            {
                 self.refused.push((target, err));
                 Ok(())
             }
@@ -197,7 +230,10 @@ impl Attempts {
         if self.0 < ATTEMPTS {
             return Ok(());
         }
-        let text = format!("{err}; refused {ATTEMPTS} times, next attempt in {}s", COME_BACK.as_secs());
+        let text = format!(
+            "{err}; refused {ATTEMPTS} times, next attempt in {}s",
+            COME_BACK.as_secs()
+        );
         Err(Error::retry_in(text, COME_BACK).with_code(err.code()))
     }
 
@@ -223,8 +259,16 @@ fn is_lock(err: &Error) -> bool {
 
 /// Reads the state of many actions with one request.
 async fn poll(http: Transport, ids: Vec<u64>) -> Result<Vec<OperationState>> {
-    let call = ids.iter().fold(Call::get("/actions", &[]), |call, id| call.query("id", id)).inside("actions");
-    let actions: Vec<Action> = http.read(call.query("sort", "status").query("sort", "id")).await?;
-    let state = |action: &Action| OperationState { id: action.id, outcome: action.outcome() };
+    let call = ids
+        .iter()
+        .fold(Call::get("/actions", &[]), |call, id| call.query("id", id))
+        .inside("actions");
+    let actions: Vec<Action> = http
+        .read(call.query("sort", "status").query("sort", "id"))
+        .await?;
+    let state = |action: &Action| OperationState {
+        id: action.id,
+        outcome: action.outcome(),
+    };
     Ok(actions.iter().map(state).collect())
 }

@@ -23,8 +23,11 @@ pub enum Algorithm {
 }
 
 impl Value for Algorithm {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("round_robin", Self::RoundRobin), ("least_connections", Self::LeastConnections)]).any_case();
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("round_robin", Self::RoundRobin),
+        ("least_connections", Self::LeastConnections),
+    ])
+    .any_case();
 }
 
 /// The protocol of a port, or of a health check.
@@ -41,8 +44,12 @@ pub enum Protocol {
 }
 
 impl Value for Protocol {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("tcp", Self::Tcp), ("http", Self::Http), ("https", Self::Https)]).any_case();
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("tcp", Self::Tcp),
+        ("http", Self::Http),
+        ("https", Self::Https),
+    ])
+    .any_case();
 }
 
 /// The origin of certificates.
@@ -55,7 +62,8 @@ pub enum CertificateType {
 }
 
 impl Value for CertificateType {
-    const KIND: Kind<Self> = Kind::one_of(&[("uploaded", Self::Uploaded), ("managed", Self::Managed)]).any_case();
+    const KIND: Kind<Self> =
+        Kind::one_of(&[("uploaded", Self::Uploaded), ("managed", Self::Managed)]).any_case();
 }
 
 /// A certificate, as a user names it.
@@ -68,13 +76,19 @@ pub enum CertificateRef {
 }
 
 impl Value for CertificateRef {
-    const KIND: Kind<Self> =
-        Kind::of("an id or a name", |text| Some(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Id)));
+    const KIND: Kind<Self> = Kind::of("an id or a name", |text| {
+        Some(
+            text.parse()
+                .map_or_else(|_| Self::Name(text.to_owned()), Self::Id),
+        )
+    });
 }
 
 /// A duration, or a number of seconds, as the API takes it: in seconds.
-pub(crate) const SECONDS: Kind<u64> =
-    Kind::of("a duration such as 30s or 1m30s, or a number of seconds", |text| Some(forms::seconds(text)?.as_secs()));
+pub(crate) const SECONDS: Kind<u64> = Kind::of(
+    "a duration such as 30s or 1m30s, or a number of seconds",
+    |text| Some(forms::seconds(text)?.as_secs()),
+);
 const IDLE: Kind<u64> = Kind::of("a duration from 30s to 5m", |text| {
     let time = forms::seconds(text).filter(|time| (30.0..=300.0).contains(&time.as_secs_f64()));
     Some(time?.as_secs())
@@ -87,8 +101,11 @@ const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_label = |it: &str| it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-');
-    let is_name = name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);
+    let is_label = |it: &str| {
+        it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-')
+    };
+    let is_name =
+        name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);
     (is_name || text.is_empty()).then_some(name)
 });
 

@@ -25,8 +25,13 @@ impl Api {
     /// Returns the API that `http` sends requests to; the base URL of `http` is the endpoint.
     pub(crate) fn new(http: Transport) -> Self {
         let paging = Paging::next_page("/meta/pagination/next_page").size("per_page", PAGE_SIZE);
-        let http = http.error_mapping(error_mapping).paging(paging.total("/meta/pagination/total_entries"));
-        Self { actions: Actions::new(http.clone()), http }
+        let http = http
+            .error_mapping(error_mapping)
+            .paging(paging.total("/meta/pagination/total_entries"));
+        Self {
+            actions: Actions::new(http.clone()),
+            http,
+        }
     }
 
     /// Reads a whole list; `collection` is its key in the response. Each item is converted to the kept form when it is
@@ -39,12 +44,17 @@ impl Api {
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
         let shared_priority = SharedPriority::of(call.priority());
-        self.http.list(call, collection, &shared_priority, keep, key).await
+        self.http
+            .list(call, collection, &shared_priority, keep, key)
+            .await
     }
 
     /// Checks endpoint and token with one request.
     pub(crate) async fn check(&self) -> Result<()> {
-        let _: Value = self.http.read(Call::get("/locations", &[]).with_priority(Priority::Urgent)).await?;
+        let _: Value = self
+            .http
+            .read(Call::get("/locations", &[]).with_priority(Priority::Urgent))
+            .await?;
         Ok(())
     }
 }
@@ -58,7 +68,9 @@ pub(crate) fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
     Some(match code {
         "conflict" | "locked" | "uniqueness_error" => Error::conflict,
         // Existing objects are read, and the next plan starts from them.
-        "target_already_defined" | "load_balancer_already_attached" | "source_port_already_used" => Error::conflict,
+        "target_already_defined"
+        | "load_balancer_already_attached"
+        | "source_port_already_used" => Error::conflict,
         "server_not_attached_to_network"
         | "ip_not_owned"
         | "cloud_resource_ip_not_allowed"
@@ -69,9 +81,12 @@ pub(crate) fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
         "resource_limit_exceeded" => Error::quota,
         "protected" => Error::protected,
         // Temporary errors, whatever the HTTP status.
-        "resource_unavailable" | "service_error" | "server_error" | "maintenance" | "bad_gateway" | "timeout" => {
-            Error::other
-        }
+        "resource_unavailable"
+        | "service_error"
+        | "server_error"
+        | "maintenance"
+        | "bad_gateway"
+        | "timeout" => Error::other,
         "unauthorized" | "forbidden" | "token_readonly" => Error::unauthorized,
         _ => return None,
     })

@@ -107,35 +107,52 @@ impl Config {
         let length = token.as_ref().map(Secret::length);
         match length {
             None if !variables.is_set(&TOKEN) => {
-                variables.mistake("HCLOUD_TOKEN is required: a token of the project that may write");
+                variables
+                    .mistake("HCLOUD_TOKEN is required: a token of the project that may write");
             }
             Some(length) if length != TOKEN_LENGTH => {
-                variables.warning(format!("HCLOUD_TOKEN has {length} characters; tokens have {TOKEN_LENGTH}"));
+                variables.warning(format!(
+                    "HCLOUD_TOKEN has {length} characters; tokens have {TOKEN_LENGTH}"
+                ));
             }
             _ => {}
         }
         let network = Network::read(&mut variables);
         let config = Self {
             token: variables.token(token),
-            endpoint: variables.get(&ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
+            endpoint: variables
+                .get(&ENDPOINT)
+                .unwrap_or_default()
+                .trim_end_matches('/')
+                .to_owned(),
             debug: variables.get(&DEBUG).unwrap_or_default(),
-            rate_limit_left_to_others: variables.get(&RATE_LIMIT_LEFT_TO_OTHERS).unwrap_or_default(),
+            rate_limit_left_to_others: variables
+                .get(&RATE_LIMIT_LEFT_TO_OTHERS)
+                .unwrap_or_default(),
             instances: Instances::read(&mut variables),
-            metrics_address: variables.get(&METRICS_ADDRESS).filter(|_| variables.get(&METRICS_ENABLED) == Some(true)),
+            metrics_address: variables
+                .get(&METRICS_ADDRESS)
+                .filter(|_| variables.get(&METRICS_ENABLED) == Some(true)),
             load_balancers: load_balancers(&mut variables),
             adoptable_tag: setup.adoptable_tag.clone(),
-            robot: Robot::read(&mut variables, network.as_ref().is_some_and(|network| network.routes)),
+            robot: Robot::read(
+                &mut variables,
+                network.as_ref().is_some_and(|network| network.routes),
+            ),
             network,
         };
         variables.misspelt("HCLOUD_", HCLOUD);
         variables.misspelt("ROBOT_", ROBOT);
-        variables.finish().map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
+        variables
+            .finish()
+            .map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
     }
 
     /// Disables routes unless Pods have exactly one range, like the Go cloud-controller-manager; the rest of the
     /// network's functions stays enabled.
     fn for_pods_in(mut self, cluster_cidr: Option<&str>) -> Self {
-        if let (Some(network), Some(range)) = (self.network.as_mut().filter(|it| it.routes), cluster_cidr)
+        if let (Some(network), Some(range)) =
+            (self.network.as_mut().filter(|it| it.routes), cluster_cidr)
             && range.trim().parse::<IpNet>().is_err()
         {
             tracing::warn!(
@@ -153,18 +170,24 @@ impl Network {
         let disable_check = variables.get(&NETWORK_DISABLE_ATTACHED_CHECK);
         let Some(name_or_id) = variables.get(&NETWORK) else {
             if variables.is_set(&NETWORK_ROUTES_ENABLED) {
-                variables.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
+                variables
+                    .warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
             }
             return None;
         };
         let routes = variables.get(&NETWORK_ROUTES_ENABLED) != Some(false);
-        Some(Self { name_or_id, check_attached: disable_check != Some(true), routes })
+        Some(Self {
+            name_or_id,
+            check_attached: disable_check != Some(true),
+            routes,
+        })
     }
 }
 
 impl Instances {
     fn read(variables: &mut Variables<'_>) -> Self {
-        let is_default = !variables.is_set(&SERVER_CACHE_MODE) && !variables.is_set(&SERVER_CACHE_MAX_AGE);
+        let is_default =
+            !variables.is_set(&SERVER_CACHE_MODE) && !variables.is_set(&SERVER_CACHE_MAX_AGE);
         let max_age = variables.get(&SERVER_CACHE_MAX_AGE).unwrap_or_default();
         let cache = match variables.get(&SERVER_CACHE_MODE) {
             None if is_default => CachePolicy::Shared,
@@ -182,8 +205,16 @@ impl Instances {
 
 fn load_balancers(variables: &mut Variables<'_>) -> Option<Defaults> {
     let is_default = |it: &&&dyn Declared| it.row().key.starts_with("HCLOUD_LOAD_BALANCERS_");
-    let defaults = variables.defaults(&HCLOUD.iter().filter(is_default).copied().collect::<Vec<_>>());
-    if defaults.get(&LOAD_BALANCERS_LOCATION).is_some() && defaults.get(&LOAD_BALANCERS_NETWORK_ZONE).is_some() {
+    let defaults = variables.defaults(
+        &HCLOUD
+            .iter()
+            .filter(is_default)
+            .copied()
+            .collect::<Vec<_>>(),
+    );
+    if defaults.get(&LOAD_BALANCERS_LOCATION).is_some()
+        && defaults.get(&LOAD_BALANCERS_NETWORK_ZONE).is_some()
+    {
         variables.mistake(
             "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
         );
@@ -193,19 +224,29 @@ fn load_balancers(variables: &mut Variables<'_>) -> Option<Defaults> {
 
 impl Robot {
     fn read(variables: &mut Variables<'_>, routes: bool) -> Option<Self> {
-        let cache_timeout = variables.get(&ROBOT_CACHE_TIMEOUT).filter(|it| !it.is_zero());
-        let rate_limit_wait = variables.get(&ROBOT_RATE_LIMIT_WAIT_TIME).unwrap_or_default();
+        let cache_timeout = variables
+            .get(&ROBOT_CACHE_TIMEOUT)
+            .filter(|it| !it.is_zero());
+        let rate_limit_wait = variables
+            .get(&ROBOT_RATE_LIMIT_WAIT_TIME)
+            .unwrap_or_default();
         let forward_internal_ips = variables.get(&ROBOT_FORWARD_INTERNAL_IPS) != Some(false);
         if variables.get(&ROBOT_ENABLED) != Some(true) {
             return None;
         }
         // Read last: the manifests always name the files of the credential, and most Secrets lack these keys.
-        let (user, password) = (variables.secret(&ROBOT_USER), variables.secret(&ROBOT_PASSWORD));
+        let (user, password) = (
+            variables.secret(&ROBOT_USER),
+            variables.secret(&ROBOT_PASSWORD),
+        );
         if user.is_some() != password.is_some() {
-            variables.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");
+            variables
+                .mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");
         }
         if routes {
-            variables.mistake("ROBOT_ENABLED does not go with routes: set HCLOUD_NETWORK_ROUTES_ENABLED=false");
+            variables.mistake(
+                "ROBOT_ENABLED does not go with routes: set HCLOUD_NETWORK_ROUTES_ENABLED=false",
+            );
         }
         Some(Self {
             credential: variables.basic(user, password),

@@ -51,7 +51,9 @@ impl MachineId {
 
 /// Returns the number in a provider id that [can be read](MachineId::read).
 pub(crate) fn digits(provider_id: &str) -> &str {
-    &provider_id[provider_id.trim_end_matches(|c: char| c.is_ascii_digit()).len()..]
+    &provider_id[provider_id
+        .trim_end_matches(|c: char| c.is_ascii_digit())
+        .len()..]
 }
 
 /// Returns the first address of a server's IPv6 network, which is the server's.
@@ -61,7 +63,8 @@ pub(crate) fn first_address(net: Ipv6Addr) -> Ipv6Addr {
 
 /// Returns `true` if a Node is, or may turn out to be, a machine of Hetzner's (P-15).
 pub(crate) fn is_ours(node: &Node) -> bool {
-    node.provider_id().is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix { .. })))
+    node.provider_id()
+        .is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix { .. })))
 }
 
 impl fmt::Display for MachineId {
@@ -83,7 +86,10 @@ mod tests {
     fn every_form_that_was_ever_written_is_read() {
         for (text, id) in [
             ("hcloud://1234", MachineId::Cloud(1234)),
-            ("hcloud://2251799813685247", MachineId::Cloud(2_251_799_813_685_247)),
+            (
+                "hcloud://2251799813685247",
+                MachineId::Cloud(2_251_799_813_685_247),
+            ),
             ("hrobot://123", MachineId::Robot(123)),
             ("hcloud://bm-123", MachineId::Robot(123)),
         ] {
@@ -109,10 +115,16 @@ mod tests {
             "hcloud://99999999999999999999",
         ] {
             let err = MachineId::read(text).unwrap_err();
-            assert!(matches!(&err, IdError::Malformed { id, .. } if id == text), "{err:?}");
+            assert!(
+                matches!(&err, IdError::Malformed { id, .. } if id == text),
+                "{err:?}"
+            );
             let err = Error::from(err);
             assert!(
-                err.is_invalid() && err.to_string().contains("hcloud://<server id> and hrobot://<server number>"),
+                err.is_invalid()
+                    && err
+                        .to_string()
+                        .contains("hcloud://<server id> and hrobot://<server number>"),
                 "{err}"
             );
         }
@@ -121,7 +133,9 @@ mod tests {
     #[test]
     fn another_providers_id_is_told_from_a_malformed_one() {
         for text in ["foo://1", "", "1234", "hcloud:/1", "HCLOUD://1"] {
-            assert!(matches!(MachineId::read(text), Err(IdError::UnknownPrefix { id, .. }) if id == text));
+            assert!(
+                matches!(MachineId::read(text), Err(IdError::UnknownPrefix { id, .. }) if id == text)
+            );
         }
         assert!(Error::from(MachineId::read("foo://1").unwrap_err()).is_invalid());
     }

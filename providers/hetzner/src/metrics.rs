@@ -25,7 +25,9 @@ provider_kit::series! {
 /// Wraps a capability, to count its calls by the names of the Go cloud-controller-manager.
 pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> InstrumentedCapability<T> {
     let metrics = Arc::clone(metrics);
-    InstrumentedCapability::new(inner, move |called| metrics.record(&OPERATIONS, &[name(called)], 1.0))
+    InstrumentedCapability::new(inner, move |called| {
+        metrics.record(&OPERATIONS, &[name(called)], 1.0)
+    })
 }
 
 fn name(called: Called) -> &'static str {
@@ -66,7 +68,8 @@ impl CloudMetrics for Requests {
         self.0.record(&IN_FLIGHT, &[], -1.0);
         if let Some(status) = status {
             let (method, endpoint) = endpoint(operation);
-            self.0.record(&REQUESTS, &[&status.to_string(), &method, &endpoint], 1.0);
+            self.0
+                .record(&REQUESTS, &[&status.to_string(), &method, &endpoint], 1.0);
             self.0.record(&DURATION, &[&method], took.as_secs_f64());
         }
     }
@@ -75,8 +78,17 @@ impl CloudMetrics for Requests {
 /// Returns `GET /servers/{id}` as the labels `get` and `/servers/-`.
 fn endpoint(operation: &str) -> (String, String) {
     let (method, path) = operation.split_once(' ').unwrap_or(("", operation));
-    let segments = path.split('/').map(|segment| if segment.starts_with('{') { "-" } else { segment });
-    (method.to_ascii_lowercase(), segments.collect::<Vec<_>>().join("/"))
+    let segments = path.split('/').map(|segment| {
+        if segment.starts_with('{') {
+            "-"
+        } else {
+            segment
+        }
+    });
+    (
+        method.to_ascii_lowercase(),
+        segments.collect::<Vec<_>>().join("/"),
+    )
 }
 
 /// Counts lookups of servers with and without a request, for one part of the provider.
@@ -90,7 +102,11 @@ pub(crate) struct ServerCache {
 
 impl CloudMetrics for ServerCache {
     fn cached(&self, hit: bool) {
-        self.metrics.record(&SERVER_CACHE, &[self.subsystem, self.mode, result(hit)], 1.0);
+        self.metrics.record(
+            &SERVER_CACHE,
+            &[self.subsystem, self.mode, result(hit)],
+            1.0,
+        );
         self.metrics.cached(hit);
     }
 }
@@ -108,7 +124,9 @@ mod tests {
     impl CloudMetrics for Heard {
         fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
             assert_eq!(series.labels.len(), labels.len());
-            self.0.lock().push(format!("{}{labels:?} {value}", series.name));
+            self.0
+                .lock()
+                .push(format!("{}{labels:?} {value}", series.name));
         }
     }
 
@@ -117,7 +135,11 @@ mod tests {
         for (operation, method, path) in [
             ("GET /servers", "get", "/servers"),
             ("GET /servers/{id}", "get", "/servers/-"),
-            ("POST /load_balancers/{id}/actions/add_target", "post", "/load_balancers/-/actions/add_target"),
+            (
+                "POST /load_balancers/{id}/actions/add_target",
+                "post",
+                "/load_balancers/-/actions/add_target",
+            ),
             ("DELETE /load_balancers/{id}", "delete", "/load_balancers/-"),
         ] {
             assert_eq!(endpoint(operation), (method.to_owned(), path.to_owned()));
@@ -134,7 +156,10 @@ mod tests {
         requests.finished("GET /servers", None, Duration::from_secs(15));
         requests.started("GET /servers");
         requests.abandoned("GET /servers");
-        let (up, down) = ("hcloud_api_in_flight_requests[] 1", "hcloud_api_in_flight_requests[] -1");
+        let (up, down) = (
+            "hcloud_api_in_flight_requests[] 1",
+            "hcloud_api_in_flight_requests[] -1",
+        );
         let count = "hcloud_api_requests_total[\"200\", \"get\", \"/servers/-\"] 1";
         let time = "hcloud_api_request_duration_seconds[\"get\"] 0.02";
         assert_eq!(*heard.0.lock(), [up, down, count, time, up, down, up, down]);

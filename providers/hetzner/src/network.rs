@@ -35,7 +35,11 @@ pub(crate) struct Gateway {
 
 impl PrivateNetwork {
     pub(crate) fn new(api: Api, config: config::Network) -> Self {
-        Self { api, config: Arc::new(config), id: Arc::default() }
+        Self {
+            api,
+            config: Arc::new(config),
+            id: Arc::default(),
+        }
     }
 
     /// Returns the ID of the network.
@@ -43,7 +47,12 @@ impl PrivateNetwork {
     /// # Errors
     /// The provider is not initialised yet.
     pub(crate) fn id(&self) -> Result<u64> {
-        let unknown = || Error::other(format!("the id of network {:?} is not known yet", self.config.name_or_id));
+        let unknown = || {
+            Error::other(format!(
+                "the id of network {:?} is not known yet",
+                self.config.name_or_id
+            ))
+        };
         self.id.get().copied().ok_or_else(unknown)
     }
 
@@ -52,11 +61,16 @@ impl PrivateNetwork {
     /// # Errors
     /// The API's error; *invalid* if the network no longer exists, which does not mean that it has no routes.
     pub(crate) async fn read(&self) -> Result<Network> {
-        self.by_id(&self.id()?.to_string()).await?.ok_or_else(|| self.missing())
+        self.by_id(&self.id()?.to_string())
+            .await?
+            .ok_or_else(|| self.missing())
     }
 
     async fn by_id(&self, id: &str) -> Result<Option<Network>> {
-        self.api.http.find(Call::get("/networks/{id}", &[id]).inside("network")).await
+        self.api
+            .http
+            .find(Call::get("/networks/{id}", &[id]).inside("network"))
+            .await
     }
 
     /// Looks the network up, by its id or else by its name.
@@ -70,9 +84,15 @@ impl PrivateNetwork {
         {
             return Ok(network);
         }
-        let call = Call::get("/networks", &[]).list().query("name", wanted).inside("networks");
+        let call = Call::get("/networks", &[])
+            .list()
+            .query("name", wanted)
+            .inside("networks");
         let found: Vec<Network> = self.api.http.read(call).await?;
-        found.into_iter().find(|network| network.name == *wanted).ok_or_else(|| self.missing())
+        found
+            .into_iter()
+            .find(|network| network.name == *wanted)
+            .ok_or_else(|| self.missing())
     }
 
     /// Looks the network up, and keeps its ID.
@@ -88,7 +108,9 @@ impl PrivateNetwork {
         // The answer is YAML; only the line with the ID of this network matters.
         let line = format!("network_id: {id}");
         let text = String::from_utf8_lossy(&answer.body);
-        Ok(text.lines().any(|it| it.trim().trim_start_matches("- ") == line))
+        Ok(text
+            .lines()
+            .any(|it| it.trim().trim_start_matches("- ") == line))
     }
 
     /// Checks that this machine is attached to the network, because routes to Pods do not work on other machines.

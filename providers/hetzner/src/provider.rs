@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup,
+    async_trait,
 };
 use provider_kit::cluster::ClusterView;
 use provider_kit::instrumented::InstrumentedCapability;
@@ -30,9 +31,19 @@ use crate::{EVENT_SOURCE, NAME, transports};
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let cloud = transports::cloud(&config, setup).build()?;
-    let robot = config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
-    let robot = robot.map(|(robot, credential)| transports::robot(robot, credential, setup).build()).transpose()?;
-    Ok(Arc::new(Hetzner::over(config, cloud, robot, transports::metadata()?)))
+    let robot = config
+        .robot
+        .as_ref()
+        .and_then(|robot| Some((robot, robot.credential.as_ref()?)));
+    let robot = robot
+        .map(|(robot, credential)| transports::robot(robot, credential, setup).build())
+        .transpose()?;
+    Ok(Arc::new(Hetzner::over(
+        config,
+        cloud,
+        robot,
+        transports::metadata()?,
+    )))
 }
 
 /// The cloud provider for Hetzner.
@@ -52,17 +63,38 @@ impl Hetzner {
     /// Returns a provider with one client for each API: `cloud` for the Cloud API, `robot` for dedicated servers
     /// (`None` without a credential), `metadata` for the metadata service of this machine.
     #[must_use]
-    pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
+    pub fn over(
+        config: Config,
+        cloud: Transport,
+        robot: Option<Transport>,
+        metadata: Transport,
+    ) -> Self {
         let api = Api::new(cloud);
         let (cluster, metrics) = (ClusterView::new(EVENT_SOURCE), api.http.metrics());
-        let network = config.network.clone().map(|network| PrivateNetwork::new(api.clone(), network));
+        let network = config
+            .network
+            .clone()
+            .map(|network| PrivateNetwork::new(api.clone(), network));
         let family = config.instances.address_family;
         let robot = config.robot.as_ref().zip(robot);
-        let robot = robot.map(|(config, http)| Robot::new(http, config, family, cluster.events().clone()));
+        let robot =
+            robot.map(|(config, http)| Robot::new(http, config, family, cluster.events().clone()));
 
-        let servers = Servers::new(api.clone(), robot.clone(), &config, network.clone(), cluster.clone());
-        let routes = network.clone().filter(|_| config.network.as_ref().is_some_and(|network| network.routes));
-        let routes = routes.map(|network| routes::routes(api.clone(), network, servers.cloud(), cluster.clone()));
+        let servers = Servers::new(
+            api.clone(),
+            robot.clone(),
+            &config,
+            network.clone(),
+            cluster.clone(),
+        );
+        let routes = network.clone().filter(|_| {
+            config
+                .network
+                .as_ref()
+                .is_some_and(|network| network.routes)
+        });
+        let routes = routes
+            .map(|network| routes::routes(api.clone(), network, servers.cloud(), cluster.clone()));
         let routes = routes.map(|routes| counted(routes, &metrics));
         let balancers = config.load_balancers.clone().map(|defaults| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
@@ -76,11 +108,28 @@ impl Hetzner {
             );
             let machines = Arc::new(servers.cloud().source().clone());
             let adoptable_tag = config.adoptable_tag.clone();
-            let options = Options { price: PRICE, adoptable_tag, ..Options::default() };
-            counted(LoadBalancerEngine::of(balancers, machines, options), &metrics)
+            let options = Options {
+                price: PRICE,
+                adoptable_tag,
+                ..Options::default()
+            };
+            counted(
+                LoadBalancerEngine::of(balancers, machines, options),
+                &metrics,
+            )
         });
         let servers = counted(servers, &metrics);
-        Self { api, config, network, metadata, robot, cluster, servers, balancers, routes }
+        Self {
+            api,
+            config,
+            network,
+            metadata,
+            robot,
+            cluster,
+            servers,
+            balancers,
+            routes,
+        }
     }
 }
 
@@ -104,8 +153,15 @@ impl CloudProvider for Hetzner {
         self.cluster.connect(context);
         self.api.check().await.map_err(|error| {
             let token = "HCLOUD_TOKEN, or the file that HCLOUD_TOKEN_FILE names";
-            let check = if error.is_unauthorized() { token } else { "HCLOUD_ENDPOINT and the network" };
-            error.context(format!("Hetzner Cloud at {} cannot be used; check {check}", self.api.http.base()))
+            let check = if error.is_unauthorized() {
+                token
+            } else {
+                "HCLOUD_ENDPOINT and the network"
+            };
+            error.context(format!(
+                "Hetzner Cloud at {} cannot be used; check {check}",
+                self.api.http.base()
+            ))
         })?;
         if let Some(network) = &self.network {
             network.resolve().await?;

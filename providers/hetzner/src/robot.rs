@@ -53,15 +53,32 @@ impl Robot {
         address_family: AddressFamily,
         events: EventWriter,
     ) -> Self {
-        let dedicated_metadata =
-            DedicatedMetadata { address_family, forward_internal_ips: config.forward_internal_ips, events };
-        let pauses = Pauses { limited: config.rate_limit_wait, unauthorized: AFTER_UNAUTHORIZED };
+        let dedicated_metadata = DedicatedMetadata {
+            address_family,
+            forward_internal_ips: config.forward_internal_ips,
+            events,
+        };
+        let pauses = Pauses {
+            limited: config.rate_limit_wait,
+            unauthorized: AFTER_UNAUTHORIZED,
+        };
         let credential = config.credential.clone().unwrap_or_else(Credential::none);
-        let breaker = Arc::new(Breaker::new("Robot (ROBOT_USER, ROBOT_PASSWORD)", pauses, credential));
+        let breaker = Arc::new(Breaker::new(
+            "Robot (ROBOT_USER, ROBOT_PASSWORD)",
+            pauses,
+            credential,
+        ));
         let metrics = http.metrics();
-        let account =
-            Account { http: http.error_mapping(error_mapping), dedicated_metadata, breaker, lists: Arc::default() };
-        let servers = Inventory::new(account).mode(Mode::AlwaysList).max_age(config.cache_timeout).measured(metrics);
+        let account = Account {
+            http: http.error_mapping(error_mapping),
+            dedicated_metadata,
+            breaker,
+            lists: Arc::default(),
+        };
+        let servers = Inventory::new(account)
+            .mode(Mode::AlwaysList)
+            .max_age(config.cache_timeout)
+            .measured(metrics);
         Self { servers }
     }
 
@@ -86,7 +103,9 @@ impl Robot {
     /// # Errors
     /// Errors of [`servers`](Self::servers); *not found* if the server does not exist.
     pub(crate) async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
-        let call = Call::get("/reset/{number}", &[&number.to_string()]).inside("reset").with_priority(priority);
+        let call = Call::get("/reset/{number}", &[&number.to_string()])
+            .inside("reset")
+            .with_priority(priority);
         let reset: Reset = self.servers.source().read(call).await?;
         Ok(reset.operating_status == "shut off")
     }
@@ -129,7 +148,10 @@ impl Account {
     }
 
     async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
-        match self.read::<Vec<One>>(Call::get("/server", &[]).list().with_priority(priority)).await {
+        match self
+            .read::<Vec<One>>(Call::get("/server", &[]).list().with_priority(priority))
+            .await
+        {
             Ok(servers) => Ok(servers.into_iter().map(|it| it.server).collect()),
             // Robot answers *not found* for an empty list.
             Err(err) if err.is_not_found() => Ok(Vec::new()),
@@ -144,14 +166,23 @@ impl MachineSource for Account {
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<DedicatedServer>> {
         self.wait_for_list_budget().await?;
-        let rules = ListProperties { what: "dedicated servers", totals: false };
+        let rules = ListProperties {
+            what: "dedicated servers",
+            totals: false,
+        };
         read_pages(
             rules,
             1,
             |server: &DedicatedServer| server.number,
             async |_: u32| {
-                let items = shared_priority.send_read(|priority| self.all(priority)).await?;
-                Ok(Page { items, next: None, total: None })
+                let items = shared_priority
+                    .send_read(|priority| self.all(priority))
+                    .await?;
+                Ok(Page {
+                    items,
+                    next: None,
+                    total: None,
+                })
             },
         )
         .await
@@ -162,7 +193,9 @@ impl MachineSource for Account {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<DedicatedServer>> {
-        let call = Call::get("/server/{number}", &[id]).inside("server").with_priority(priority);
+        let call = Call::get("/server/{number}", &[id])
+            .inside("server")
+            .with_priority(priority);
         match self.read(call).await {
             Err(err) if err.is_not_found() => Ok(None),
             answer => answer.map(Some),
@@ -178,7 +211,9 @@ impl MachineSource for Account {
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         match MachineId::read(provider_id)? {
             MachineId::Robot(_) => Ok(digits(provider_id)),
-            MachineId::Cloud(_) => Err(Error::invalid(format!("{provider_id:?} is no dedicated server"))),
+            MachineId::Cloud(_) => Err(Error::invalid(format!(
+                "{provider_id:?} is no dedicated server"
+            ))),
         }
     }
 

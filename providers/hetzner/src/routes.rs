@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{AddressType, Error, EventSubject, Node, NodeAddress, Result, Route, async_trait};
+use cloud_provider::{
+    AddressType, Error, EventSubject, Node, NodeAddress, Result, Route, async_trait,
+};
 use ipnet::IpNet;
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Found, Inventory, Key, Machine as _, MachineSource as _, Snapshot};
@@ -43,21 +45,48 @@ pub(crate) fn routes(
     servers: Inventory<CloudServers>,
     cluster: ClusterView,
 ) -> RouteTable<NetworkRoutes> {
-    let cache = ServerCache { metrics: api.http.metrics(), subsystem: "routes", mode: "all" };
+    let cache = ServerCache {
+        metrics: api.http.metrics(),
+        subsystem: "routes",
+        mode: "all",
+    };
     let servers = servers.max_age(MAX_AGE).measured(Arc::new(cache));
-    RouteTable::new(NetworkRoutes { api, network, servers, cluster: cluster.clone(), lock: Mutex::default() }, cluster)
+    RouteTable::new(
+        NetworkRoutes {
+            api,
+            network,
+            servers,
+            cluster: cluster.clone(),
+            lock: Mutex::default(),
+        },
+        cluster,
+    )
 }
 
 impl NetworkRoutes {
     /// Sets targets from a list of servers. Returns `true` if a route of this cluster leads to none of them.
-    fn set_targets(&self, routes: &mut [CloudRoute], servers: &Snapshot<CloudServer>) -> Result<bool> {
+    fn set_targets(
+        &self,
+        routes: &mut [CloudRoute],
+        servers: &Snapshot<CloudServer>,
+    ) -> Result<bool> {
         let (network, mut is_any_lost) = (self.network.id()?, false);
-        let attached = servers.machines().iter().filter_map(|server| Some((server.private_ip(network)?, server)));
+        let attached = servers
+            .machines()
+            .iter()
+            .filter_map(|server| Some((server.private_ip(network)?, server)));
         let attached: HashMap<IpAddr, &CloudServer> = attached.collect();
         for route in routes {
-            let server = route.next_hop()?.parse().ok().and_then(|ip: IpAddr| attached.get(&ip));
+            let server = route
+                .next_hop()?
+                .parse()
+                .ok()
+                .and_then(|ip: IpAddr| attached.get(&ip));
             is_any_lost |= server.is_none() && self.cluster.owns_route(&route.destination, None);
-            let machine = |it: &&CloudServer| Target::Machine { id: it.id().to_owned(), name: it.name().to_owned() };
+            let machine = |it: &&CloudServer| Target::Machine {
+                id: it.id().to_owned(),
+                name: it.name().to_owned(),
+            };
             route.target = server.map_or(Target::Gone(String::new()), machine);
         }
         Ok(is_any_lost)
@@ -66,7 +95,10 @@ impl NetworkRoutes {
     async fn address_of(&self, node: &Node, key: Key<'_>, fresh: bool) -> Result<Option<IpAddr>> {
         match self.servers.find(key, fresh, Priority::Ordinary).await? {
             Found::Present(server) => Ok(server.private_ip(self.network.id()?)),
-            Found::Gone(_) => Err(Error::other(format!("the server of node {:?} does not exist", node.name))),
+            Found::Gone(_) => Err(Error::other(format!(
+                "the server of node {:?} does not exist",
+                node.name
+            ))),
         }
     }
 
@@ -75,28 +107,56 @@ impl NetworkRoutes {
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.cluster.pod_cidrs();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {
-            let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-            let message = format!("route CIDR {destination} is not contained within cluster CIDR {ranges}");
-            self.cluster.events().warning(EventSubject::Node(node), "ClusterCIDRMisconfigured", message);
+            let ranges = ranges
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(",");
+            let message =
+                format!("route CIDR {destination} is not contained within cluster CIDR {ranges}");
+            self.cluster.events().warning(
+                EventSubject::Node(node),
+                "ClusterCIDRMisconfigured",
+                message,
+            );
         }
     }
 
     async fn send(&self, action: &'static str, route: &CloudRoute) -> Result<()> {
-        let gateway = Gateway { destination: route.destination.clone(), gateway: route.next_hop()?.to_owned() };
-        self.api.actions.run(Call::post(action, &[&self.network.id()?.to_string()]).json(&gateway), &()).await
+        let gateway = Gateway {
+            destination: route.destination.clone(),
+            gateway: route.next_hop()?.to_owned(),
+        };
+        self.api
+            .actions
+            .run(
+                Call::post(action, &[&self.network.id()?.to_string()]).json(&gateway),
+                &(),
+            )
+            .await
     }
 }
 
 #[async_trait]
 impl RouteCloud for NetworkRoutes {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        let route = |Gateway { destination, gateway }| CloudRoute {
+        let route = |Gateway {
+                         destination,
+                         gateway,
+                     }| CloudRoute {
             name: format!("{gateway}-{destination}"),
             destination,
             next_hops: vec![gateway],
             ..CloudRoute::default()
         };
-        Ok(self.network.read().await?.routes.into_iter().map(route).collect())
+        Ok(self
+            .network
+            .read()
+            .await?
+            .routes
+            .into_iter()
+            .map(route)
+            .collect())
     }
 
     async fn find_targets(&self, routes: &mut [CloudRoute]) -> Result<()> {
@@ -105,11 +165,18 @@ impl RouteCloud for NetworkRoutes {
         let mut is_any_lost = self.set_targets(routes, &servers)?;
         // The server may be younger than the list: only a new list proves that a route leads nowhere.
         if is_any_lost && servers.began() < began {
-            servers = self.servers.clone().max_age(Duration::ZERO).snapshot(Priority::Refresh).await?;
+            servers = self
+                .servers
+                .clone()
+                .max_age(Duration::ZERO)
+                .snapshot(Priority::Refresh)
+                .await?;
             is_any_lost = self.set_targets(routes, &servers)?;
         }
         match servers.partial_reason().filter(|_| is_any_lost) {
-            Some(reason) => Err(reason.clone().context("cannot find out which routes have no server any more")),
+            Some(reason) => Err(reason
+                .clone()
+                .context("cannot find out which routes have no server any more")),
             None => Ok(()),
         }
     }
@@ -118,7 +185,12 @@ impl RouteCloud for NetworkRoutes {
         self.servers.source().machine_id(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, route: &Route, destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        route: &Route,
+        destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
         let name = &node.name;
         if matches!(destination, IpNet::V6(_)) {
             return Err(Error::invalid(format!(
@@ -130,7 +202,9 @@ impl RouteCloud for NetworkRoutes {
             Some((_, Ok(MachineId::Cloud(id)))) => Some(id.to_string()),
             Some((_, Err(error))) => return Err(Error::invalid(format!("node {name:?}: {error}"))),
             Some((id, Ok(MachineId::Robot(_)))) => {
-                let text = format!("node {name:?} is not a cloud server ({id}): routes lead to cloud servers only");
+                let text = format!(
+                    "node {name:?} is not a cloud server ({id}): routes lead to cloud servers only"
+                );
                 return Err(Error::invalid(text));
             }
         };
@@ -141,10 +215,13 @@ impl RouteCloud for NetworkRoutes {
             found => found,
         };
         let gateway = gateway.ok_or_else(|| {
-            Error::other(format!("the server of node {name:?} is not attached to the network: attach it"))
+            Error::other(format!(
+                "the server of node {name:?} is not attached to the network: attach it"
+            ))
         })?;
         let is_it = |address: &NodeAddress| {
-            address.kind == AddressType::InternalIP && address.address.parse::<IpAddr>() == Ok(gateway)
+            address.kind == AddressType::InternalIP
+                && address.address.parse::<IpAddr>() == Ok(gateway)
         };
         if !route.target_node_addresses.iter().any(is_it) {
             return Err(Error::invalid(format!(
@@ -162,7 +239,12 @@ impl RouteCloud for NetworkRoutes {
         if change == Change::Remove {
             return self.send(REMOVE, route).await;
         }
-        match self.list().await?.iter().find(|it| it.has_destination_of(route)) {
+        match self
+            .list()
+            .await?
+            .iter()
+            .find(|it| it.has_destination_of(route))
+        {
             Some(there) if there.is_same(route) => return Ok(()),
             Some(other) => self.send(REMOVE, other).await?,
             None => {}

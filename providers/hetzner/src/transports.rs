@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Result, Setup};
-use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Refill, Refusal, RetryPolicy, Transport};
+use provider_kit::transport::{
+    Budget, Builder, Call, Credential, Jitter, Refill, Refusal, RetryPolicy, Transport,
+};
 
 use crate::config::{Config, Robot};
 use crate::metrics::Requests;
@@ -50,11 +52,20 @@ pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder 
         .setup(setup)
         .credential(credential.clone())
         .refusals(Refusal::read_with_code)
-        .retry_policy(RetryPolicy { max_attempts: 2, ..RETRY_POLICY })
+        .retry_policy(RetryPolicy {
+            max_attempts: 2,
+            ..RETRY_POLICY
+        })
 }
 
 /// Returns the transport to the metadata service, which describes only the machine that sends the request.
 pub(crate) fn metadata() -> Result<Transport> {
-    let retry_policy = RetryPolicy { timeout: Duration::from_secs(5), max_attempts: 2, ..RETRY_POLICY };
-    Transport::builder(METADATA).retry_policy(retry_policy).build()
+    let retry_policy = RetryPolicy {
+        timeout: Duration::from_secs(5),
+        max_attempts: 2,
+        ..RETRY_POLICY
+    };
+    Transport::builder(METADATA)
+        .retry_policy(retry_policy)
+        .build()
 }

@@ -21,7 +21,8 @@ pub enum CacheMode {
 }
 
 impl Value for CacheMode {
-    const KIND: Kind<Self> = Kind::one_of(&[("all", Self::All), ("one", Self::One), ("off", Self::Off)]);
+    const KIND: Kind<Self> =
+        Kind::one_of(&[("all", Self::All), ("one", Self::One), ("off", Self::Off)]);
 }
 
 provider_kit::declare! {

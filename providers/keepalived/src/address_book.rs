@@ -32,7 +32,11 @@ pub(crate) struct Entry {
     #[serde(rename = "serviceName", default)]
     pub(crate) name: String,
     /// Forward method, if one was requested. A word that kube-keepalived-vip does not know is kept until the next change.
-    #[serde(rename = "forwardMethod", default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        rename = "forwardMethod",
+        default,
+        skip_serializing_if = "String::is_empty"
+    )]
     pub(crate) method: String,
     /// Fields that this program does not know.
     #[serde(flatten)]
@@ -46,7 +50,10 @@ impl Entry {
             return None;
         }
         let separator = if self.method.is_empty() { "" } else { ":" };
-        Some(format!("{}/{}{separator}{}", self.namespace, self.name, self.method))
+        Some(format!(
+            "{}/{}{separator}{}",
+            self.namespace, self.name, self.method
+        ))
     }
 
     /// Returns the Service for texts: `Service shop/web`.
@@ -85,19 +92,27 @@ impl AddressBook {
     /// # Errors
     /// *Other*, if the annotation is no valid JSON of entries: then nothing is ever written.
     pub(crate) fn read(object: Value) -> Result<Self> {
-        let text = object["metadata"]["annotations"][ENTRIES].as_str().unwrap_or("{}");
+        let text = object["metadata"]["annotations"][ENTRIES]
+            .as_str()
+            .unwrap_or("{}");
         let entries: Entries = serde_json::from_str(text).map_err(|error| {
             Error::other(format!(
                 "annotation {ENTRIES} cannot be read: {error}. It is not overwritten: correct it, or delete it with the \
                  entries of `data` that belong to Services, and addresses are given out again"
             ))
         })?;
-        let data: BTreeMap<String, String> = serde_json::from_value(object["data"].clone()).unwrap_or_default();
+        let data: BTreeMap<String, String> =
+            serde_json::from_value(object["data"].clone()).unwrap_or_default();
         let Entries { services, others } = entries;
         let entries = services.unwrap_or_default();
         let is_manual = |key: &String| !entries.iter().any(|entry| entry.ip.to_string() == *key);
         let manual = data.into_iter().filter(|(key, _)| is_manual(key)).collect();
-        Ok(Self { entries, manual, others, object })
+        Ok(Self {
+            entries,
+            manual,
+            others,
+            object,
+        })
     }
 
     /// Returns the ConfigMap to write, for the ConfigMap of this namespace and name.
@@ -107,25 +122,42 @@ impl AddressBook {
     pub(crate) fn render(&self, namespace: &str, name: &str) -> Result<Value> {
         let mut object = self.object.clone();
         if object.is_null() {
-            object =
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}});
+            object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}});
         }
         let mut data = self.manual.clone();
         // The API server refuses a key with `:`: an entry of IPv6, which only a user can have written, must not keep all other
         // addresses from being written.
-        let before = |entry: &Entry| self.object["data"][entry.ip.to_string()].as_str().map(str::to_owned);
+        let before = |entry: &Entry| {
+            self.object["data"][entry.ip.to_string()]
+                .as_str()
+                .map(str::to_owned)
+        };
         let values = self
             .entries
             .iter()
             .filter(|entry| entry.ip.is_ipv4())
-            .filter_map(|entry| Some((entry.ip.to_string(), entry.value().or_else(|| before(entry))?)));
+            .filter_map(|entry| {
+                Some((
+                    entry.ip.to_string(),
+                    entry.value().or_else(|| before(entry))?,
+                ))
+            });
         data.extend(values);
-        let entries = Entries { services: Some(self.entries.clone()), others: self.others.clone() };
-        let text = serde_json::to_string(&entries).map_err(|error| Error::other(error.to_string()))?;
+        let entries = Entries {
+            services: Some(self.entries.clone()),
+            others: self.others.clone(),
+        };
+        let text =
+            serde_json::to_string(&entries).map_err(|error| Error::other(error.to_string()))?;
         *place(&mut object, &["metadata", "annotations", ENTRIES]) = text.into();
         *place(&mut object, &["data"]) = json!(data);
-        let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
-        let size: usize = annotations.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+        let annotations = object["metadata"]["annotations"]
+            .as_object()
+            .into_iter()
+            .flatten();
+        let size: usize = annotations
+            .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+            .sum();
         if size > ANNOTATIONS_LIMIT {
             return Err(Error::quota(format!(
                 "the annotations of ConfigMap {namespace}/{name} would have {size} bytes, and the API server accepts \
@@ -148,7 +180,9 @@ impl AddressBook {
 
     /// Returns the entry of another Service than the one with this UID that has the address.
     pub(crate) fn entry_beside(&self, address: IpAddr, uid: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.ip == address && entry.uid != uid)
+        self.entries
+            .iter()
+            .find(|entry| entry.ip == address && entry.uid != uid)
     }
 
     /// Returns the value of the entry that was made by hand for an address.
@@ -157,14 +191,22 @@ impl AddressBook {
     }
 
     /// Returns all addresses that the Service with this UID does not have.
-    pub(crate) fn addresses_beside<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
-        let others = self.entries.iter().filter(move |entry| entry.uid != uid).map(|entry| entry.ip);
+    pub(crate) fn addresses_beside<'a>(
+        &'a self,
+        uid: &'a str,
+    ) -> impl Iterator<Item = IpAddr> + 'a {
+        let others = self
+            .entries
+            .iter()
+            .filter(move |entry| entry.uid != uid)
+            .map(|entry| entry.ip);
         others.chain(self.manual.keys().filter_map(|key| key.parse().ok()))
     }
 
     /// Forgets what another Service or a user has written for an address, which a Service takes.
     pub(crate) fn take(&mut self, address: IpAddr, uid: &str) {
-        self.entries.retain(|entry| entry.ip != address || entry.uid == uid);
+        self.entries
+            .retain(|entry| entry.ip != address || entry.uid == uid);
         self.manual.remove(&address.to_string());
     }
 
@@ -209,7 +251,10 @@ mod tests {
         let mut book = AddressBook::read(of_go()).expect("valid");
         book.release("u1");
         let object = book.render("kube-system", "vip").expect("it fits");
-        assert_eq!(object["data"], json!({"10.210.38.67": "default/api", "10.210.38.90": "default/dns"}));
+        assert_eq!(
+            object["data"],
+            json!({"10.210.38.67": "default/api", "10.210.38.90": "default/dns"})
+        );
         assert_eq!(
             object["metadata"]["annotations"][ENTRIES],
             r#"{"services":[{"uid":"u2","ip":"10.210.38.67","serviceNamespace":"default","serviceName":"api"}]}"#
@@ -222,14 +267,26 @@ mod tests {
         let object = json!({"metadata": {"annotations": {ENTRIES: r#"{"services":[{"uid":"u1","ip":"10.0.0.1"}]}"#}},
             "data": {"10.0.0.1": "default/web"}});
         let book = AddressBook::read(object).expect("valid");
-        assert_eq!(book.render("a", "b").expect("it fits")["data"], json!({"10.0.0.1": "default/web"}));
+        assert_eq!(
+            book.render("a", "b").expect("it fits")["data"],
+            json!({"10.0.0.1": "default/web"})
+        );
     }
 
     #[test]
     fn annotation_that_is_no_json_is_never_overwritten() {
-        for text in ["{", "[]", r#"{"services":[{"uid":"u1"}]}"#, r#"{"services":[{"uid":"u1","ip":"x"}]}"#] {
-            let error = AddressBook::read(json!({"metadata": {"annotations": {ENTRIES: text}}})).unwrap_err();
-            assert!(error.to_string().contains("It is not overwritten"), "{error}");
+        for text in [
+            "{",
+            "[]",
+            r#"{"services":[{"uid":"u1"}]}"#,
+            r#"{"services":[{"uid":"u1","ip":"x"}]}"#,
+        ] {
+            let error = AddressBook::read(json!({"metadata": {"annotations": {ENTRIES: text}}}))
+                .unwrap_err();
+            assert!(
+                error.to_string().contains("It is not overwritten"),
+                "{error}"
+            );
         }
     }
 

@@ -42,23 +42,35 @@ pub(crate) fn desired(service: &Service, config: &Config) -> Parsed<Desired> {
     let is_known = config.pools == Pools::default() || config.pools.names().contains(&&*pool);
     if !pool.is_empty() && !is_known {
         let known = config.pools.names().join(", ");
-        annotations
-            .mistake(format!("annotation {}: {pool:?} is no pool of KEEPALIVED_SERVICE_CIDR ({known})", POOL.key()));
+        annotations.mistake(format!(
+            "annotation {}: {pool:?} is no pool of KEEPALIVED_SERVICE_CIDR ({known})",
+            POOL.key()
+        ));
     }
     annotations.unknown(PREFIX, ANNOTATIONS);
     let text = spec.load_balancer_ip.unwrap_or_default();
-    let fixed: Option<IpAddr> = if text.is_empty() { None } else { text.parse().ok() };
+    let fixed: Option<IpAddr> = if text.is_empty() {
+        None
+    } else {
+        text.parse().ok()
+    };
     if fixed.is_none() && !text.is_empty() {
-        annotations.mistake(format!("spec.loadBalancerIP: {text:?} is not an IP address"));
+        annotations.mistake(format!(
+            "spec.loadBalancerIP: {text:?} is not an IP address"
+        ));
     }
     if let Some(ip) = fixed.filter(IpAddr::is_ipv6) {
-        annotations.mistake(format!("spec.loadBalancerIP: {ip} is IPv6, which kube-keepalived-vip does not support"));
+        annotations.mistake(format!(
+            "spec.loadBalancerIP: {ip} is IPv6, which kube-keepalived-vip does not support"
+        ));
     }
     if let Some((ip, kind)) = fixed.and_then(|ip| Some((ip, special(ip)?))) {
         annotations.mistake(format!(
             "spec.loadBalancerIP: {ip} is {kind}, which no Service can have; choose an address of KEEPALIVED_SERVICE_CIDR"
         ));
-    } else if let Some(ip) = fixed.filter(|ip| ip.is_ipv4() && config.only_ranges && !config.pools.contains(*ip)) {
+    } else if let Some(ip) =
+        fixed.filter(|ip| ip.is_ipv4() && config.only_ranges && !config.pools.contains(*ip))
+    {
         annotations.mistake(format!(
             "spec.loadBalancerIP: {ip} is not in a range of KEEPALIVED_SERVICE_CIDR, which KEEPALIVED_ONLY_SERVICE_CIDR \
              requires; choose an address of the ranges, or remove the field"
@@ -66,7 +78,8 @@ pub(crate) fn desired(service: &Service, config: &Config) -> Parsed<Desired> {
     }
     let families = spec.ip_families.unwrap_or_default();
     if families == ["IPv6"] {
-        annotations.mistake("spec.ipFamilies: IPv6 is not supported by kube-keepalived-vip; add IPv4");
+        annotations
+            .mistake("spec.ipFamilies: IPv6 is not supported by kube-keepalived-vip; add IPv4");
     }
     if families.len() > 1 && spec.ip_family_policy.as_deref() == Some("RequireDualStack") {
         annotations.mistake(
@@ -98,7 +111,10 @@ impl Desired {
         pools: &Pools,
         services: impl FnOnce() -> Arc<Services>,
     ) -> Result<()> {
-        let kept = book.of(&self.uid).map(|entry| entry.ip).find(|ip| self.fixed.map_or(ip.is_ipv4(), |it| it == *ip));
+        let kept = book
+            .of(&self.uid)
+            .map(|entry| entry.ip)
+            .find(|ip| self.fixed.map_or(ip.is_ipv4(), |it| it == *ip));
         let ip = match kept {
             Some(ip) => ip,
             None => self.address(book, pools, &services())?,
@@ -107,7 +123,14 @@ impl Desired {
         let kept = book.entries.iter().position(|entry| entry.uid == self.uid);
         let others = kept.map_or_else(Map::new, |at| book.entries[at].others.clone());
         let (uid, namespace, name) = (self.uid.clone(), self.namespace.clone(), self.name.clone());
-        let entry = Entry { uid, ip, namespace, name, method: word(self.method), others };
+        let entry = Entry {
+            uid,
+            ip,
+            namespace,
+            name,
+            method: word(self.method),
+            others,
+        };
         let at = kept.unwrap_or(book.entries.len());
         book.release(&self.uid);
         book.entries.insert(at, entry);
@@ -117,7 +140,13 @@ impl Desired {
     /// Takes the address from the Service, and what a ConfigMap without its annotation still has in `data`.
     pub(crate) fn release(&self, book: &mut AddressBook) {
         book.release(&self.uid);
-        for ip in self.shown.iter().filter(|ip| self.is_lost_entry(book, **ip)).copied().collect::<Vec<_>>() {
+        for ip in self
+            .shown
+            .iter()
+            .filter(|ip| self.is_lost_entry(book, **ip))
+            .copied()
+            .collect::<Vec<_>>()
+        {
             book.take(ip, &self.uid);
         }
     }
@@ -133,7 +162,9 @@ impl Desired {
                 ))),
             };
         }
-        let is_its = |ip: &&IpAddr| pools.contains(**ip) && self.user_in_book(book, services, **ip).is_none();
+        let is_its = |ip: &&IpAddr| {
+            pools.contains(**ip) && self.user_in_book(book, services, **ip).is_none()
+        };
         if let Some(ip) = self.shown.iter().find(is_its) {
             return Ok(*ip);
         }
@@ -179,14 +210,20 @@ impl Desired {
     /// Returns `true` if `data` has an entry of this Service, at an address that the Service shows or requests, and the annotation
     /// has none: the annotation was lost.
     fn is_lost_entry(&self, book: &AddressBook, ip: IpAddr) -> bool {
-        let Some(value) = book.manual(ip) else { return false };
+        let Some(value) = book.manual(ip) else {
+            return false;
+        };
         let service = value.split_once(':').map_or(value, |(service, _)| service);
         let is_named = service.split_once('/') == Some((&self.namespace, &self.name));
         is_named && (self.shown.contains(&ip) || self.fixed == Some(ip))
     }
 
     fn pool_name(&self) -> String {
-        if self.pool.is_empty() { "the default pool".to_owned() } else { format!("pool {:?}", self.pool) }
+        if self.pool.is_empty() {
+            "the default pool".to_owned()
+        } else {
+            format!("pool {:?}", self.pool)
+        }
     }
 }
 

@@ -35,13 +35,16 @@ impl Value for ForwardMethod {
 }
 
 const NAME: Kind<String> = Kind::of("a name of a Kubernetes object: a-z, 0-9, - and .", |text| {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let is_inner =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     ((1..=253).contains(&text.len()) && text.bytes().all(is_inner)).then(|| text.to_owned())
 });
 
 impl Value for Pools {
-    const KIND: Kind<Self> =
-        Kind::explained("a list of ranges such as 192.0.2.0/24,inner=10.0.0.5-10.0.0.9", Self::parse);
+    const KIND: Kind<Self> = Kind::explained(
+        "a list of ranges such as 192.0.2.0/24,inner=10.0.0.5-10.0.0.9",
+        Self::parse,
+    );
 }
 
 provider_kit::declare! {
@@ -103,13 +106,25 @@ impl Config {
         let only_ranges = variables.get(&ONLY_SERVICE_CIDR) == Some(true);
         let method = variables.get(&DEFAULT_FORWARD_METHOD);
         let required = [
-            (variables.is_set(&NAMESPACE), "KEEPALIVED_NAMESPACE is required: the namespace of the ConfigMap"),
-            (variables.is_set(&CONFIG_MAP), "KEEPALIVED_CONFIG_MAP is required: the name of the ConfigMap"),
-            (variables.is_set(&SERVICE_CIDR), "KEEPALIVED_SERVICE_CIDR is required: ranges such as 192.0.2.64/26"),
+            (
+                variables.is_set(&NAMESPACE),
+                "KEEPALIVED_NAMESPACE is required: the namespace of the ConfigMap",
+            ),
+            (
+                variables.is_set(&CONFIG_MAP),
+                "KEEPALIVED_CONFIG_MAP is required: the name of the ConfigMap",
+            ),
+            (
+                variables.is_set(&SERVICE_CIDR),
+                "KEEPALIVED_SERVICE_CIDR is required: ranges such as 192.0.2.64/26",
+            ),
         ];
         // `check` reviews Services without any variable.
         let is_missing = |(is_set, _): &(bool, &str)| !is_set && !setup.environment.is_offline();
-        required.into_iter().filter(is_missing).for_each(|(_, text)| variables.mistake(text));
+        required
+            .into_iter()
+            .filter(is_missing)
+            .for_each(|(_, text)| variables.mistake(text));
         variables.misspelt("KEEPALIVED_", VARIABLES);
         variables.finish()?;
         Ok(Self {

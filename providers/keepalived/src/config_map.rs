@@ -35,8 +35,13 @@ impl ConfigMapStore {
 
     /// Returns the error of an answer with this status.
     fn refusal(&self, verb: &str, status: StatusCode, answer: &Value) -> Error {
-        let why = answer["message"].as_str().map_or_else(String::new, |message| format!(": {message}"));
-        let text = format!("{verb} of {} was answered {status}{why}", self.config.place());
+        let why = answer["message"]
+            .as_str()
+            .map_or_else(String::new, |message| format!(": {message}"));
+        let text = format!(
+            "{verb} of {} was answered {status}{why}",
+            self.config.place()
+        );
         match status {
             StatusCode::CONFLICT => Error::conflict(text),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::unauthorized(format!(
@@ -69,8 +74,11 @@ impl DocumentStore for ConfigMapStore {
             status if status.is_success() => object,
             status => return Err(self.refusal("the read", status, &object)),
         };
-        let version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        let document = AddressBook::read(object).map_err(|error| error.context(self.config.place()))?;
+        let version = object["metadata"]["resourceVersion"]
+            .as_str()
+            .map(str::to_owned);
+        let document =
+            AddressBook::read(object).map_err(|error| error.context(self.config.place()))?;
         self.remember(&document);
         Ok(Versioned { document, version })
     }
@@ -91,9 +99,10 @@ impl DocumentStore for ConfigMapStore {
                 Ok(())
             }
             // Deleted since it was read: it is read again, and created.
-            StatusCode::NOT_FOUND if version.is_some() => {
-                Err(Error::conflict(format!("{} was deleted", self.config.place())))
-            }
+            StatusCode::NOT_FOUND if version.is_some() => Err(Error::conflict(format!(
+                "{} was deleted",
+                self.config.place()
+            ))),
             status => {
                 if status == StatusCode::CONFLICT {
                     self.metrics.conflict();

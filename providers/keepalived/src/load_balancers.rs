@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, OwnedResource, Owner, Ownership, Plan, PlanAction, PlanStep, RemovalOutcome, Result, Service,
-    ServiceReview, TargetIdentity, async_trait,
+    Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerIngress, LoadBalancerRequest,
+    LoadBalancerStatus, LoadBalancers, OwnedResource, Owner, Ownership, Plan, PlanAction, PlanStep,
+    RemovalOutcome, Result, Service, ServiceReview, TargetIdentity, async_trait,
 };
 use provider_kit::shared_document::{DocumentStore, SharedDocuments};
 
@@ -57,7 +57,11 @@ impl VirtualAddresses {
             Some(last) => last,
             None => self.books.store().read(&()).await?.document,
         };
-        let change = self.change(request.service, goal, self.known_services(&before, &request).await?)?;
+        let change = self.change(
+            request.service,
+            goal,
+            self.known_services(&before, &request).await?,
+        )?;
         let mut plan = planned(&before, &change, uid).unwrap_or_default();
         if plan.is_empty() {
             before = self.books.store().read(&()).await?.document;
@@ -81,13 +85,20 @@ impl VirtualAddresses {
     }
 
     /// Returns the Services of the cluster. Commands have no cache, and list them for a Service without an address.
-    async fn known_services(&self, book: &AddressBook, request: &LoadBalancerRequest<'_>) -> Result<KnownServices> {
+    async fn known_services(
+        &self,
+        book: &AddressBook,
+        request: &LoadBalancerRequest<'_>,
+    ) -> Result<KnownServices> {
         let cluster = &self.books.store().cluster;
         if cluster.services().is_some() || book.has(uid(request.service)) {
             return Ok(KnownServices::Cached(cluster.clone()));
         }
         let mut services = Services::list(cluster).await?;
-        request.nodes.iter().for_each(|node| services.add_node(node));
+        request
+            .nodes
+            .iter()
+            .for_each(|node| services.add_node(node));
         Ok(KnownServices::Listed(Arc::new(services)))
     }
 
@@ -123,11 +134,17 @@ fn status(book: &AddressBook, uid: &str) -> Option<LoadBalancerStatus> {
         ..LoadBalancerIngress::default()
     };
     let ingress: Vec<_> = book.of(uid).map(|entry| ingress(entry.ip)).collect();
-    (!ingress.is_empty()).then_some(LoadBalancerStatus { ingress: Some(ingress) })
+    (!ingress.is_empty()).then_some(LoadBalancerStatus {
+        ingress: Some(ingress),
+    })
 }
 
 /// Returns the steps that a change of the document takes for one Service.
-fn planned(before: &AddressBook, change: &impl Fn(&mut AddressBook) -> Result<()>, uid: &str) -> Result<Plan> {
+fn planned(
+    before: &AddressBook,
+    change: &impl Fn(&mut AddressBook) -> Result<()>,
+    uid: &str,
+) -> Result<Plan> {
     let mut after = before.clone();
     change(&mut after)?;
     Ok(steps(before, &after, uid))
@@ -136,37 +153,68 @@ fn planned(before: &AddressBook, change: &impl Fn(&mut AddressBook) -> Result<()
 /// Returns the steps between two states of the document, for one Service.
 fn steps(before: &AddressBook, after: &AddressBook, uid: &str) -> Plan {
     let what = |entry: &Entry| format!("virtual IP address {}", entry.ip);
-    let word = |entry: &Entry| if entry.method.is_empty() { "the default".to_owned() } else { entry.method.clone() };
+    let word = |entry: &Entry| {
+        if entry.method.is_empty() {
+            "the default".to_owned()
+        } else {
+            entry.method.clone()
+        }
+    };
     let mut steps = Vec::new();
     for entry in after.of(uid) {
         let detail = format!("forward method {}", word(entry));
         match before.of(uid).find(|it| it.ip == entry.ip) {
-            None => steps.push(PlanStep { action: PlanAction::Create, what: what(entry), detail }),
+            None => steps.push(PlanStep {
+                action: PlanAction::Create,
+                what: what(entry),
+                detail,
+            }),
             Some(it) if it == entry => {}
             Some(it) if it.method == entry.method => {
                 let detail = format!("{} → {}", it.service(), entry.service());
-                steps.push(PlanStep { action: PlanAction::Update, what: what(entry), detail });
+                steps.push(PlanStep {
+                    action: PlanAction::Update,
+                    what: what(entry),
+                    detail,
+                });
             }
             Some(it) => {
                 let detail = format!("forward method {} → {}", word(it), word(entry));
-                steps.push(PlanStep { action: PlanAction::Update, what: what(entry), detail });
+                steps.push(PlanStep {
+                    action: PlanAction::Update,
+                    what: what(entry),
+                    detail,
+                });
             }
         }
     }
     let is_gone = |entry: &&Entry| !after.of(uid).any(|it| it.ip == entry.ip);
-    let deleted = |entry| PlanStep { action: PlanAction::Delete, what: what(entry), detail: String::new() };
+    let deleted = |entry| PlanStep {
+        action: PlanAction::Delete,
+        what: what(entry),
+        detail: String::new(),
+    };
     steps.extend(before.of(uid).filter(is_gone).map(deleted));
-    Plan { steps, ..Plan::default() }
+    Plan {
+        steps,
+        ..Plan::default()
+    }
 }
 
 #[async_trait]
 impl LoadBalancers for VirtualAddresses {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        Ok(status(&self.books.store().read(&()).await?.document, uid(request.service)))
+        Ok(status(
+            &self.books.store().read(&()).await?.document,
+            uid(request.service),
+        ))
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        Ok(status(&self.reach(request, Goal::Ensured).await?, uid(request.service)))
+        Ok(status(
+            &self.reach(request, Goal::Ensured).await?,
+            uid(request.service),
+        ))
     }
 
     async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
@@ -183,8 +231,16 @@ impl LoadBalancers for VirtualAddresses {
 
     fn orphans(&self, _: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         let last = self.books.store().last.lock();
-        let orphans = last.as_ref()?.entries.iter().filter(|entry| !service_exists(&entry.uid));
-        Some(orphans.map(|entry| format!("virtual IP address {} of {}", entry.ip, entry.service())).collect())
+        let orphans = last
+            .as_ref()?
+            .entries
+            .iter()
+            .filter(|entry| !service_exists(&entry.uid));
+        Some(
+            orphans
+                .map(|entry| format!("virtual IP address {} of {}", entry.ip, entry.service()))
+                .collect(),
+        )
     }
 
     fn review(&self, service: &Service) -> ServiceReview {
@@ -193,12 +249,25 @@ impl LoadBalancers for VirtualAddresses {
 
     async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
         let book = self.books.store().read(&()).await?.document;
-        Ok(book.entries.iter().map(|entry| self.resource(cluster, entry)).collect())
+        Ok(book
+            .entries
+            .iter()
+            .map(|entry| self.resource(cluster, entry))
+            .collect())
     }
 
-    async fn read_owned(&self, cluster: &Cluster, wanted: &str, _: &[Arc<Service>]) -> Result<Option<OwnedResource>> {
+    async fn read_owned(
+        &self,
+        cluster: &Cluster,
+        wanted: &str,
+        _: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
         let book = self.books.store().read(&()).await?.document;
-        Ok(book.entries.iter().find(|entry| id(entry) == wanted).map(|entry| self.resource(cluster, entry)))
+        Ok(book
+            .entries
+            .iter()
+            .find(|entry| id(entry) == wanted)
+            .map(|entry| self.resource(cluster, entry)))
     }
 
     async fn delete_owned(
@@ -210,9 +279,13 @@ impl LoadBalancers for VirtualAddresses {
         let Some(found) = self.read_owned(cluster, &resource.id, services).await? else {
             return Ok(RemovalOutcome::NotFound);
         };
-        let Owner::Service(owner) = found.owner else { return Ok(RemovalOutcome::NotFound) };
+        let Owner::Service(owner) = found.owner else {
+            return Ok(RemovalOutcome::NotFound);
+        };
         if services.iter().any(|service| uid(service) == owner) {
-            return Err(Error::invalid(format!("{resource} belongs to a Service that exists")));
+            return Err(Error::invalid(format!(
+                "{resource} belongs to a Service that exists"
+            )));
         }
         let released = move |book: &mut AddressBook| {
             book.release(&owner);
@@ -227,16 +300,37 @@ impl LoadBalancers for VirtualAddresses {
     }
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
-        let (book, uid) = (self.books.store().read(&()).await?.document, uid(request.service));
-        let change = self.change(request.service, goal, self.known_services(&book, &request).await?)?;
+        let (book, uid) = (
+            self.books.store().read(&()).await?.document,
+            uid(request.service),
+        );
+        let change = self.change(
+            request.service,
+            goal,
+            self.known_services(&book, &request).await?,
+        )?;
         planned(&book, &change, uid)
     }
 
-    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    async fn describe(
+        &self,
+        request: LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         let book = self.books.store().read(&()).await?.document;
-        let ports = request.service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
-        let listeners: Vec<_> =
-            ports.map(|port| format!("{}/{}", port.port, port.protocol.as_deref().unwrap_or("TCP"))).collect();
+        let ports = request
+            .service
+            .spec
+            .iter()
+            .flat_map(|spec| spec.ports.iter().flatten());
+        let listeners: Vec<_> = ports
+            .map(|port| {
+                format!(
+                    "{}/{}",
+                    port.port,
+                    port.protocol.as_deref().unwrap_or("TCP")
+                )
+            })
+            .collect();
         let described = |entry: &Entry| LoadBalancerDescription {
             id: id(entry),
             name: entry.ip.to_string(),

@@ -22,15 +22,24 @@ pub(crate) struct AddressMetrics {
 
 impl AddressMetrics {
     /// Returns a recorder, and reports the size of the pools.
-    #[allow(clippy::cast_precision_loss, reason = "a gauge is approximate beyond 2^53 addresses")]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a gauge is approximate beyond 2^53 addresses"
+    )]
     pub(crate) fn new(metrics: Arc<dyn CloudMetrics>, size: u64) -> Self {
         metrics.record(&SIZE, &[], size as f64);
-        Self { metrics, used: Mutex::default() }
+        Self {
+            metrics,
+            used: Mutex::default(),
+        }
     }
 
     /// Reports the number of addresses in use.
     pub(crate) fn used(&self, count: usize) {
-        let (count, mut last) = (f64::from(u32::try_from(count).unwrap_or(u32::MAX)), self.used.lock());
+        let (count, mut last) = (
+            f64::from(u32::try_from(count).unwrap_or(u32::MAX)),
+            self.used.lock(),
+        );
         self.metrics.record(&USED, &[], count - *last);
         *last = count;
     }

@@ -24,13 +24,24 @@ impl Pools {
     /// The first item that is no range, or a range of IPv6: kube-keepalived-vip reads each address from a key of the ConfigMap,
     /// and the API server accepts no key with `:`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let items = text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
         let refused = |item: &str| match item.contains(':') {
-            true => format!("{item:?} is IPv6, which kube-keepalived-vip does not support; remove it"),
+            true => {
+                format!("{item:?} is IPv6, which kube-keepalived-vip does not support; remove it")
+            }
             false => format!("{item:?} is no range of addresses"),
         };
-        let ranges = items.map(|item| range(item).ok_or_else(|| refused(item))).collect::<Result<Vec<_>, _>>()?;
-        if ranges.is_empty() { Err("it has no range".to_owned()) } else { Ok(Self(ranges)) }
+        let ranges = items
+            .map(|item| range(item).ok_or_else(|| refused(item)))
+            .collect::<Result<Vec<_>, _>>()?;
+        if ranges.is_empty() {
+            Err("it has no range".to_owned())
+        } else {
+            Ok(Self(ranges))
+        }
     }
 
     /// Returns `true` if there is a pool of this name.
@@ -42,15 +53,26 @@ impl Pools {
     /// Returns the first address of the pool that is not in use. Addresses are tried one by one, so that a range may have any
     /// size.
     #[must_use]
-    pub(crate) fn first_free(&self, pool: &str, is_used: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    pub(crate) fn first_free(
+        &self,
+        pool: &str,
+        is_used: impl Fn(IpAddr) -> bool,
+    ) -> Option<IpAddr> {
         let addresses = self.of(pool).flat_map(|range| range.first..=range.last);
-        addresses.map(|number| Ipv4Addr::from_bits(number).into()).find(|address| !is_used(*address))
+        addresses
+            .map(|number| Ipv4Addr::from_bits(number).into())
+            .find(|address| !is_used(*address))
     }
 
     /// Returns the names of all pools but the default one.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<_> = self.0.iter().map(|range| &*range.pool).filter(|name| !name.is_empty()).collect();
+        let mut names: Vec<_> = self
+            .0
+            .iter()
+            .map(|range| &*range.pool)
+            .filter(|name| !name.is_empty())
+            .collect();
         names.dedup();
         names
     }
@@ -58,14 +80,21 @@ impl Pools {
     /// Returns the number of addresses in all ranges.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.0.iter().map(|range| u64::from(range.last - range.first) + 1).sum()
+        self.0
+            .iter()
+            .map(|range| u64::from(range.last - range.first) + 1)
+            .sum()
     }
 
     /// Returns `true` if a range contains the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let IpAddr::V4(address) = address else { return false };
-        self.0.iter().any(|range| (range.first..=range.last).contains(&address.to_bits()))
+        let IpAddr::V4(address) = address else {
+            return false;
+        };
+        self.0
+            .iter()
+            .any(|range| (range.first..=range.last).contains(&address.to_bits()))
     }
 
     fn of<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Range> {
@@ -74,12 +103,18 @@ impl Pools {
 }
 
 fn range(item: &str) -> Option<Range> {
-    let (pool, text) = item.split_once('=').map_or(("", item), |(pool, text)| (pool.trim(), text.trim()));
+    let (pool, text) = item
+        .split_once('=')
+        .map_or(("", item), |(pool, text)| (pool.trim(), text.trim()));
     let (first, last) = match text.split_once('-') {
         Some((first, last)) => (bits(first)?, bits(last)?),
         None => network(text.parse().ok()?),
     };
-    (first <= last && !(item.contains('=') && pool.is_empty())).then(|| Range { pool: pool.to_owned(), first, last })
+    (first <= last && !(item.contains('=') && pool.is_empty())).then(|| Range {
+        pool: pool.to_owned(),
+        first,
+        last,
+    })
 }
 
 fn bits(text: &str) -> Option<u32> {
@@ -89,7 +124,11 @@ fn bits(text: &str) -> Option<u32> {
 /// Returns the ends of a network without its network and broadcast address. Networks of one or two addresses have neither.
 fn network(network: Ipv4Net) -> (u32, u32) {
     let (first, last) = (network.network().to_bits(), network.broadcast().to_bits());
-    if network.prefix_len() > 30 { (first, last) } else { (first + 1, last - 1) }
+    if network.prefix_len() > 30 {
+        (first, last)
+    } else {
+        (first + 1, last - 1)
+    }
 }
 
 #[cfg(test)]
@@ -113,14 +152,24 @@ mod tests {
             while let Some(address) = pools.first_free("", |address| given.contains(&address)) {
                 given.push(address);
             }
-            assert_eq!(given.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{text}");
+            assert_eq!(
+                given.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                expected,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn large_pool_is_not_expanded() {
         let pools = Pools::parse("10.0.0.0/8,0.0.0.0/0").expect("two ranges");
-        assert_eq!(pools.first_free("", |_| false).map(|it| it.to_string()).as_deref(), Some("10.0.0.1"));
+        assert_eq!(
+            pools
+                .first_free("", |_| false)
+                .map(|it| it.to_string())
+                .as_deref(),
+            Some("10.0.0.1")
+        );
         assert_eq!(pools.size(), (1 << 24) - 2 + (1 << 32) - 2);
     }
 
@@ -128,15 +177,25 @@ mod tests {
     fn range_of_ipv6_is_refused_with_the_reason() {
         for text in ["2001:db8::/64", "10.0.0.0/24,inner=2001:db8::1-2001:db8::9"] {
             let error = Pools::parse(text).unwrap_err();
-            assert!(error.contains("is IPv6, which kube-keepalived-vip does not support"), "{error}");
+            assert!(
+                error.contains("is IPv6, which kube-keepalived-vip does not support"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn text_that_is_no_range_is_refused() {
-        for text in
-            ["", " , ", "10.0.0.0/33", "10.0.0.9-10.0.0.5", "10.0.0.1-2001:db8::1", "pool", "=10.0.0.0/24", "10.0.0.1"]
-        {
+        for text in [
+            "",
+            " , ",
+            "10.0.0.0/33",
+            "10.0.0.9-10.0.0.5",
+            "10.0.0.1-2001:db8::1",
+            "pool",
+            "=10.0.0.0/24",
+            "10.0.0.1",
+        ] {
             assert!(Pools::parse(text).is_err(), "{text}");
         }
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{Caches, CloudProvider, Context, Finding, LoadBalancers, Node, Result, Setup, async_trait};
+use cloud_provider::{
+    Caches, CloudProvider, Context, Finding, LoadBalancers, Node, Result, Setup, async_trait,
+};
 use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
 use provider_kit::shared_document::{DocumentStore, SharedDocuments};
@@ -33,7 +35,10 @@ impl Keepalived {
     /// # Errors
     /// *Invalid*, with all mistakes in the variables.
     pub fn new(setup: &Setup) -> Result<Self> {
-        let (config, cluster) = (Arc::new(Config::read(setup)?), ClusterView::new(EVENT_SOURCE));
+        let (config, cluster) = (
+            Arc::new(Config::read(setup)?),
+            ClusterView::new(EVENT_SOURCE),
+        );
         let store = ConfigMapStore {
             config: Arc::clone(&config),
             cluster: cluster.clone(),
@@ -41,7 +46,13 @@ impl Keepalived {
             metrics: AddressMetrics::new(Arc::clone(&setup.metrics), config.pools.size()),
             last: Mutex::default(),
         };
-        Ok(Self { addresses: VirtualAddresses { config, books: SharedDocuments::new(store) }, cluster })
+        Ok(Self {
+            addresses: VirtualAddresses {
+                config,
+                books: SharedDocuments::new(store),
+            },
+            cluster,
+        })
     }
 }
 
@@ -64,7 +75,10 @@ impl CloudProvider for Keepalived {
         self.cluster.connect(context);
         self.addresses.books.store().read(&()).await?;
         let (addresses, stop) = (self.addresses.clone(), context.shutdown.clone());
-        tokio::spawn(async move { stop.run_until_cancelled(addresses.release_unused_addresses()).await });
+        tokio::spawn(async move {
+            stop.run_until_cancelled(addresses.release_unused_addresses())
+                .await
+        });
         Ok(())
     }
 
@@ -78,7 +92,10 @@ impl CloudProvider for Keepalived {
             Ok(book) => {
                 let used = book.document.used();
                 let size = self.addresses.config.pools.size();
-                vec![Finding::ok("addresses", format!("{used} in use, {size} in the ranges, in {place}"))]
+                vec![Finding::ok(
+                    "addresses",
+                    format!("{used} in use, {size} in the ranges, in {place}"),
+                )]
             }
             Err(error) => {
                 vec![Finding::failure(

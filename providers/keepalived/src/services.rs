@@ -48,8 +48,16 @@ impl KnownServices {
         match self {
             Self::Cached(cluster) => {
                 let mut services = Services::default();
-                cluster.services().iter().flatten().for_each(|service| services.add(service));
-                cluster.nodes().iter().flatten().for_each(|node| services.add_node(node));
+                cluster
+                    .services()
+                    .iter()
+                    .flatten()
+                    .for_each(|service| services.add(service));
+                cluster
+                    .nodes()
+                    .iter()
+                    .flatten()
+                    .for_each(|node| services.add_node(node));
                 Arc::new(services)
             }
             Self::Listed(services) => Arc::clone(services),
@@ -65,21 +73,28 @@ impl Services {
             let path = format!("/api/v1/services?limit={PAGE}&continue={next}");
             let (status, mut page) = cluster.get(&path).await?;
             let Value::Array(items) = take(&mut page, &["items"]) else {
-                return Err(Error::other(format!("the list of Services was answered {status}")));
+                return Err(Error::other(format!(
+                    "the list of Services was answered {status}"
+                )));
             };
             if !status.is_success() {
-                return Err(Error::other(format!("the list of Services was answered {status}")));
+                return Err(Error::other(format!(
+                    "the list of Services was answered {status}"
+                )));
             }
             for item in items {
-                let service: Service = serde_json::from_value(item)
-                    .map_err(|error| Error::other(format!("a Service of the list cannot be read: {error}")))?;
+                let service: Service = serde_json::from_value(item).map_err(|error| {
+                    Error::other(format!("a Service of the list cannot be read: {error}"))
+                })?;
                 if service.metadata.uid.is_none() {
                     return Err(Error::other("a Service of the list has no UID"));
                 }
                 services.add(&service);
             }
             match page["metadata"]["continue"].as_str() {
-                Some(token) if !token.is_empty() => next = form_urlencoded::byte_serialize(token.as_bytes()).collect(),
+                Some(token) if !token.is_empty() => {
+                    next = form_urlencoded::byte_serialize(token.as_bytes()).collect()
+                }
                 _ => return Ok(services),
             }
         }
@@ -89,19 +104,30 @@ impl Services {
     pub(crate) fn add(&mut self, service: &Service) {
         let metadata = &service.metadata;
         let uid = metadata.uid.clone().unwrap_or_default();
-        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
-        self.cluster.extend(cluster_ips(service).map(|ip| (ip, format!("Service {namespace}/{name}"))));
+        let [namespace, name] =
+            [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
+        self.cluster
+            .extend(cluster_ips(service).map(|ip| (ip, format!("Service {namespace}/{name}"))));
         if metadata.deletion_timestamp.is_none() {
-            let named = |ip| ShownAddress { uid: uid.clone(), service: format!("Service {namespace}/{name}"), ip };
-            self.shown.extend(shown_addresses(service).into_iter().map(named));
+            let named = |ip| ShownAddress {
+                uid: uid.clone(),
+                service: format!("Service {namespace}/{name}"),
+                ip,
+            };
+            self.shown
+                .extend(shown_addresses(service).into_iter().map(named));
         }
         self.uids.insert(uid);
     }
 
     /// Adds the addresses of a Node.
     pub(crate) fn add_node(&mut self, node: &Node) {
-        let addresses = node.addresses.iter().filter_map(|it| it.address.parse().ok());
-        self.cluster.extend(addresses.map(|ip| (ip, format!("Node {}", node.name))));
+        let addresses = node
+            .addresses
+            .iter()
+            .filter_map(|it| it.address.parse().ok());
+        self.cluster
+            .extend(addresses.map(|ip| (ip, format!("Node {}", node.name))));
     }
 
     /// Returns the Node that has the address, or the Service that has it as a cluster IP.
@@ -117,14 +143,26 @@ impl Services {
     /// Returns the Service other than the one with this UID that shows the address, if the ConfigMap has no entry of it: the entry
     /// counts, because the status follows it.
     pub(crate) fn user_beside(&self, book: &AddressBook, ip: IpAddr, uid: &str) -> Option<&str> {
-        let mut users = self.shown.iter().filter(|shown| shown.ip == ip && shown.uid != uid);
-        users.find(|shown| !book.has(&shown.uid)).map(|shown| &*shown.service)
+        let mut users = self
+            .shown
+            .iter()
+            .filter(|shown| shown.ip == ip && shown.uid != uid);
+        users
+            .find(|shown| !book.has(&shown.uid))
+            .map(|shown| &*shown.service)
     }
 
     /// Returns the addresses that Services other than the one with this UID show, and of which the ConfigMap has no entry.
-    pub(crate) fn shown_beside<'a>(&'a self, book: &'a AddressBook, uid: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+    pub(crate) fn shown_beside<'a>(
+        &'a self,
+        book: &'a AddressBook,
+        uid: &'a str,
+    ) -> impl Iterator<Item = IpAddr> + 'a {
         let known: BTreeSet<_> = book.entries.iter().map(|entry| &*entry.uid).collect();
-        self.shown.iter().filter(move |it| it.uid != uid && !known.contains(&*it.uid)).map(|it| it.ip)
+        self.shown
+            .iter()
+            .filter(move |it| it.uid != uid && !known.contains(&*it.uid))
+            .map(|it| it.ip)
     }
 
     /// Returns `true` if no Service has the UID `owner`. Services without the one with the UID `uid`, which exists, prove nothing.
@@ -135,8 +173,17 @@ impl Services {
 
 /// Returns the addresses in the status of a Service of type `LoadBalancer`.
 pub(crate) fn shown_addresses(service: &Service) -> Vec<IpAddr> {
-    let is_balanced = service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
-    let status = service.status.iter().filter(|_| is_balanced).filter_map(|status| status.load_balancer.as_ref());
+    let is_balanced = service
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
+    let status = service
+        .status
+        .iter()
+        .filter(|_| is_balanced)
+        .filter_map(|status| status.load_balancer.as_ref());
     let ingress = status.flat_map(|it| it.ingress.iter().flatten());
-    ingress.filter_map(|it| it.ip.as_deref()?.parse().ok()).collect()
+    ingress
+        .filter_map(|it| it.ip.as_deref()?.parse().ok())
+        .collect()
 }

@@ -17,7 +17,9 @@ impl VirtualAddresses {
         loop {
             match self.release_unused().await {
                 Ok(released) if released.is_empty() => {}
-                Ok(released) => tracing::info!(addresses = ?released, "released addresses of deleted Services"),
+                Ok(released) => {
+                    tracing::info!(addresses = ?released, "released addresses of deleted Services")
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot compare the addresses with the Services; trying again in an hour");
                 }
@@ -36,7 +38,11 @@ impl VirtualAddresses {
         }
         let services = Services::list(&self.books.store().cluster).await?.uids;
         let count = book.entries.len();
-        let unused: Vec<_> = book.entries.into_iter().filter(|entry| !services.contains(&entry.uid)).collect();
+        let unused: Vec<_> = book
+            .entries
+            .into_iter()
+            .filter(|entry| !services.contains(&entry.uid))
+            .collect();
         if unused.is_empty() {
             return Ok(Vec::new());
         }
@@ -47,7 +53,10 @@ impl VirtualAddresses {
                 unused.len()
             )));
         }
-        let released = unused.iter().map(|entry| format!("{} of {}", entry.ip, entry.service())).collect();
+        let released = unused
+            .iter()
+            .map(|entry| format!("{} of {}", entry.ip, entry.service()))
+            .collect();
         self.books
             .edit(&(), move |book| {
                 unused.iter().for_each(|entry| book.release(&entry.uid));

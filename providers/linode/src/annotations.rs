@@ -31,9 +31,13 @@ pub enum Protocol {
 }
 
 impl Value for Protocol {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("tcp", Self::Tcp), ("udp", Self::Udp), ("http", Self::Http), ("https", Self::Https)])
-            .any_case();
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("tcp", Self::Tcp),
+        ("udp", Self::Udp),
+        ("http", Self::Http),
+        ("https", Self::Https),
+    ])
+    .any_case();
 }
 
 /// The clients of an ACL firewall.
@@ -62,28 +66,54 @@ struct AclRanges {
 }
 
 impl Value for Acl {
-    const KIND: Kind<Self> =
-        Kind::of("JSON with one of allowList and denyList: {\"allowList\":{\"ipv4\":[\"192.0.2.0/24\"]}}", |text| {
+    const KIND: Kind<Self> = Kind::of(
+        "JSON with one of allowList and denyList: {\"allowList\":{\"ipv4\":[\"192.0.2.0/24\"]}}",
+        |text| {
             let (allows, list) = match serde_json::from_str(text).ok()? {
-                AclText { allow_list: Some(list), deny_list: None } => (true, list),
-                AclText { allow_list: None, deny_list: Some(list) } => (false, list),
+                AclText {
+                    allow_list: Some(list),
+                    deny_list: None,
+                } => (true, list),
+                AclText {
+                    allow_list: None,
+                    deny_list: Some(list),
+                } => (false, list),
                 AclText { .. } => return None,
             };
             let range = |text: &String| {
-                IpNet::KIND.parse(text).or_else(|| text.parse().ok().map(|ip: std::net::IpAddr| IpNet::from(ip)))
+                IpNet::KIND.parse(text).or_else(|| {
+                    text.parse()
+                        .ok()
+                        .map(|ip: std::net::IpAddr| IpNet::from(ip))
+                })
             };
-            let ranges = list.ipv4.iter().chain(&list.ipv6).map(range).collect::<Option<Vec<_>>>()?;
+            let ranges = list
+                .ipv4
+                .iter()
+                .chain(&list.ipv6)
+                .map(range)
+                .collect::<Option<Vec<_>>>()?;
             (!ranges.is_empty()).then_some(Self { allows, ranges })
-        });
+        },
+    );
 }
 
-const PROXY: Kind<String> = Kind::of("one of none, v1, v2", |text| one_of(text, &["none", "v1", "v2"]));
-const ALGORITHMS: Kind<String> = Kind::of("one of roundrobin, leastconn, source, ring_hash", |text| {
-    one_of(text, &["roundrobin", "leastconn", "source", "ring_hash"])
+const PROXY: Kind<String> = Kind::of("one of none, v1, v2", |text| {
+    one_of(text, &["none", "v1", "v2"])
 });
-const STICKINESS: Kind<String> = Kind::of("one of none, table, http_cookie, session, source_ip", |text| {
-    one_of(text, &["none", "table", "http_cookie", "session", "source_ip"])
-});
+const ALGORITHMS: Kind<String> =
+    Kind::of("one of roundrobin, leastconn, source, ring_hash", |text| {
+        one_of(text, &["roundrobin", "leastconn", "source", "ring_hash"])
+    });
+const STICKINESS: Kind<String> = Kind::of(
+    "one of none, table, http_cookie, session, source_ip",
+    |text| {
+        one_of(
+            text,
+            &["none", "table", "http_cookie", "session", "source_ip"],
+        )
+    },
+);
 const CHECKS: Kind<String> = Kind::of("one of none, connection, http, http_body", |text| {
     one_of(text, &["none", "connection", "http", "http_body"])
 });
@@ -93,16 +123,27 @@ const PATHS: Kind<String> = Kind::of("a path of letters, digits and /-%?&=.", |t
     text.bytes().all(is_inner).then(|| text.to_owned())
 });
 const THROTTLE: Kind<u32> = Kind::of("a whole number from 0 to 20", |text| {
-    Some(text.parse::<i64>().map_or(0, |number| u32::try_from(number.clamp(0, 20)).unwrap_or_default()))
+    Some(text.parse::<i64>().map_or(0, |number| {
+        u32::try_from(number.clamp(0, 20)).unwrap_or_default()
+    }))
 });
-const V4_RANGE: Kind<IpNet> =
-    Kind::of("an IPv4 range", |text| text.parse::<Ipv4Net>().ok().map(|range| IpNet::V4(range.trunc())));
-const V6_RANGE: Kind<IpNet> =
-    Kind::of("an IPv6 range", |text| text.parse::<Ipv6Net>().ok().map(|range| IpNet::V6(range.trunc())));
+const V4_RANGE: Kind<IpNet> = Kind::of("an IPv4 range", |text| {
+    text.parse::<Ipv4Net>()
+        .ok()
+        .map(|range| IpNet::V4(range.trunc()))
+});
+const V6_RANGE: Kind<IpNet> = Kind::of("an IPv6 range", |text| {
+    text.parse::<Ipv6Net>()
+        .ok()
+        .map(|range| IpNet::V6(range.trunc()))
+});
 
 /// Returns the text, if it is one of `choices`.
 pub(crate) fn one_of(text: &str, choices: &[&str]) -> Option<String> {
-    choices.iter().find(|it| **it == text).map(|it| (*it).to_owned())
+    choices
+        .iter()
+        .find(|it| **it == text)
+        .map(|it| (*it).to_owned())
 }
 
 provider_kit::declare! {

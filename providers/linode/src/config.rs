@@ -12,10 +12,11 @@ use crate::ipam::PodCidrConfig;
 
 const SECONDS: Kind<u64> = Kind::number(1, 86_400);
 
-const PREFIX_FORM: Kind<String> = Kind::of("1 to 19 characters of a-z, A-Z, 0-9, _ and -", |text| {
-    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    ((1..=19).contains(&text.len()) && text.bytes().all(is_inner)).then(|| text.to_owned())
-});
+const PREFIX_FORM: Kind<String> =
+    Kind::of("1 to 19 characters of a-z, A-Z, 0-9, _ and -", |text| {
+        let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        ((1..=19).contains(&text.len()) && text.bytes().all(is_inner)).then(|| text.to_owned())
+    });
 
 const BALANCER_KINDS: Kind<bool> = Kind::one_of(&[("nodebalancer", true), ("cilium-bgp", false)]);
 
@@ -32,9 +33,12 @@ pub enum NodeBalancerType {
 }
 
 impl Value for NodeBalancerType {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("common", Self::Common), ("premium", Self::Premium), ("premium_40gb", Self::Premium40Gb)])
-            .any_case();
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("common", Self::Common),
+        ("premium", Self::Premium),
+        ("premium_40gb", Self::Premium40Gb),
+    ])
+    .any_case();
 }
 
 provider_kit::declare! {
@@ -142,7 +146,10 @@ pub struct VpcSelection {
 
 /// The validated configuration of the provider.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "each is explained where its variable or flag is declared")]
+#[allow(
+    missing_docs,
+    reason = "each is explained where its variable or flag is declared"
+)]
 pub struct Config {
     pub token: Credential,
     pub endpoint: String,
@@ -176,7 +183,10 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes of all variables, or else of all flags.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let (mut variables, mut flags) = (Variables::of(&setup.environment), Variables::of(&setup.flags));
+        let (mut variables, mut flags) = (
+            Variables::of(&setup.environment),
+            Variables::of(&setup.flags),
+        );
         let is_file_named = variables.is_set(&TOKEN_FILE);
         let (file, unreadable) = match variables.get(&TOKEN_FILE).map(Credential::file) {
             Some(Ok(file)) => (Some(file), None),
@@ -184,37 +194,61 @@ impl Config {
             Some(Err(error)) => (None, is_file_named.then_some(error)),
             None => (None, None),
         };
-        let token = file.or_else(|| variables.get(&TOKEN).map(|token| Credential::token(token.trim())));
+        let token = file.or_else(|| {
+            variables
+                .get(&TOKEN)
+                .map(|token| Credential::token(token.trim()))
+        });
         let is_offline = setup.environment.is_offline();
         if token.is_none() && !is_offline {
-            let why = unreadable.map(|error| format!(" (LINODE_API_TOKEN_FILE: {error})")).unwrap_or_default();
-            variables.mistake(format!("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token{why}"));
+            let why = unreadable
+                .map(|error| format!(" (LINODE_API_TOKEN_FILE: {error})"))
+                .unwrap_or_default();
+            variables.mistake(format!(
+                "LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token{why}"
+            ));
         }
         if !variables.is_set(&REGION) && !is_offline {
-            variables.mistake("LINODE_REGION is required: the region of new NodeBalancers, such as us-east");
+            variables.mistake(
+                "LINODE_REGION is required: the region of new NodeBalancers, such as us-east",
+            );
         }
         for unused in [&TOKEN_CACHE_TTL, &ROUTES_TTL, &NODE_TTL] {
             variables.get(unused);
         }
-        let mut seconds = |variable| Duration::from_secs(variables.get(variable).unwrap_or_default());
+        let mut seconds =
+            |variable| Duration::from_secs(variables.get(variable).unwrap_or_default());
         let [timeout, instances_max_age, metadata_max_age] =
             [&REQUEST_TIMEOUT, &INSTANCE_TTL, &METADATA_TTL].map(&mut seconds);
         let endpoint = endpoint(&variables.get(&URL).unwrap_or_default());
-        let (vpc, has_routes) = (vpc_selection(&mut flags), flags.get(&ROUTES).unwrap_or_default());
+        let (vpc, has_routes) = (
+            vpc_selection(&mut flags),
+            flags.get(&ROUTES).unwrap_or_default(),
+        );
         if has_routes && vpc.vpcs.is_empty() {
             flags.mistake("--enable-route-controller needs a VPC: set --vpc-names, or --vpc-ids and --subnet-ids");
         }
-        let (backend_subnet_id, backend_subnet_name) = (flags.get(&BACKEND_SUBNET_ID), flags.get(&BACKEND_SUBNET_NAME));
+        let (backend_subnet_id, backend_subnet_name) = (
+            flags.get(&BACKEND_SUBNET_ID),
+            flags.get(&BACKEND_SUBNET_NAME),
+        );
         if backend_subnet_id.is_some() && backend_subnet_name.is_some() {
             let [id, name] = [BACKEND_SUBNET_ID.key(), BACKEND_SUBNET_NAME.key()];
             flags.mistake(format!("{id} and {name} are both set: only one can be"));
         }
         if flags.get(&IS_NODEBALANCER) == Some(false) {
-            flags.warning("--load-balancer-type=cilium-bgp is not supported: Services get NodeBalancers");
+            flags.warning(
+                "--load-balancer-type=cilium-bgp is not supported: Services get NodeBalancers",
+            );
         }
-        let pod_ranges = pod_ranges(&mut flags, setup.cluster_cidr.as_deref(), !vpc.vpcs.is_empty());
+        let pod_ranges = pod_ranges(
+            &mut flags,
+            setup.cluster_cidr.as_deref(),
+            !vpc.vpcs.is_empty(),
+        );
         let mut flag = |flag| flags.get(flag).unwrap_or_default();
-        let [debug, checks_token, no_vpc_backends] = [&DEBUG, &TOKEN_CHECK, &NO_VPC_BACKENDS].map(&mut flag);
+        let [debug, checks_token, no_vpc_backends] =
+            [&DEBUG, &TOKEN_CHECK, &NO_VPC_BACKENDS].map(&mut flag);
         let [ipv6_ingress, ipv6_backends] = [&IPV6_INGRESS, &IPV6_BACKENDS].map(&mut flag);
         let config = Self {
             token: token.unwrap_or_else(Credential::none),
@@ -254,14 +288,23 @@ impl Config {
     }
 }
 
-fn pod_ranges(flags: &mut Variables<'_>, cluster: Option<&str>, has_vpc: bool) -> Option<PodCidrConfig> {
+fn pod_ranges(
+    flags: &mut Variables<'_>,
+    cluster: Option<&str>,
+    has_vpc: bool,
+) -> Option<PodCidrConfig> {
     let [is_on, no_ipv6] = [&IPAM, &NO_IPV6_RANGES].map(|flag| flags.get(flag).unwrap_or_default());
-    let [ipv4, ipv6] = [&IPV4_LENGTH, &IPV6_LENGTH].map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
+    let [ipv4, ipv6] = [&IPV4_LENGTH, &IPV6_LENGTH]
+        .map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
     let (ipv4, ipv6) = (ipv4?, ipv6?);
     if !is_on {
         return None;
     }
-    let parsed = cluster.unwrap_or_default().parse::<Ipv4Net>().ok().map(|range| range.trunc());
+    let parsed = cluster
+        .unwrap_or_default()
+        .parse::<Ipv4Net>()
+        .ok()
+        .map(|range| range.trunc());
     let Some(range) = parsed.filter(|range| range.prefix_len() <= ipv4) else {
         flags.mistake(format!(
             "--allocate-node-cidrs needs --cluster-cidr: one IPv4 range with room for ranges of /{ipv4}"
@@ -271,12 +314,24 @@ fn pod_ranges(flags: &mut Variables<'_>, cluster: Option<&str>, has_vpc: bool) -
     if !has_vpc && !no_ipv6 {
         flags.warning("Nodes get no IPv6 range without a VPC: set --vpc-names, or --disable-ipv6-node-cidr-allocation");
     }
-    Some(PodCidrConfig { cluster: range, ipv4, ipv6: (has_vpc && !no_ipv6).then_some(ipv6) })
+    Some(PodCidrConfig {
+        cluster: range,
+        ipv4,
+        ipv6: (has_vpc && !no_ipv6).then_some(ipv6),
+    })
 }
 
 fn vpc_selection(flags: &mut Variables<'_>) -> VpcSelection {
-    let texts = |ids: Option<Vec<u64>>| ids.unwrap_or_default().iter().map(u64::to_string).collect::<Vec<_>>();
-    let (names, subnet_names) = (flags.get(&VPC_NAMES).unwrap_or_default(), flags.get(&SUBNET_NAMES));
+    let texts = |ids: Option<Vec<u64>>| {
+        ids.unwrap_or_default()
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+    };
+    let (names, subnet_names) = (
+        flags.get(&VPC_NAMES).unwrap_or_default(),
+        flags.get(&SUBNET_NAMES),
+    );
     let (ids, subnet_ids) = (texts(flags.get(&VPC_IDS)), texts(flags.get(&SUBNET_IDS)));
     if !ids.is_empty() && !names.is_empty() {
         flags.mistake("--vpc-ids and --vpc-names are both set: only one can be");
@@ -288,10 +343,18 @@ fn vpc_selection(flags: &mut Variables<'_>) -> VpcSelection {
         flags.mistake("--subnet-names needs --vpc-names");
     }
     match ids.is_empty() {
-        false => VpcSelection { vpcs: ids, subnets: subnet_ids, by_id: true },
+        false => VpcSelection {
+            vpcs: ids,
+            subnets: subnet_ids,
+            by_id: true,
+        },
         true => {
             let subnets = subnet_names.unwrap_or_else(|| vec!["default".to_owned()]);
-            VpcSelection { vpcs: names, subnets, by_id: false }
+            VpcSelection {
+                vpcs: names,
+                subnets,
+                by_id: false,
+            }
         }
     }
 }
@@ -300,7 +363,12 @@ fn vpc_selection(flags: &mut Variables<'_>) -> VpcSelection {
 fn endpoint(url: &str) -> String {
     let url = url.trim_end_matches('/');
     let has_version = url.rsplit('/').next().is_some_and(|part| {
-        part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        part.strip_prefix('v')
+            .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
     });
-    if has_version { url.to_owned() } else { format!("{url}/v4") }
+    if has_version {
+        url.to_owned()
+    } else {
+        format!("{url}/v4")
+    }
 }

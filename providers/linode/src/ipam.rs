@@ -14,7 +14,8 @@ use crate::vpcs::{VpcAddress, Vpcs};
 
 /// Age of a list of addresses in which all Nodes have a range.
 const LIST_AGE: Duration = Duration::from_secs(300);
-const MISSING: &str = "the Linode has no IPv6 range in a VPC of the configuration with room for the Node's range";
+const MISSING: &str =
+    "the Linode has no IPv6 range in a VPC of the configuration with room for the Node's range";
 
 /// The ranges that Nodes get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,11 @@ pub struct PodCidrConfig {
 /// Returns the part of a Linode's range that its Pods get. One of 112 bits has the suffix `0:c`, as in the Go program.
 fn ipv6_part(range: Ipv6Net, length: u8) -> Option<Ipv6Net> {
     let first = u128::from(range.network());
-    let first = if length == 112 { first >> 64 << 64 | 0xc_0000_0000 } else { first };
+    let first = if length == 112 {
+        first >> 64 << 64 | 0xc_0000_0000
+    } else {
+        first
+    };
     let part = Ipv6Net::new(Ipv6Addr::from(first), length).ok()?.trunc();
     range.contains(&part).then_some(part)
 }
@@ -48,18 +53,32 @@ impl PodRangeSource for LinodeRanges {
         is_known && node.pod_cidrs.is_empty()
     }
 
-    async fn ranges(&self, nodes: &[Arc<Node>]) -> Result<Vec<std::result::Result<Vec<IpNet>, String>>> {
-        let Some(length) = self.ranges.ipv6 else { return Ok(vec![Ok(Vec::new()); nodes.len()]) };
+    async fn ranges(
+        &self,
+        nodes: &[Arc<Node>],
+    ) -> Result<Vec<std::result::Result<Vec<IpNet>, String>>> {
+        let Some(length) = self.ranges.ipv6 else {
+            return Ok(vec![Ok(Vec::new()); nodes.len()]);
+        };
         let found = self.ipv6_ranges(nodes).await?;
         let part = |node: &Arc<Node>| {
-            let part = found.get(&*node.provider_id).and_then(|range| ipv6_part(*range, length));
-            part.map(|part| vec![IpNet::V6(part)]).ok_or_else(|| MISSING.to_owned())
+            let part = found
+                .get(&*node.provider_id)
+                .and_then(|range| ipv6_part(*range, length));
+            part.map(|part| vec![IpNet::V6(part)])
+                .ok_or_else(|| MISSING.to_owned())
         };
         Ok(nodes.iter().map(part).collect())
     }
 
     async fn reserved(&self) -> Result<Vec<IpNet>> {
-        Ok(self.vpcs.last_address(self.ranges.cluster).await?.map(IpNet::V4).into_iter().collect())
+        Ok(self
+            .vpcs
+            .last_address(self.ranges.cluster)
+            .await?
+            .map(IpNet::V4)
+            .into_iter()
+            .collect())
     }
 }
 
@@ -69,10 +88,17 @@ impl LinodeRanges {
         for age in [LIST_AGE, Duration::ZERO] {
             let list = self.vpcs.addresses(age).await?;
             let range = |it: &VpcAddress| {
-                Some((IDS.write(&it.linode_id?.to_string()), it.ipv6_range.as_deref()?.parse().ok()?))
+                Some((
+                    IDS.write(&it.linode_id?.to_string()),
+                    it.ipv6_range.as_deref()?.parse().ok()?,
+                ))
             };
             let found: HashMap<_, _> = list.iter().filter_map(range).collect();
-            if age.is_zero() || due.iter().all(|node| found.contains_key(&*node.provider_id)) {
+            if age.is_zero()
+                || due
+                    .iter()
+                    .all(|node| found.contains_key(&*node.provider_id))
+            {
                 return Ok(found);
             }
         }
@@ -86,9 +112,17 @@ mod tests {
 
     #[test]
     fn pods_get_a_part_of_the_range_of_their_linode() {
-        let part = |range: &str, length| ipv6_part(range.parse().expect("a range"), length).map(|it| it.to_string());
-        assert_eq!(part("2001:db8:1:2::/64", 112).as_deref(), Some("2001:db8:1:2:0:c::/112"));
-        assert_eq!(part("2001:db8:1:2::/64", 80).as_deref(), Some("2001:db8:1:2::/80"));
+        let part = |range: &str, length| {
+            ipv6_part(range.parse().expect("a range"), length).map(|it| it.to_string())
+        };
+        assert_eq!(
+            part("2001:db8:1:2::/64", 112).as_deref(),
+            Some("2001:db8:1:2:0:c::/112")
+        );
+        assert_eq!(
+            part("2001:db8:1:2::/64", 80).as_deref(),
+            Some("2001:db8:1:2::/80")
+        );
         assert_eq!(part("2001:db8:1:2:3::/80", 112), None);
     }
 }

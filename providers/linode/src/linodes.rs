@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, Result,
-    async_trait,
+    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel,
+    Node, Result, async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
@@ -23,8 +23,11 @@ use crate::config::Config;
 use crate::vpcs::{VpcAddress, Vpcs, without_length};
 
 /// Provider IDs of Nodes: `linode://12345`.
-pub(crate) const IDS: ProviderIds =
-    ProviderIds { scheme: NAME, form: "<Linode ID>", valid: |id| number(id).is_some_and(|id| id > 0) };
+pub(crate) const IDS: ProviderIds = ProviderIds {
+    scheme: NAME,
+    form: "<Linode ID>",
+    valid: |id| number(id).is_some_and(|id| id > 0),
+};
 
 /// A Linode, as far as a Node needs it: thousands are kept.
 #[derive(Debug)]
@@ -66,11 +69,16 @@ impl Linode {
             vpc_ipv4: own().filter_map(VpcAddress::ipv4).collect(),
             vpc_ipv6: own().flat_map(VpcAddress::ipv6).collect(),
             label: answer.label,
-            is_off: ["offline", "shutting_down", "stopped", "billing_suspension"].contains(&&*answer.status),
+            is_off: ["offline", "shutting_down", "stopped", "billing_suspension"]
+                .contains(&&*answer.status),
             kind: answer.kind.unwrap_or_default(),
             region: answer.region,
             host: answer.host_uuid.unwrap_or_default(),
-            ipv4: answer.ipv4.iter().filter_map(|ip| ip.parse().ok()).collect(),
+            ipv4: answer
+                .ipv4
+                .iter()
+                .filter_map(|ip| ip.parse().ok())
+                .collect(),
             ipv6: answer.ipv6.filter(|ip| !ip.is_empty()),
         }
     }
@@ -91,11 +99,15 @@ impl Linode {
     }
 
     fn has_addresses(&self) -> bool {
-        !(self.ipv4.is_empty() && self.ipv6.is_none() && self.vpc_ipv4.is_empty() && self.vpc_ipv6.is_empty())
+        !(self.ipv4.is_empty()
+            && self.ipv6.is_none()
+            && self.vpc_ipv4.is_empty()
+            && self.vpc_ipv6.is_empty())
     }
 
     fn has_public(&self, ip: &str) -> bool {
-        ip.parse().is_ok_and(|ip: Ipv4Addr| !ip.is_private() && self.ipv4.contains(&ip))
+        ip.parse()
+            .is_ok_and(|ip: Ipv4Addr| !ip.is_private() && self.ipv4.contains(&ip))
     }
 }
 
@@ -134,16 +146,28 @@ impl Source {
     /// again.
     async fn with_vpc(&self, answer: LinodeAnswer) -> Result<Linode> {
         let mut vpc = self.vpc_addresses(self.config.instances_max_age).await?;
-        if !self.config.vpc.vpcs.is_empty() && !vpc.iter().any(|it| it.linode_id == Some(answer.id)) {
+        if !self.config.vpc.vpcs.is_empty() && !vpc.iter().any(|it| it.linode_id == Some(answer.id))
+        {
             vpc = self.vpc_addresses(Duration::ZERO).await?;
         }
         Ok(Linode::new(answer, &vpc))
     }
 
-    async fn read(&self, filter: Option<Value>, shared_priority: &SharedPriority) -> Result<ListResult<Linode>> {
-        let (call, vpc) = (Call::get("/linode/instances", &[]), self.vpc_addresses(Duration::ZERO).await?);
+    async fn read(
+        &self,
+        filter: Option<Value>,
+        shared_priority: &SharedPriority,
+    ) -> Result<ListResult<Linode>> {
+        let (call, vpc) = (
+            Call::get("/linode/instances", &[]),
+            self.vpc_addresses(Duration::ZERO).await?,
+        );
         let linode = |answer: LinodeAnswer| Linode::new(answer, &vpc);
-        self.api.list(call, filter, shared_priority, linode, |it: &Linode| it.id.clone()).await
+        self.api
+            .list(call, filter, shared_priority, linode, |it: &Linode| {
+                it.id.clone()
+            })
+            .await
     }
 }
 
@@ -152,7 +176,11 @@ impl MachineSource for Source {
     type Machine = Linode;
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Linode>> {
-        let filter = self.config.tag_filter.as_ref().map(|tag| json!({"tags": {"+contains": tag}}));
+        let filter = self
+            .config
+            .tag_filter
+            .as_ref()
+            .map(|tag| json!({"tags": {"+contains": tag}}));
         self.read(filter, shared_priority).await
     }
 
@@ -171,12 +199,24 @@ impl MachineSource for Source {
 
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Linode>> {
         let call = Call::get("/linode/instances/{id}", &[id]).with_priority(priority);
-        Ok(self.api.http.find(call).await?.map(|answer| Linode::new(answer, &[])))
+        Ok(self
+            .api
+            .http
+            .find(call)
+            .await?
+            .map(|answer| Linode::new(answer, &[])))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Linode>> {
-        let found = self.read(Some(json!({"label": name})), &SharedPriority::of(priority)).await?;
-        Ok(found.complete()?.into_items().into_iter().filter(|it| &*it.label == name).collect())
+        let found = self
+            .read(Some(json!({"label": name})), &SharedPriority::of(priority))
+            .await?;
+        Ok(found
+            .complete()?
+            .into_items()
+            .into_iter()
+            .filter(|it| &*it.label == name)
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -186,7 +226,10 @@ impl MachineSource for Source {
     fn metadata(&self, linode: &Linode, node: &Node) -> InstanceMetadata {
         let mut addresses = Addresses::of(&linode.label).internal(linode.vpc_ipv4.iter().copied());
         for ip in &linode.ipv4 {
-            let is_external = self.config.external_subnet.is_some_and(|range| range.contains(&IpAddr::V4(*ip)));
+            let is_external = self
+                .config
+                .external_subnet
+                .is_some_and(|range| range.contains(&IpAddr::V4(*ip)));
             addresses = match ip.is_private() && !is_external {
                 true => addresses.internal([IpAddr::V4(*ip)]),
                 false => addresses.external([IpAddr::V4(*ip)], AddressFamily::Dualstack),
@@ -199,14 +242,22 @@ impl MachineSource for Source {
             };
         }
         let known = |kind: &AddressType| *kind == AddressType::InternalIP;
-        let kubelets = node.addresses.iter().filter(|it| known(&it.kind)).filter_map(|it| it.address.parse().ok());
+        let kubelets = node
+            .addresses
+            .iter()
+            .filter(|it| known(&it.kind))
+            .filter_map(|it| it.address.parse().ok());
         let public = linode.ipv6().and_then(without_length);
-        let host = (!linode.host.is_empty()).then(|| (HOST_UUID.to_owned(), linode.host.to_string()));
+        let host =
+            (!linode.host.is_empty()).then(|| (HOST_UUID.to_owned(), linode.host.to_string()));
         InstanceMetadata {
             provider_id: IDS.write(&linode.id),
             instance_type: linode.kind.to_string(),
             region: linode.region.to_string(),
-            node_addresses: addresses.external(public, AddressFamily::Dualstack).internal(kubelets).build(),
+            node_addresses: addresses
+                .external(public, AddressFamily::Dualstack)
+                .internal(kubelets)
+                .build(),
             additional_labels: host.into_iter().collect(),
             ..InstanceMetadata::default()
         }
@@ -222,30 +273,51 @@ pub(crate) struct Linodes(pub(crate) Inventory<Source>);
 
 impl Linodes {
     /// Looks up Nodes by a public address if their name is not a Linode's label.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
+    async fn known_by_address(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Arc<Node>> {
         let mut nodes = nodes.to_vec();
-        if nodes.iter().any(|node| node.provider_id().is_none() && !node.addresses.is_empty())
+        if nodes
+            .iter()
+            .any(|node| node.provider_id().is_none() && !node.addresses.is_empty())
             && let Ok(list) = self.0.snapshot(priority(request)).await
         {
             for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
                 if list.by_name(&node.name).len() > 0 {
                     continue;
                 }
-                let is_its = |it: &&Linode| node.addresses.iter().any(|address| it.has_public(&address.address));
+                let is_its = |it: &&Linode| {
+                    node.addresses
+                        .iter()
+                        .any(|address| it.has_public(&address.address))
+                };
                 if let Some(linode) = list.machines().iter().find(is_its) {
-                    *node = Arc::new(Node { provider_id: IDS.write(&linode.id).into(), ..(**node).clone() });
+                    *node = Arc::new(Node {
+                        provider_id: IDS.write(&linode.id).into(),
+                        ..(**node).clone()
+                    });
                 }
             }
         }
         nodes
     }
 
-    fn state(&self, found: Found<Linode>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+    fn state(
+        &self,
+        found: Found<Linode>,
+        node: &Node,
+        request: LookupRequest,
+    ) -> Result<InstanceState> {
         if let Found::Present(linode) = &found
             && !linode.has_addresses()
             && request.metadata != MetadataLevel::No
         {
-            return Err(Error::other(format!("Linode {} ({}) has no IP addresses", linode.label, linode.id)));
+            return Err(Error::other(format!(
+                "Linode {} ({}) has no IP addresses",
+                linode.label, linode.id
+            )));
         }
         Ok(self.0.state_of(found, node, request))
     }
@@ -253,9 +325,20 @@ impl Linodes {
 
 #[async_trait]
 impl Instances for Linodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = self.known_by_address(nodes, request).await;
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, request)).collect()
+        let found = self
+            .0
+            .find_all(&known, request.fresh, priority(request))
+            .await;
+        nodes
+            .iter()
+            .zip(found)
+            .map(|(node, found)| self.state(found?, node, request))
+            .collect()
     }
 }

@@ -29,7 +29,10 @@ fn patch(node: &Node, linode: &Linode) -> Option<Value> {
         labels.insert(HOST_UUID.to_owned(), linode.host().into());
     }
     let private = linode.private_ip().map(|ip| ip.to_string());
-    for (key, value) in [(PRIVATE_IP, private.as_deref()), (PUBLIC_IPV6, linode.ipv6())] {
+    for (key, value) in [
+        (PRIVATE_IP, private.as_deref()),
+        (PUBLIC_IPV6, linode.ipv6()),
+    ] {
         if let Some(value) = value.filter(|value| node.annotations.get(key) != Some(value)) {
             annotations.insert(key.to_owned(), value.into());
         }
@@ -56,7 +59,9 @@ impl NodeMetadata {
             if is_due || nodes.iter().any(|node| !is_complete(node)) {
                 match self.update(&nodes).await {
                     Ok(()) => last = Some(Instant::now()),
-                    Err(error) => tracing::warn!(%error, "labels and annotations of Nodes are not updated"),
+                    Err(error) => {
+                        tracing::warn!(%error, "labels and annotations of Nodes are not updated")
+                    }
                 }
             }
         }
@@ -65,8 +70,13 @@ impl NodeMetadata {
     async fn update(&self, nodes: &[Arc<Node>]) -> Result<()> {
         let list = self.linodes.snapshot(Priority::Refresh).await?;
         for node in nodes {
-            let linode = IDS.read(&node.provider_id).ok().and_then(|id| list.by_id(id));
-            let Some(patch) = linode.and_then(|linode| patch(node, linode)) else { continue };
+            let linode = IDS
+                .read(&node.provider_id)
+                .ok()
+                .and_then(|id| list.by_id(id));
+            let Some(patch) = linode.and_then(|linode| patch(node, linode)) else {
+                continue;
+            };
             self.cluster.patch_node(&node.name, &patch).await?;
         }
         Ok(())

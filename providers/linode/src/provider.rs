@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, TargetIdentity,
-    async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup,
+    TargetIdentity, async_trait,
 };
 use provider_kit::checks::{permissions, rate_limit, reached, unavailable};
 use provider_kit::cluster::ClusterView;
@@ -27,7 +27,8 @@ use crate::vpcs::Vpcs;
 use crate::{EVENT_SOURCE, NAME};
 
 const TOKEN_CHECKS: Duration = Duration::from_secs(300);
-const CREDENTIAL: &str = "put a valid API token into LINODE_API_TOKEN, or into the file of LINODE_API_TOKEN_FILE";
+const CREDENTIAL: &str =
+    "put a valid API token into LINODE_API_TOKEN, or into the file of LINODE_API_TOKEN_FILE";
 
 /// Creates the provider from the environment variables and flags.
 ///
@@ -35,7 +36,10 @@ const CREDENTIAL: &str = "put a valid API token into LINODE_API_TOKEN, or into t
 /// *Invalid*, with all mistakes in the variables or flags.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
-    let [http, lists] = [api::cloud(&config, setup).build()?, api::cloud(&config, setup).build()?];
+    let [http, lists] = [
+        api::cloud(&config, setup).build()?,
+        api::cloud(&config, setup).build()?,
+    ];
     Ok(Arc::new(Linode::new(config, http, lists)))
 }
 
@@ -59,10 +63,20 @@ impl Linode {
     /// Creates a provider over these connections: for single objects, and for lists.
     #[must_use]
     pub fn new(config: Config, http: Transport, lists: Transport) -> Self {
-        let (api, config, cluster) = (Api::new(http, lists), Arc::new(config), ClusterView::new(EVENT_SOURCE));
+        let (api, config, cluster) = (
+            Api::new(http, lists),
+            Arc::new(config),
+            ClusterView::new(EVENT_SOURCE),
+        );
         let vpcs = Arc::new(Vpcs::new(api.clone(), Arc::clone(&config)));
-        let source = Source { api: api.clone(), vpcs, config: Arc::clone(&config) };
-        let inventory = Inventory::new(source.clone()).max_age(config.instances_max_age).measured(api.http.metrics());
+        let source = Source {
+            api: api.clone(),
+            vpcs,
+            config: Arc::clone(&config),
+        };
+        let inventory = Inventory::new(source.clone())
+            .max_age(config.instances_max_age)
+            .measured(api.http.metrics());
         let cloud = NodeBalancers::new(source.clone(), cluster.clone());
         let options = Options {
             targets_follow_addresses: true,
@@ -73,7 +87,9 @@ impl Linode {
         let routes = InterfaceRanges::new(inventory.clone());
         Self {
             load_balancers: LoadBalancerEngine::of(cloud, Arc::new(source), options),
-            routes: config.has_routes.then(|| RouteTable::new(routes, cluster.clone())),
+            routes: config
+                .has_routes
+                .then(|| RouteTable::new(routes, cluster.clone())),
             linodes: Linodes(inventory),
             context: OnceLock::new(),
             api,
@@ -83,7 +99,11 @@ impl Linode {
     }
 
     async fn profile(&self) -> Result<()> {
-        self.api.http.send(Call::get("/profile", &[])).await.map(drop)
+        self.api
+            .http
+            .send(Call::get("/profile", &[]))
+            .await
+            .map(drop)
     }
 
     /// Starts the background tasks, which run until the process ends.
@@ -94,11 +114,26 @@ impl Linode {
         };
         let (linodes, cluster) = (self.linodes.0.clone(), self.cluster.clone());
         if let Some(ranges) = self.config.pod_ranges {
-            let blocks = vec![NodeBlocks { range: ranges.cluster.into(), length: ranges.ipv4 }];
-            let source = LinodeRanges { ranges, vpcs: Arc::clone(&linodes.source().vpcs) };
-            until(Box::pin(NodeIpam::new(cluster.clone(), blocks, source).run()));
+            let blocks = vec![NodeBlocks {
+                range: ranges.cluster.into(),
+                length: ranges.ipv4,
+            }];
+            let source = LinodeRanges {
+                ranges,
+                vpcs: Arc::clone(&linodes.source().vpcs),
+            };
+            until(Box::pin(
+                NodeIpam::new(cluster.clone(), blocks, source).run(),
+            ));
         }
-        until(Box::pin(NodeMetadata { linodes, cluster, age: self.config.metadata_max_age }.run()));
+        until(Box::pin(
+            NodeMetadata {
+                linodes,
+                cluster,
+                age: self.config.metadata_max_age,
+            }
+            .run(),
+        ));
         if self.config.checks_token {
             let (http, stop) = (self.api.http.clone(), context.shutdown.clone());
             until(Box::pin(async move {
@@ -128,15 +163,28 @@ impl CloudProvider for Linode {
         self.cluster.connect(context);
         self.context.get_or_init(|| context.clone());
         self.profile().await.map_err(|error| {
-            let check = if error.is_unauthorized() { "LINODE_API_TOKEN" } else { "LINODE_URL and the network" };
-            error.context(format!("Linode at {} cannot be used; check {check}", self.api.http.base()))
+            let check = if error.is_unauthorized() {
+                "LINODE_API_TOKEN"
+            } else {
+                "LINODE_URL and the network"
+            };
+            error.context(format!(
+                "Linode at {} cannot be used; check {check}",
+                self.api.http.base()
+            ))
         })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let answer = self.api.http.send(Call::get("/profile", &[])).await;
-        let Some(answer) = reached(&self.api.http.base(), "LINODE_URL", CREDENTIAL, answer, &mut findings) else {
+        let Some(answer) = reached(
+            &self.api.http.base(),
+            "LINODE_URL",
+            CREDENTIAL,
+            answer,
+            &mut findings,
+        ) else {
             return findings;
         };
         findings.extend(rate_limit(&answer.headers, "see what else uses this token"));
@@ -148,11 +196,22 @@ impl CloudProvider for Linode {
         ];
         let first = lists.map(|(what, path)| (what, Call::get(path, &[]).query("page_size", 25)));
         findings.extend(permissions(&self.api.http, first).await);
-        findings.push(match self.api.all(Call::get("/regions", &[]), |it: &Region| it.id.clone()).await {
-            Ok(known) => unavailable("region", "LINODE_REGION", &self.config.region, known.iter().map(|it| &*it.id))
+        findings.push(
+            match self
+                .api
+                .all(Call::get("/regions", &[]), |it: &Region| it.id.clone())
+                .await
+            {
+                Ok(known) => unavailable(
+                    "region",
+                    "LINODE_REGION",
+                    &self.config.region,
+                    known.iter().map(|it| &*it.id),
+                )
                 .unwrap_or_else(|| Finding::ok("region", self.config.region.clone())),
-            Err(error) => Finding::warning("region", error.to_string(), "try again"),
-        });
+                Err(error) => Finding::warning("region", error.to_string(), "try again"),
+            },
+        );
         findings
     }
 

@@ -33,7 +33,11 @@ struct Interface {
 
 impl InterfaceRanges {
     pub(crate) fn new(linodes: Inventory<Source>) -> Self {
-        Self { linodes, locks: KeyedLock::default(), ipv6: Mutex::default() }
+        Self {
+            linodes,
+            locks: KeyedLock::default(),
+            ipv6: Mutex::default(),
+        }
     }
 
     fn source(&self) -> &Source {
@@ -42,30 +46,56 @@ impl InterfaceRanges {
 
     /// Finds the interface in one of the VPCs of the configuration.
     async fn interface(&self, linode: &str) -> Result<Interface> {
-        let (http, vpcs) = (&self.source().api.http, self.source().vpcs.configured().await?);
+        let (http, vpcs) = (
+            &self.source().api.http,
+            self.source().vpcs.configured().await?,
+        );
         let is_ours = |id: &Value| vpcs.iter().any(|vpc| Some(vpc.id) == id.as_u64());
-        let shown: Value = http.read(Call::get("/linode/instances/{id}", &[linode])).await?;
+        let shown: Value = http
+            .read(Call::get("/linode/instances/{id}", &[linode]))
+            .await?;
         let texts = |list: &Value, key: Option<&str>| -> Vec<String> {
             let items = list.as_array().into_iter().flatten();
-            items.filter_map(|it| key.map_or(it, |key| &it[key]).as_str().map(str::to_owned)).collect()
+            items
+                .filter_map(|it| key.map_or(it, |key| &it[key]).as_str().map(str::to_owned))
+                .collect()
         };
         if shown["interface_generation"] == "linode" {
-            let answer: Value = http.read(Call::get("/linode/instances/{id}/interfaces", &[linode]).list()).await?;
+            let answer: Value = http
+                .read(Call::get("/linode/instances/{id}/interfaces", &[linode]).list())
+                .await?;
             // The API description and the vendor's client disagree about the form of this answer, so both forms are
             // accepted.
-            let list = answer["interfaces"].as_array().or(answer["data"].as_array());
-            let found = list.into_iter().flatten().find(|it| is_ours(&it["vpc"]["vpc_id"]));
+            let list = answer["interfaces"]
+                .as_array()
+                .or(answer["data"].as_array());
+            let found = list
+                .into_iter()
+                .flatten()
+                .find(|it| is_ours(&it["vpc"]["vpc_id"]));
             let found = found.ok_or_else(|| not_in_vpc(linode))?;
-            let (ipv4, id) = (&found["vpc"]["ipv4"], found["id"].as_u64().unwrap_or_default().to_string());
+            let (ipv4, id) = (
+                &found["vpc"]["ipv4"],
+                found["id"].as_u64().unwrap_or_default().to_string(),
+            );
             return Ok(Interface {
-                path: Call::put("/linode/instances/{id}/interfaces/{interface}", &[linode, &id]),
+                path: Call::put(
+                    "/linode/instances/{id}/interfaces/{interface}",
+                    &[linode, &id],
+                ),
                 ranges: texts(&ipv4["ranges"], Some("range")),
-                has_address: ipv4["addresses"].as_array().is_some_and(|it| !it.is_empty()),
+                has_address: ipv4["addresses"]
+                    .as_array()
+                    .is_some_and(|it| !it.is_empty()),
                 is_legacy: false,
             });
         }
         let configs = Call::get("/linode/instances/{id}/configs", &[linode]);
-        let configs: Vec<Value> = self.source().api.all(configs, |it: &Value| it["id"].as_u64()).await?;
+        let configs: Vec<Value> = self
+            .source()
+            .api
+            .all(configs, |it: &Value| it["id"].as_u64())
+            .await?;
         let interfaces = configs.iter().flat_map(|config| {
             let all = config["interfaces"].as_array().into_iter().flatten();
             all.map(move |interface| (&config["id"], interface))
@@ -73,9 +103,13 @@ impl InterfaceRanges {
         let (config, found) = { interfaces }
             .find(|(_, it)| it["purpose"] == "vpc" && is_ours(&it["vpc_id"]))
             .ok_or_else(|| not_in_vpc(linode))?;
-        let [config, id] = [config, &found["id"]].map(|it| it.as_u64().unwrap_or_default().to_string());
+        let [config, id] =
+            [config, &found["id"]].map(|it| it.as_u64().unwrap_or_default().to_string());
         Ok(Interface {
-            path: Call::put("/linode/instances/{id}/configs/{config}/interfaces/{interface}", &[linode, &config, &id]),
+            path: Call::put(
+                "/linode/instances/{id}/configs/{config}/interfaces/{interface}",
+                &[linode, &config, &id],
+            ),
             ranges: texts(&found["ip_ranges"], None),
             has_address: found["ipv4"]["vpc"].is_string(),
             is_legacy: true,
@@ -84,37 +118,63 @@ impl InterfaceRanges {
 }
 
 fn not_in_vpc(linode: &str) -> Error {
-    Error::invalid(format!("Linode {linode} has no interface in a VPC of the configuration; attach it to one"))
+    Error::invalid(format!(
+        "Linode {linode} has no interface in a VPC of the configuration; attach it to one"
+    ))
 }
 
 #[async_trait]
 impl RouteCloud for InterfaceRanges {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         self.source().vpcs.forget().await;
-        let addresses = self.source().vpcs.addresses(std::time::Duration::ZERO).await?;
+        let addresses = self
+            .source()
+            .vpcs
+            .addresses(std::time::Duration::ZERO)
+            .await?;
         let range = |it: &VpcAddress| Some((it.linode_id?.to_string(), it.address_range.clone()?));
         let ipv6 = self.ipv6.lock().clone();
         let route = |(id, destination): (String, String)| CloudRoute {
             name: format!("{id}-{destination}"),
             destination,
-            target: Target::Machine { id, name: String::new() },
+            target: Target::Machine {
+                id,
+                name: String::new(),
+            },
             ..CloudRoute::default()
         };
-        Ok(addresses.iter().filter_map(range).chain(ipv6).map(route).collect())
+        Ok(addresses
+            .iter()
+            .filter_map(range)
+            .chain(ipv6)
+            .map(route)
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
         IDS.read(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
-        let key = node.provider_id().map(|id| IDS.read(id)).transpose()?.map_or(Key::Name(&node.name), Key::Id);
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        _route: &Route,
+        _destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
+        let key = node
+            .provider_id()
+            .map(|id| IDS.read(id))
+            .transpose()?
+            .map_or(Key::Name(&node.name), Key::Id);
         match self.linodes.find(key, false, Priority::Ordinary).await? {
             Found::Present(linode) => {
                 let (id, name) = (linode.id().to_owned(), linode.name().to_owned());
                 Ok((Vec::new(), Target::Machine { id, name }))
             }
-            Found::Gone(_) => Err(Error::other(format!("the Linode of node {:?} does not exist", node.name))),
+            Found::Gone(_) => Err(Error::other(format!(
+                "the Linode of node {:?} does not exist",
+                node.name
+            ))),
         }
     }
 
@@ -137,13 +197,20 @@ impl RouteCloud for InterfaceRanges {
             return Ok(());
         }
         let _lock = self.locks.lock(linode.clone()).await;
-        let Interface { path, mut ranges, has_address, is_legacy } = self.interface(&linode).await?;
+        let Interface {
+            path,
+            mut ranges,
+            has_address,
+            is_legacy,
+        } = self.interface(&linode).await?;
         let is_there = ranges.contains(&destination);
         match change {
             Change::Add if is_there => return Ok(()),
             Change::Remove if !is_there => return Ok(()),
             Change::Add if !has_address => {
-                return Err(Error::invalid(format!("the VPC interface of Linode {linode} has no IPv4 address")));
+                return Err(Error::invalid(format!(
+                    "the VPC interface of Linode {linode} has no IPv4 address"
+                )));
             }
             Change::Add => ranges.push(destination),
             Change::Remove => ranges.retain(|range| *range != destination),
@@ -151,7 +218,10 @@ impl RouteCloud for InterfaceRanges {
         let body = match is_legacy {
             true => json!({ "ip_ranges": ranges }),
             false => {
-                let ranges: Vec<_> = ranges.iter().map(|range| json!({ "range": range })).collect();
+                let ranges: Vec<_> = ranges
+                    .iter()
+                    .map(|range| json!({ "range": range }))
+                    .collect();
                 json!({"vpc": {"ipv4": {"ranges": ranges}}})
             }
         };

@@ -57,12 +57,19 @@ struct SlaacAddress {
 impl VpcAddress {
     /// Returns the IPv4 address.
     pub(crate) fn ipv4(&self) -> Option<IpAddr> {
-        self.address.as_deref()?.parse().ok().filter(IpAddr::is_ipv4)
+        self.address
+            .as_deref()?
+            .parse()
+            .ok()
+            .filter(IpAddr::is_ipv4)
     }
 
     /// Returns the IPv6 addresses, and `true` if they are public.
     pub(crate) fn ipv6(&self) -> impl Iterator<Item = (IpAddr, bool)> {
-        let parsed = self.ipv6_addresses.iter().filter_map(|it| it.slaac_address.as_deref()?.parse::<Ipv6Addr>().ok());
+        let parsed = self
+            .ipv6_addresses
+            .iter()
+            .filter_map(|it| it.slaac_address.as_deref()?.parse::<Ipv6Addr>().ok());
         parsed.map(move |ip| (IpAddr::V6(ip), self.ipv6_is_public.unwrap_or_default()))
     }
 }
@@ -84,7 +91,13 @@ impl Vpcs {
             let api = reader.clone();
             async move { api.all(Call::get("/vpcs", &[]), |vpc: &Vpc| vpc.id).await }
         });
-        Self { api, config, catalog, addresses: Cached::default(), ipv6: Cached::default() }
+        Self {
+            api,
+            config,
+            catalog,
+            addresses: Cached::default(),
+            ipv6: Cached::default(),
+        }
     }
 
     /// Returns the VPCs of the configuration.
@@ -100,7 +113,12 @@ impl Vpcs {
         match by_id {
             false => Ok(self.catalog.named(vpc, |it| &it.label, Vpc::clone).await?.0),
             true => {
-                let found = self.catalog.select(|it| it.id.to_string() == vpc).await?.into_iter().next();
+                let found = self
+                    .catalog
+                    .select(|it| it.id.to_string() == vpc)
+                    .await?
+                    .into_iter()
+                    .next();
                 found.ok_or_else(|| Error::invalid(format!("--vpc-ids: there is no VPC {vpc}")))
             }
         }
@@ -108,7 +126,11 @@ impl Vpcs {
 
     fn is_configured(&self, subnet: &Subnet) -> bool {
         let (by_id, id) = (self.config.vpc.by_id, subnet.id.to_string());
-        self.config.vpc.subnets.iter().any(|wanted| wanted == if by_id { &id } else { &subnet.label })
+        self.config
+            .vpc
+            .subnets
+            .iter()
+            .any(|wanted| wanted == if by_id { &id } else { &subnet.label })
     }
 
     /// Returns the ID of a subnet. Without a name for the VPC or the subnet, the first one of the configuration is
@@ -120,22 +142,38 @@ impl Vpcs {
         let vpc = match (vpc, self.config.vpc.vpcs.first()) {
             (Some(label), _) => self.find(label, false).await?,
             (None, Some(first)) => self.find(first, self.config.vpc.by_id).await?,
-            (None, None) => return Err(Error::invalid("no VPC is configured: set --vpc-names or --vpc-ids")),
+            (None, None) => {
+                return Err(Error::invalid(
+                    "no VPC is configured: set --vpc-names or --vpc-ids",
+                ));
+            }
         };
         let found = match subnet {
             Some(label) => vpc.subnets.iter().find(|it| it.label == label),
             None => vpc.subnets.iter().find(|it| self.is_configured(it)),
         };
         found.map(|it| it.id).ok_or_else(|| {
-            let known = vpc.subnets.iter().map(|it| it.label.as_str()).collect::<Vec<_>>().join(", ");
+            let known = vpc
+                .subnets
+                .iter()
+                .map(|it| it.label.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
             let wanted = subnet.map_or_else(|| self.config.vpc.subnets.join(", "), str::to_owned);
-            Error::invalid(format!("VPC {:?} has no subnet {wanted:?}; subnets are {known}", vpc.label))
+            Error::invalid(format!(
+                "VPC {:?} has no subnet {wanted:?}; subnets are {known}",
+                vpc.label
+            ))
         })
     }
 
     /// Returns the addresses and ranges of all Linodes in the subnets of the configuration.
     pub(crate) async fn addresses(&self, age: Duration) -> Result<Arc<Vec<VpcAddress>>> {
-        Ok(self.addresses.get(age, async || self.read_both().await).await?.0)
+        Ok(self
+            .addresses
+            .get(age, async || self.read_both().await)
+            .await?
+            .0)
     }
 
     /// Forgets the addresses, because this program has changed a range.
@@ -149,7 +187,12 @@ impl Vpcs {
         let mut found = self.read_addresses("/vpcs/{id}/ips").await?;
         let joined: HashSet<_> = found.iter().map(|it| it.linode_id).collect();
         for age in [MAX_AGE, Duration::ZERO] {
-            let read = async || Ok((joined.clone(), self.read_addresses("/vpcs/{id}/ipv6s").await?));
+            let read = async || {
+                Ok((
+                    joined.clone(),
+                    self.read_addresses("/vpcs/{id}/ipv6s").await?,
+                ))
+            };
             let ipv6 = self.ipv6.get(age, read).await?.0;
             if age.is_zero() || joined.is_subset(&ipv6.0) {
                 found.extend(ipv6.1.iter().cloned());
@@ -162,25 +205,60 @@ impl Vpcs {
     /// Returns the last address of a range if it is the last one of the first subnet of the configuration: VPCs reserve it.
     pub(crate) async fn last_address(&self, range: Ipv4Net) -> Result<Option<Ipv4Net>> {
         let vpcs = self.configured().await?;
-        let subnet = vpcs.first().and_then(|vpc| vpc.subnets.iter().find(|it| self.is_configured(it)));
+        let subnet = vpcs
+            .first()
+            .and_then(|vpc| vpc.subnets.iter().find(|it| self.is_configured(it)));
         let subnet = subnet.and_then(|it| it.ipv4.as_deref()?.parse::<Ipv4Net>().ok());
-        let last = subnet.map(|it| it.broadcast()).filter(|last| *last == range.broadcast());
+        let last = subnet
+            .map(|it| it.broadcast())
+            .filter(|last| *last == range.broadcast());
         Ok(last.map(Ipv4Net::from))
     }
 
     async fn read_addresses(&self, path: &'static str) -> Result<Vec<VpcAddress>> {
         let mut found = Vec::new();
         for vpc in self.configured().await? {
-            let subnets: Vec<u64> = vpc.subnets.iter().filter(|it| self.is_configured(it)).map(|it| it.id).collect();
-            let ids = subnets.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+            let subnets: Vec<u64> = vpc
+                .subnets
+                .iter()
+                .filter(|it| self.is_configured(it))
+                .map(|it| it.id)
+                .collect();
+            let ids = subnets
+                .iter()
+                .map(u64::to_string)
+                .collect::<Vec<_>>()
+                .join(",");
             {
-                let (call, filter) = (Call::get(path, &[&vpc.id.to_string()]), json!({"subnet_id": ids}));
+                let (call, filter) = (
+                    Call::get(path, &[&vpc.id.to_string()]),
+                    json!({"subnet_id": ids}),
+                );
                 let key = |it: &VpcAddress| {
-                    let VpcAddress { linode_id, address, address_range, ipv6_range, .. } = it;
-                    (*linode_id, address.clone(), address_range.clone(), ipv6_range.clone())
+                    let VpcAddress {
+                        linode_id,
+                        address,
+                        address_range,
+                        ipv6_range,
+                        ..
+                    } = it;
+                    (
+                        *linode_id,
+                        address.clone(),
+                        address_range.clone(),
+                        ipv6_range.clone(),
+                    )
                 };
-                let list =
-                    self.api.list(call, Some(filter), &SharedPriority::default(), |it: VpcAddress| it, key).await;
+                let list = self
+                    .api
+                    .list(
+                        call,
+                        Some(filter),
+                        &SharedPriority::default(),
+                        |it: VpcAddress| it,
+                        key,
+                    )
+                    .await;
                 // A VPC that was deleted and created again has another ID.
                 if list.as_ref().is_err_and(Error::is_not_found) {
                     self.catalog.forget().await;
@@ -197,5 +275,8 @@ impl Vpcs {
 
 /// Returns the first address of `ip/length`.
 pub(crate) fn without_length(text: &str) -> Option<IpAddr> {
-    text.parse::<IpNet>().map(|range| range.addr()).or_else(|_| text.parse()).ok()
+    text.parse::<IpNet>()
+        .map(|range| range.addr())
+        .or_else(|_| text.parse())
+        .ok()
 }

@@ -76,20 +76,33 @@ impl Api {
     pub(crate) fn new(config: Config, http: Builder) -> Result<Self> {
         let paging = Paging::token("page_token", "/next_page_token").size("page_size", 100);
         let http = http.paging(paging).correlation("x-request-id");
-        let http = http.retry_refusals(|refusal| matches!(&*refusal.code, "ResourceBusy" | "TableBusy"));
-        let http = http.build()?.error_mapping(|refusal| error_mapping(&refusal.code));
+        let http =
+            http.retry_refusals(|refusal| matches!(&*refusal.code, "ResourceBusy" | "TableBusy"));
+        let http = http
+            .build()?
+            .error_mapping(|refusal| error_mapping(&refusal.code));
         let (polled, region) = (http.clone(), config.region.clone());
         let tasks = Operations::new(POLL, TASKS_PER_POLL, move |ids: Vec<String>| {
-            let call = Call::get("/v1/tasks", &[]).header("x-region", &region).query("ids", ids.join(","));
+            let call = Call::get("/v1/tasks", &[])
+                .header("x-region", &region)
+                .query("ids", ids.join(","));
             poll(polled.clone(), call, ids)
         });
-        let tasks = tasks.timeouts(config.settings.get(&ACTION_TIMEOUT).unwrap_or_default(), COME_BACK);
-        Ok(Self { http, config: Arc::new(config), tasks })
+        let tasks = tasks.timeouts(
+            config.settings.get(&ACTION_TIMEOUT).unwrap_or_default(),
+            COME_BACK,
+        );
+        Ok(Self {
+            http,
+            config: Arc::new(config),
+            tasks,
+        })
     }
 
     /// Adds the headers that every request has.
     pub(crate) fn call(&self, call: Call) -> Call {
-        call.header("x-region", &self.config.region).header("x-request-id", token())
+        call.header("x-region", &self.config.region)
+            .header("x-request-id", token())
     }
 
     /// Sends a change, and returns the ID of its task and the resource. The idempotency key lets it be sent again after a lost
@@ -102,7 +115,11 @@ impl Api {
     }
 
     /// Waits until tasks have ended, and releases the worker permit meanwhile.
-    pub(crate) async fn wait_for_tasks(&self, tasks: &[String], callbacks: &dyn SyncCallbacks) -> Result<()> {
+    pub(crate) async fn wait_for_tasks(
+        &self,
+        tasks: &[String],
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<()> {
         if tasks.is_empty() {
             return Ok(());
         }
@@ -113,7 +130,11 @@ impl Api {
     }
 
     /// Sends a change, and waits until its task has ended.
-    pub(crate) async fn submit_and_wait(&self, call: Call, callbacks: &dyn SyncCallbacks) -> Result<()> {
+    pub(crate) async fn submit_and_wait(
+        &self,
+        call: Call,
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<()> {
         let (task, _) = self.submit(call, None).await?;
         self.wait_for_tasks(&[task], callbacks).await
     }
@@ -121,11 +142,18 @@ impl Api {
 
 /// Reads the state of tasks. A task that the cloud no longer knows counts as ended; its result is seen when the
 /// resource is read.
-async fn poll(http: Transport, call: Call, ids: Vec<String>) -> Result<Vec<OperationState<String>>> {
+async fn poll(
+    http: Transport,
+    call: Call,
+    ids: Vec<String>,
+) -> Result<Vec<OperationState<String>>> {
     let tasks: Vec<Task> = http.read(call.list().inside("items")).await?;
     let state = |id: String| {
         let task = tasks.iter().find(|task| task.id == id);
-        OperationState { outcome: task.map_or(Some(Ok(())), Task::outcome), id }
+        OperationState {
+            outcome: task.map_or(Some(Ok(())), Task::outcome),
+            id,
+        }
     };
     Ok(ids.into_iter().map(state).collect())
 }

@@ -108,7 +108,9 @@ impl Config {
     /// *Invalid*, with all mistakes.
     pub fn read(setup: &Setup) -> Result<(Self, Builder)> {
         let mut file = GitConfigSettings::of(&with_variables(setup));
-        let settings = file.defaults("", KEYS).with(&file.defaults("", defaults::ALL));
+        let settings = file
+            .defaults("", KEYS)
+            .with(&file.defaults("", defaults::ALL));
         let is_offline = setup.environment.is_offline();
         for key in [&ENDPOINT, &REGION, &CLUSTER_ID] {
             if !file.is_set(key) && !is_offline {
@@ -133,19 +135,52 @@ impl Config {
         file.unknown(&[KEYS, defaults::ALL]);
         file.finish()?;
         let text = |key: &Declaration<String>| settings.get(key).unwrap_or_default();
-        let roots = settings.get(&CA_FILE).filter(|_| !is_offline).map(Into::into);
-        let tls = Tls { roots, insecure: settings.get(&INSECURE) == Some(true), ..Tls::default() };
+        let roots = settings
+            .get(&CA_FILE)
+            .filter(|_| !is_offline)
+            .map(Into::into);
+        let tls = Tls {
+            roots,
+            insecure: settings.get(&INSECURE) == Some(true),
+            ..Tls::default()
+        };
         let timeout = settings.get(&TIMEOUT).unwrap_or_default();
         let endpoint = Some(text(&ENDPOINT)).filter(|url| !url.is_empty() || !is_offline);
         let endpoint = endpoint.unwrap_or_else(|| "https://offline.invalid".to_owned());
-        let http = Transport::builder(endpoint).credential(credential).tls(tls).setup(setup);
-        let (qps, burst) = (settings.get(&QPS).unwrap_or_default(), settings.get(&BURST).unwrap_or_default());
-        let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(qps, burst) };
-        let http = http.retry_policy(RetryPolicy { timeout, ..RetryPolicy::default() }).budget(budget);
+        let http = Transport::builder(endpoint)
+            .credential(credential)
+            .tls(tls)
+            .setup(setup);
+        let (qps, burst) = (
+            settings.get(&QPS).unwrap_or_default(),
+            settings.get(&BURST).unwrap_or_default(),
+        );
+        let budget = Budget {
+            share_left_to_others: 0.0,
+            refill: Refill::per_second(qps, burst),
+        };
+        let http = http
+            .retry_policy(RetryPolicy {
+                timeout,
+                ..RetryPolicy::default()
+            })
+            .budget(budget);
         let (region, cluster_id) = (text(&REGION), text(&CLUSTER_ID));
-        let node_annotations = [text(&BACKEND_ANNOTATION), "node.mycloud.io/dlb-weight".to_owned()];
+        let node_annotations = [
+            text(&BACKEND_ANNOTATION),
+            "node.mycloud.io/dlb-weight".to_owned(),
+        ];
         let adoptable_tag = setup.adoptable_tag.clone();
-        Ok((Self { region, cluster_id, node_annotations, adoptable_tag, settings }, http))
+        Ok((
+            Self {
+                region,
+                cluster_id,
+                node_annotations,
+                adoptable_tag,
+                settings,
+            },
+            http,
+        ))
     }
 
     /// Returns the configured word, else the default.
@@ -161,15 +196,30 @@ impl Config {
 
 /// The file, followed by a section for each variable that is set: the last value of a key counts.
 fn with_variables(setup: &Setup) -> ConfigFile {
-    let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |file| (&file.path, &file.text));
+    let (path, text) = setup
+        .config
+        .as_ref()
+        .map_or(("no configuration file", ""), |file| {
+            (&file.path, &file.text)
+        });
     let mut text = text.to_owned();
     for row in KEYS.iter().chain(defaults::ALL).map(|it| it.row()) {
-        let Some((section, key)) = row.key.trim_start_matches('[').split_once("] ") else { continue };
-        let name = format!("MYCLOUD_{section}_{key}").to_uppercase().replace('-', "_");
+        let Some((section, key)) = row.key.trim_start_matches('[').split_once("] ") else {
+            continue;
+        };
+        let name = format!("MYCLOUD_{section}_{key}")
+            .to_uppercase()
+            .replace('-', "_");
         if let Some(value) = setup.environment.get(&name) {
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let value = value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
             text += &format!("\n[{section}]\n{key} = \"{value}\"\n");
         }
     }
-    ConfigFile { path: path.to_owned(), text }
+    ConfigFile {
+        path: path.to_owned(),
+        text,
+    }
 }

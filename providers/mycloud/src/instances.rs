@@ -45,7 +45,10 @@ struct Nic {
 impl Instance {
     /// Returns the primary interface, then the others.
     fn nics(&self) -> impl Iterator<Item = &Nic> {
-        self.nics.iter().filter(|nic| nic.primary).chain(self.nics.iter().filter(|nic| !nic.primary))
+        self.nics
+            .iter()
+            .filter(|nic| nic.primary)
+            .chain(self.nics.iter().filter(|nic| !nic.primary))
     }
 
     /// Returns `true` unless the instance is deleted, or about to be.
@@ -90,17 +93,31 @@ impl MachineSource for Api {
     type Machine = Instance;
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
-        let call = self.call(Call::get("/v1/instances", &[])).query("cluster_id", &self.config.cluster_id);
+        let call = self
+            .call(Call::get("/v1/instances", &[]))
+            .query("cluster_id", &self.config.cluster_id);
         let keep = |instance| self.named(instance);
-        let listed =
-            self.http.list(call, "items", shared_priority, keep, |instance: &Instance| instance.id.clone()).await?;
+        let listed = self
+            .http
+            .list(
+                call,
+                "items",
+                shared_priority,
+                keep,
+                |instance: &Instance| instance.id.clone(),
+            )
+            .await?;
         Ok(listed.filter(Instance::exists))
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        let call = self.call(Call::get("/v1/instances/{id}", &[id])).with_priority(priority);
+        let call = self
+            .call(Call::get("/v1/instances/{id}", &[id]))
+            .with_priority(priority);
         let found: Option<Instance> = self.http.find(call).await?;
-        Ok(found.filter(Instance::exists).map(|instance| self.named(instance)))
+        Ok(found
+            .filter(Instance::exists)
+            .map(|instance| self.named(instance)))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
@@ -109,16 +126,25 @@ impl MachineSource for Api {
             "private-ip" => "private_ip",
             field => field,
         };
-        let call = self.call(Call::get("/v1/instances", &[])).query(field, name).list().inside("items");
+        let call = self
+            .call(Call::get("/v1/instances", &[]))
+            .query(field, name)
+            .list()
+            .inside("items");
         let mut found: Vec<Instance> = self.http.read(call.with_priority(priority)).await?;
         found.retain(Instance::exists);
-        Ok(found.into_iter().map(|instance| self.named(instance)).collect())
+        Ok(found
+            .into_iter()
+            .map(|instance| self.named(instance))
+            .collect())
     }
 
     /// Returns the ID in `mycloud://<region>/<id>`, and in `mycloud://<id>`, which is of the configured region.
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         let region = &self.config.region;
-        let rest = provider_id.strip_prefix(NAME).and_then(|rest| rest.strip_prefix("://"));
+        let rest = provider_id
+            .strip_prefix(NAME)
+            .and_then(|rest| rest.strip_prefix("://"));
         let (own, id) = match rest.map(|rest| rest.split_once('/').unwrap_or((&**region, rest))) {
             Some((own, id)) if !id.is_empty() && !id.contains('/') => (own, id),
             _ => {
@@ -136,14 +162,21 @@ impl MachineSource for Api {
     }
 
     fn metadata(&self, instance: &Instance, _node: &Node) -> InstanceMetadata {
-        let (families, vpc) = (self.config.word(&ADDRESS_FAMILIES).split(','), self.config.settings.get(&VPC_ID));
-        let is_own = |nic: &&Nic| nic.primary || vpc.as_ref().is_none_or(|vpc| **vpc == *nic.vpc_id);
+        let (families, vpc) = (
+            self.config.word(&ADDRESS_FAMILIES).split(','),
+            self.config.settings.get(&VPC_ID),
+        );
+        let is_own =
+            |nic: &&Nic| nic.primary || vpc.as_ref().is_none_or(|vpc| **vpc == *nic.vpc_id);
         let own = families.flat_map(|family| {
             let nics = instance.nics().filter(is_own);
             nics.filter_map(move |nic| if family == "ipv6" { nic.ipv6 } else { nic.ipv4 })
         });
         let public = instance.nics().filter_map(|nic| nic.eip);
-        let addresses = Addresses::default().internal(own).external(public, AddressFamily::Dualstack).build();
+        let addresses = Addresses::default()
+            .internal(own)
+            .external(public, AddressFamily::Dualstack)
+            .build();
         let hostname = Addresses::of(&instance.hostname).build();
         InstanceMetadata {
             provider_id: format!("{NAME}://{}/{}", instance.region, instance.id),

@@ -22,7 +22,8 @@ mod routes;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup,
+    async_trait,
 };
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
@@ -64,18 +65,33 @@ impl Mycloud {
     /// *Invalid*, if `http` cannot be built.
     pub fn new(config: Config, http: Builder) -> Result<Self> {
         let settings = config.settings.clone();
-        let (api, cluster) = (Api::new(config, http)?, ClusterView::new("mycloud-cloud-controller-manager"));
+        let (api, cluster) = (
+            Api::new(config, http)?,
+            ClusterView::new("mycloud-cloud-controller-manager"),
+        );
         let age = settings.get(&config::CACHE_TTL).unwrap_or_default();
-        let instances = Inventory::new(api.clone()).max_age(age).measured(api.http.metrics());
+        let instances = Inventory::new(api.clone())
+            .max_age(age)
+            .measured(api.http.metrics());
         let is_enabled = settings.get(&config::LOAD_BALANCERS) == Some(true);
         let load_balancers = is_enabled.then(|| load_balancers::load_balancers(&api, &cluster));
-        let routes = settings.get(&config::ROUTE_TABLE).map(|table| routes::routes(&api, table, &instances, &cluster));
-        Ok(Self { api, cluster, instances, load_balancers, routes })
+        let routes = settings
+            .get(&config::ROUTE_TABLE)
+            .map(|table| routes::routes(&api, table, &instances, &cluster));
+        Ok(Self {
+            api,
+            cluster,
+            instances,
+            load_balancers,
+            routes,
+        })
     }
 
     /// Returns the cheapest request that proves endpoint and credential.
     fn probe(&self) -> Call {
-        self.api.call(Call::get("/v1/instances", &[])).query("page_size", 1)
+        self.api
+            .call(Call::get("/v1/instances", &[]))
+            .query("page_size", 1)
     }
 }
 
@@ -91,20 +107,46 @@ impl CloudProvider for Mycloud {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
-        self.api.http.read::<Value>(self.probe()).await.map(drop).map_err(|error| {
-            let key = if error.is_unauthorized() { "token or token-file" } else { "endpoint" };
-            error.context(format!("cannot use the API at {}; check {key} in [Global]", self.api.http.base()))
-        })
+        self.api
+            .http
+            .read::<Value>(self.probe())
+            .await
+            .map(drop)
+            .map_err(|error| {
+                let key = if error.is_unauthorized() {
+                    "token or token-file"
+                } else {
+                    "endpoint"
+                };
+                error.context(format!(
+                    "cannot use the API at {}; check {key} in [Global]",
+                    self.api.http.base()
+                ))
+            })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let answer = self.api.http.read::<Value>(self.probe()).await;
         let remedy = "put a valid token into `[Global] token`, or into the file of `token-file`";
-        if reached(&self.api.http.base(), "`[Global] endpoint`", remedy, answer, &mut findings).is_some() {
+        if reached(
+            &self.api.http.base(),
+            "`[Global] endpoint`",
+            remedy,
+            answer,
+            &mut findings,
+        )
+        .is_some()
+        {
             let first = |path| self.api.call(Call::get(path, &[])).query("page_size", 1);
-            let lists = [("instances", "/v1/instances"), ("load balancers", "/v1/loadbalancers")];
-            let mut calls: Vec<_> = lists.into_iter().map(|(what, path)| (what, first(path))).collect();
+            let lists = [
+                ("instances", "/v1/instances"),
+                ("load balancers", "/v1/loadbalancers"),
+            ];
+            let mut calls: Vec<_> = lists
+                .into_iter()
+                .map(|(what, path)| (what, first(path)))
+                .collect();
             if let Some(table) = self.api.config.settings.get(&config::ROUTE_TABLE) {
                 let call = Call::get("/v1/route-tables/{id}/routes", &[&table]);
                 calls.push(("routes", self.api.call(call).query("page_size", 1)));
@@ -116,7 +158,9 @@ impl CloudProvider for Mycloud {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.cluster.set_caches(Arc::clone(&caches));
-        self.load_balancers.iter().for_each(|it| it.set_caches(Arc::clone(&caches)));
+        self.load_balancers
+            .iter()
+            .for_each(|it| it.set_caches(Arc::clone(&caches)));
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(&self.instances)

@@ -45,7 +45,15 @@ pub(crate) fn routes(
     cluster: &ClusterView,
 ) -> RouteTable<MycloudRoutes> {
     let (api, instances) = (api.clone(), instances.clone());
-    RouteTable::new(MycloudRoutes { api, table, instances, lock: Mutex::default() }, cluster.clone())
+    RouteTable::new(
+        MycloudRoutes {
+            api,
+            table,
+            instances,
+            lock: Mutex::default(),
+        },
+        cluster.clone(),
+    )
 }
 
 #[async_trait]
@@ -58,13 +66,26 @@ impl RouteCloud for MycloudRoutes {
             next_hops: Vec::new(),
             target: match &*entry.status {
                 "BLACKHOLE" => Target::Gone(entry.next_hop_id),
-                _ => Target::Machine { id: entry.next_hop_id, name: String::new() },
+                _ => Target::Machine {
+                    id: entry.next_hop_id,
+                    name: String::new(),
+                },
             },
-            owner: Some(if entry.owner == owner { entry.description } else { String::new() }),
+            owner: Some(if entry.owner == owner {
+                entry.description
+            } else {
+                String::new()
+            }),
         };
         let call = self.api.call(Call::get(ALL, &[&self.table]));
         let name = |route: &CloudRoute| route.name.clone();
-        Ok(self.api.http.list(call, "items", &SharedPriority::default(), keep, name).await?.complete()?.into_items())
+        Ok(self
+            .api
+            .http
+            .list(call, "items", &SharedPriority::default(), keep, name)
+            .await?
+            .complete()?
+            .into_items())
     }
 
     fn has_owner_tags(&self) -> bool {
@@ -75,7 +96,10 @@ impl RouteCloud for MycloudRoutes {
     async fn find_targets(&self, routes: &mut [CloudRoute]) -> Result<()> {
         let listed = self.instances.snapshot(Priority::Refresh).await?;
         let known: HashSet<&str> = listed.machines().iter().map(Machine::id).collect();
-        for route in routes.iter_mut().filter(|route| route.owner.as_deref() != Some("")) {
+        for route in routes
+            .iter_mut()
+            .filter(|route| route.owner.as_deref() != Some(""))
+        {
             if let Target::Machine { id, .. } = &route.target
                 && !known.contains(&**id)
                 && self.api.by_id(id, Priority::Refresh).await?.is_none()
@@ -90,20 +114,48 @@ impl RouteCloud for MycloudRoutes {
         self.api.machine_id(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, _route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
-        let missing = || Error::other(format!("node {:?} has no provider ID to route to", node.name));
-        let id = self.api.machine_id(node.provider_id().ok_or_else(missing)?)?.to_owned();
-        Ok((Vec::new(), Target::Machine { id, name: String::new() }))
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        _route: &Route,
+        _destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
+        let missing = || {
+            Error::other(format!(
+                "node {:?} has no provider ID to route to",
+                node.name
+            ))
+        };
+        let id = self
+            .api
+            .machine_id(node.provider_id().ok_or_else(missing)?)?
+            .to_owned();
+        Ok((
+            Vec::new(),
+            Target::Machine {
+                id,
+                name: String::new(),
+            },
+        ))
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let _turn = self.lock.lock().await;
         let (Change::Add, Target::Machine { id, .. }) = (change, &route.target) else {
-            let outcome = self.api.submit_and_wait(Call::delete(ONE, &[&self.table, &route.name]), &()).await;
-            return if outcome.as_ref().is_err_and(Error::is_not_found) { Ok(()) } else { outcome };
+            let outcome = self
+                .api
+                .submit_and_wait(Call::delete(ONE, &[&self.table, &route.name]), &())
+                .await;
+            return if outcome.as_ref().is_err_and(Error::is_not_found) {
+                Ok(())
+            } else {
+                outcome
+            };
         };
         let body = json!({"destination": route.destination, "next_hop_type": "instance", "next_hop_id": id,
             "owner": self.api.config.owner(), "description": route.owner});
-        self.api.submit_and_wait(Call::post(ALL, &[&self.table]).json(&body), &()).await
+        self.api
+            .submit_and_wait(Call::post(ALL, &[&self.table]).json(&body), &())
+            .await
     }
 }

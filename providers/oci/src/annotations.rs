@@ -32,17 +32,27 @@ pub enum SecurityMode {
 }
 
 impl SecurityMode {
-    const NAMES: [(Self, &str); 4] =
-        [(Self::All, "All"), (Self::Frontend, "Frontend"), (Self::Groups, "NSG"), (Self::None, "None")];
+    const NAMES: [(Self, &str); 4] = [
+        (Self::All, "All"),
+        (Self::Frontend, "Frontend"),
+        (Self::Groups, "NSG"),
+        (Self::None, "None"),
+    ];
 
     /// Returns the name of the mode in the tag of a load balancer.
     pub(crate) fn name(self) -> &'static str {
-        Self::NAMES.into_iter().find(|(mode, _)| *mode == self).map_or("None", |(_, name)| name)
+        Self::NAMES
+            .into_iter()
+            .find(|(mode, _)| *mode == self)
+            .map_or("None", |(_, name)| name)
     }
 
     /// Returns the mode of this name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Self::NAMES.into_iter().find(|(_, it)| *it == name).map(|(mode, _)| mode)
+        Self::NAMES
+            .into_iter()
+            .find(|(_, it)| *it == name)
+            .map(|(mode, _)| mode)
     }
 
     /// Returns `true` if rules are written to security lists.
@@ -75,8 +85,11 @@ pub struct GroupIds(pub BTreeSet<String>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Word(pub &'static str);
 
-const MODES: Kind<SecurityMode> =
-    Kind::one_of(&[("All", SecurityMode::All), ("Frontend", SecurityMode::Frontend), ("None", SecurityMode::None)]);
+const MODES: Kind<SecurityMode> = Kind::one_of(&[
+    ("All", SecurityMode::All),
+    ("Frontend", SecurityMode::Frontend),
+    ("None", SecurityMode::None),
+]);
 const RULE_MODES: Kind<SecurityMode> = Kind::one_of(&[
     ("SL-All", SecurityMode::All),
     ("SL-Frontend", SecurityMode::Frontend),
@@ -85,15 +98,20 @@ const RULE_MODES: Kind<SecurityMode> = Kind::one_of(&[
 ])
 .any_case();
 const BANDWIDTH: Kind<u32> = Kind::of("a bandwidth in Mbps such as 100 or 100Mbps", bandwidth);
-const GROUPS: Kind<GroupIds> = Kind::explained("at most five OCIDs, separated by commas", |text| groups(text, 5));
-const ANY_GROUPS: Kind<GroupIds> = Kind::explained("OCIDs, separated by commas", |text| groups(text, usize::MAX));
-const BACKEND_PROTOCOL: Kind<Word> =
-    Kind::of("one of TCP, HTTP, GRPC", |text| match text.to_ascii_uppercase().as_str() {
+const GROUPS: Kind<GroupIds> = Kind::explained("at most five OCIDs, separated by commas", |text| {
+    groups(text, 5)
+});
+const ANY_GROUPS: Kind<GroupIds> = Kind::explained("OCIDs, separated by commas", |text| {
+    groups(text, usize::MAX)
+});
+const BACKEND_PROTOCOL: Kind<Word> = Kind::of("one of TCP, HTTP, GRPC", |text| {
+    match text.to_ascii_uppercase().as_str() {
         "" | "TCP" => Some(Word("TCP")),
         "HTTP" => Some(Word("HTTP")),
         "GRPC" => Some(Word("GRPC")),
         _ => None,
-    });
+    }
+});
 const LB_POLICY: Kind<Word> = Kind::one_of(&[
     ("ROUND_ROBIN", Word("ROUND_ROBIN")),
     ("LEAST_CONNECTIONS", Word("LEAST_CONNECTIONS")),
@@ -104,25 +122,52 @@ const NLB_POLICY: Kind<Word> = Kind::one_of(&[
     ("THREE_TUPLE", Word("THREE_TUPLE")),
     ("TWO_TUPLE", Word("TWO_TUPLE")),
 ]);
-const TLS: Kind<TlsSettings> =
-    Kind::of("JSON such as {\"CipherSuiteName\":\"…\",\"Protocols\":[\"TLSv1.2\"]}", |text| {
-        serde_json::from_str(text).ok()
-    });
+const TLS: Kind<TlsSettings> = Kind::of(
+    "JSON such as {\"CipherSuiteName\":\"…\",\"Protocols\":[\"TLSv1.2\"]}",
+    |text| serde_json::from_str(text).ok(),
+);
 const FREEFORM: Kind<BTreeMap<String, String>> = Kind::of("a JSON object of texts", |text| {
-    if text.is_empty() { Some(BTreeMap::new()) } else { serde_json::from_str(text).ok() }
+    if text.is_empty() {
+        Some(BTreeMap::new())
+    } else {
+        serde_json::from_str(text).ok()
+    }
 });
-const DEFINED: Kind<Objects> = Kind::of("a JSON object of namespaces, each an object of tags", |text| {
-    let tags: Objects = if text.is_empty() { Objects::default() } else { serde_json::from_str(text).ok()? };
-    tags.0.values().all(Json::is_object).then_some(tags)
+const DEFINED: Kind<Objects> = Kind::of(
+    "a JSON object of namespaces, each an object of tags",
+    |text| {
+        let tags: Objects = if text.is_empty() {
+            Objects::default()
+        } else {
+            serde_json::from_str(text).ok()?
+        };
+        tags.0.values().all(Json::is_object).then_some(tags)
+    },
+);
+const RULE_SETS: Kind<Objects> = Kind::of(
+    "a JSON object of rule sets by name, each with its items",
+    |text| {
+        let sets: Objects = if text.is_empty() {
+            Objects::default()
+        } else {
+            serde_json::from_str(text).ok()?
+        };
+        sets.0
+            .values()
+            .all(|set| set["items"].is_array())
+            .then_some(sets)
+    },
+);
+const IPV6: Kind<String> = Kind::of("an IPv6 address", |text| {
+    text.parse::<Ipv6Addr>().ok().map(|ip| ip.to_string())
 });
-const RULE_SETS: Kind<Objects> = Kind::of("a JSON object of rule sets by name, each with its items", |text| {
-    let sets: Objects = if text.is_empty() { Objects::default() } else { serde_json::from_str(text).ok()? };
-    sets.0.values().all(|set| set["items"].is_array()).then_some(sets)
-});
-const IPV6: Kind<String> = Kind::of("an IPv6 address", |text| text.parse::<Ipv6Addr>().ok().map(|ip| ip.to_string()));
-const KINDS: Kind<LoadBalancerKind> =
-    Kind::one_of(&[("lb", LoadBalancerKind::LoadBalancer), ("nlb", LoadBalancerKind::Network)]).any_case();
-const IP_MODES: Kind<Word> = Kind::one_of(&[("VIP", Word("VIP")), ("proxy", Word("Proxy"))]).any_case();
+const KINDS: Kind<LoadBalancerKind> = Kind::one_of(&[
+    ("lb", LoadBalancerKind::LoadBalancer),
+    ("nlb", LoadBalancerKind::Network),
+])
+.any_case();
+const IP_MODES: Kind<Word> =
+    Kind::one_of(&[("VIP", Word("VIP")), ("proxy", Word("Proxy"))]).any_case();
 
 fn bandwidth(text: &str) -> Option<u32> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c.is_whitespace());

@@ -46,7 +46,9 @@ struct Service {
 #[async_trait]
 impl Session for Service {
     async fn access(&self) -> Result<Arc<Access>> {
-        let find = || async { Access::signed(&self.region.url(self.name, self.is_new).await?).map(Arc::new) };
+        let find = || async {
+            Access::signed(&self.region.url(self.name, self.is_new).await?).map(Arc::new)
+        };
         self.access.get_or_try_init(find).await.cloned()
     }
 
@@ -71,19 +73,41 @@ impl Api {
             account,
         };
         let signer = KeySigner::new(Arc::new(Tokens::of(source)), config);
-        let retry_policy = RetryPolicy { max_attempts: 3, ..RetryPolicy::default() };
+        let retry_policy = RetryPolicy {
+            max_attempts: 3,
+            ..RetryPolicy::default()
+        };
         let transport = |name, is_new| {
-            let service = Service { region: Arc::clone(&region), name, is_new, access: OnceCell::new() };
-            let http = Transport::of_session(Arc::new(service)).signer(Arc::clone(&signer) as _).setup(setup);
-            let http = http.connector(Arc::clone(connector)).retry_policy(retry_policy).paging(PAGING);
-            let http = http.refusals(Refusal::read_with_code).correlation("opc-request-id");
-            Ok::<_, Error>(http.own_series(Requests(Arc::clone(&setup.metrics))).build()?.error_mapping(error_mapping))
+            let service = Service {
+                region: Arc::clone(&region),
+                name,
+                is_new,
+                access: OnceCell::new(),
+            };
+            let http = Transport::of_session(Arc::new(service))
+                .signer(Arc::clone(&signer) as _)
+                .setup(setup);
+            let http = http
+                .connector(Arc::clone(connector))
+                .retry_policy(retry_policy)
+                .paging(PAGING);
+            let http = http
+                .refusals(Refusal::read_with_code)
+                .correlation("opc-request-id");
+            Ok::<_, Error>(
+                http.own_series(Requests(Arc::clone(&setup.metrics)))
+                    .build()?
+                    .error_mapping(error_mapping),
+            )
         };
         Ok(Self {
             iaas: transport("iaas", false)?,
             network: transport("network-load-balancer-api", true)?,
             identity: transport("identity", true)?,
-            monitoring: Monitoring { http: transport("telemetry-ingestion", false)?, place: config.metrics.clone() },
+            monitoring: Monitoring {
+                http: transport("telemetry-ingestion", false)?,
+                place: config.metrics.clone(),
+            },
             region,
             config: Arc::clone(config),
         })
@@ -96,21 +120,38 @@ impl Api {
         shared_priority: &SharedPriority,
         key: fn(&W) -> K,
     ) -> Result<ListResult<W>> {
-        self.iaas.list(call, "", shared_priority, |item| item, key).await
+        self.iaas
+            .list(call, "", shared_priority, |item| item, key)
+            .await
     }
 
     /// Reads a list that must be complete.
-    pub(crate) async fn all<W: DeserializeOwned, K: Hash>(&self, call: Call, key: fn(&W) -> K) -> Result<Vec<W>> {
-        Ok(self.list(call, &SharedPriority::default(), key).await?.complete()?.into_items())
+    pub(crate) async fn all<W: DeserializeOwned, K: Hash>(
+        &self,
+        call: Call,
+        key: fn(&W) -> K,
+    ) -> Result<Vec<W>> {
+        Ok(self
+            .list(call, &SharedPriority::default(), key)
+            .await?
+            .complete()?
+            .into_items())
     }
 }
 
 /// Sends a creation with a token, by which the cloud knows a repetition. A token whose object was deleted is refused for a
 /// day: another one follows.
-pub(crate) async fn created<T, F: Future<Output = Result<T>>>(token: &str, send: impl Fn(String) -> F) -> Result<T> {
+pub(crate) async fn created<T, F: Future<Output = Result<T>>>(
+    token: &str,
+    send: impl Fn(String) -> F,
+) -> Result<T> {
     match send(token.to_owned()).await {
         Err(error) if error.code() == "InvalidatedRetryToken" => {
-            send(format!("{token}-{}", jiff::Timestamp::now().as_millisecond())).await
+            send(format!(
+                "{token}-{}",
+                jiff::Timestamp::now().as_millisecond()
+            ))
+            .await
         }
         answer => answer,
     }
@@ -119,7 +160,9 @@ pub(crate) async fn created<T, F: Future<Output = Result<T>>>(token: &str, send:
 fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     match &*refusal.code {
         "LimitExceeded" | "QuotaExceeded" | "OutOfHostCapacity" => Some(Error::quota),
-        "InvalidatedRetryToken" | "NoEtagMatch" | "IncorrectState" | "Conflict" => Some(Error::conflict),
+        "InvalidatedRetryToken" | "NoEtagMatch" | "IncorrectState" | "Conflict" => {
+            Some(Error::conflict)
+        }
         _ => None,
     }
 }

@@ -67,7 +67,9 @@ struct AuthSection {
 }
 
 fn secret<'de, D: Deserializer<'de>>(text: D) -> Result<Option<SecretString>, D::Error> {
-    Ok(Option::<String>::deserialize(text)?.filter(|it| !it.is_empty()).map(Into::into))
+    Ok(Option::<String>::deserialize(text)?
+        .filter(|it| !it.is_empty())
+        .map(Into::into))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -183,10 +185,19 @@ fn filled(text: Option<String>) -> Option<String> {
 
 impl AuthSection {
     fn key(self, mistakes: &mut Vec<String>) -> Option<ApiKey> {
-        let parts = [("tenancy", &self.tenancy), ("user", &self.user), ("fingerprint", &self.fingerprint)];
-        let missing = parts.iter().filter(|(_, value)| value.as_deref().is_none_or(str::is_empty)).map(|(key, _)| *key);
-        let missing: Vec<_> =
-            missing.chain(self.key.is_none().then_some("key")).map(|key| format!("auth.{key}")).collect();
+        let parts = [
+            ("tenancy", &self.tenancy),
+            ("user", &self.user),
+            ("fingerprint", &self.fingerprint),
+        ];
+        let missing = parts
+            .iter()
+            .filter(|(_, value)| value.as_deref().is_none_or(str::is_empty))
+            .map(|(key, _)| *key);
+        let missing: Vec<_> = missing
+            .chain(self.key.is_none().then_some("key"))
+            .map(|key| format!("auth.{key}"))
+            .collect();
         if !missing.is_empty() {
             mistakes.push(format!(
                 "{} missing: set the parts of an API key, useInstancePrincipals, useWorkloadIdentity or auth.configFile",
@@ -194,14 +205,25 @@ impl AuthSection {
             ));
             return None;
         }
-        let [tenancy, user, fingerprint] = [self.tenancy, self.user, self.fingerprint].map(Option::unwrap_or_default);
+        let [tenancy, user, fingerprint] =
+            [self.tenancy, self.user, self.fingerprint].map(Option::unwrap_or_default);
         let passphrase = self.passphrase.or(self.former_passphrase);
-        Some(ApiKey { tenancy, user, fingerprint, key: self.key?, passphrase })
+        Some(ApiKey {
+            tenancy,
+            user,
+            fingerprint,
+            key: self.key?,
+            passphrase,
+        })
     }
 }
 
 fn parse(text: &str, path: &str) -> Result<File> {
-    Document::of(&ConfigFile { path: path.to_owned(), text: text.to_owned() })?.read()
+    Document::of(&ConfigFile {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    })?
+    .read()
 }
 
 impl Config {
@@ -212,23 +234,48 @@ impl Config {
     pub fn read(setup: &Setup) -> Result<Self> {
         let environment = setup.environment.clone();
         let path = setup.config.as_ref().map(|file| file.path.clone());
-        let shown = path.clone().unwrap_or_else(|| "cloud configuration".to_owned());
+        let shown = path
+            .clone()
+            .unwrap_or_else(|| "cloud configuration".to_owned());
         let file = file_of(setup, &shown)?;
-        let File { auth, load_balancer, rate_limiter, tags, .. } = &file;
-        let (tags, common_tags) =
-            (tags.load_balancer.clone().unwrap_or_else(|| tags.common.clone()), tags.common.clone());
+        let File {
+            auth,
+            load_balancer,
+            rate_limiter,
+            tags,
+            ..
+        } = &file;
+        let (tags, common_tags) = (
+            tags.load_balancer
+                .clone()
+                .unwrap_or_else(|| tags.common.clone()),
+            tags.common.clone(),
+        );
         let mut mistakes = Vec::new();
         let is_instance = file.use_instance_principals || auth.use_instance_principals;
-        let profile_file =
-            filled(auth.config_file.clone()).or_else(|| environment.get("OCI_CONFIG_FILE").map(str::to_owned));
+        let profile_file = filled(auth.config_file.clone())
+            .or_else(|| environment.get("OCI_CONFIG_FILE").map(str::to_owned));
         if file.use_workload_identity && is_instance {
-            mistakes.push("useInstancePrincipals and useWorkloadIdentity are both set: only one can be".to_owned());
+            mistakes.push(
+                "useInstancePrincipals and useWorkloadIdentity are both set: only one can be"
+                    .to_owned(),
+            );
         }
-        for (key, _) in file.metrics.iter().flat_map(Place::required).filter(|(_, value)| value.is_empty()) {
-            mistakes.push(format!("metrics.{key} is missing: the section metrics needs it"));
+        for (key, _) in file
+            .metrics
+            .iter()
+            .flat_map(Place::required)
+            .filter(|(_, value)| value.is_empty())
+        {
+            mistakes.push(format!(
+                "metrics.{key} is missing: the section metrics needs it"
+            ));
         }
-        let subnets: Vec<_> =
-            [&load_balancer.subnet1, &load_balancer.subnet2].into_iter().cloned().filter_map(filled).collect();
+        let subnets: Vec<_> = [&load_balancer.subnet1, &load_balancer.subnet2]
+            .into_iter()
+            .cloned()
+            .filter_map(filled)
+            .collect();
         if !load_balancer.disabled
             && subnets.is_empty()
             && filled(file.vcn.clone()).is_none()
@@ -236,7 +283,11 @@ impl Config {
         {
             mistakes.push("loadBalancer.subnet1 and vcn are missing: set one of them".to_owned());
         }
-        let mode = match load_balancer.security_list_management_mode.as_deref().unwrap_or_default() {
+        let mode = match load_balancer
+            .security_list_management_mode
+            .as_deref()
+            .unwrap_or_default()
+        {
             "" if load_balancer.disable_security_list_management => SecurityMode::None,
             "" | "All" => SecurityMode::All,
             "Frontend" => SecurityMode::Frontend,
@@ -251,13 +302,25 @@ impl Config {
         };
         let rate = |rate: Option<f64>, burst: Option<u32>| {
             let is_limited = !rate_limiter.disable_rate_limiter;
-            let (rate, burst) = (rate.filter(|it| *it > 0.0).unwrap_or(20.0), burst.filter(|it| *it > 0).unwrap_or(5));
+            let (rate, burst) = (
+                rate.filter(|it| *it > 0.0).unwrap_or(20.0),
+                burst.filter(|it| *it > 0).unwrap_or(5),
+            );
             is_limited.then_some((rate, burst))
         };
         let reads = rate(rate_limiter.read, rate_limiter.rate_limit_bucket_read);
         let writes = rate(rate_limiter.write, rate_limiter.rate_limit_bucket_write);
-        let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
-        let is_on = |name: &str| variable(name).and_then(|it| bool::KIND.parse(&it)).unwrap_or_default();
+        let variable = |name: &str| {
+            environment
+                .get(name)
+                .filter(|value| !value.is_empty())
+                .map(str::to_owned)
+        };
+        let is_on = |name: &str| {
+            variable(name)
+                .and_then(|it| bool::KIND.parse(&it))
+                .unwrap_or_default()
+        };
         let mut config = Self {
             auth: Auth::Offline,
             region: filled(auth.region.clone()),
@@ -277,28 +340,45 @@ impl Config {
             tags,
             common_tags,
             metrics: file.metrics.clone(),
-            prefix: variable("LOAD_BALANCER_PREFIX")
-                .map_or_else(String::new, |it| if it.ends_with('-') { it } else { it + "-" }),
-            is_ipv6: variable("CLUSTER_IP_FAMILY").is_some_and(|it| it.eq_ignore_ascii_case("IPv6")),
+            prefix: variable("LOAD_BALANCER_PREFIX").map_or_else(String::new, |it| {
+                if it.ends_with('-') { it } else { it + "-" }
+            }),
+            is_ipv6: variable("CLUSTER_IP_FAMILY")
+                .is_some_and(|it| it.eq_ignore_ascii_case("IPv6")),
             has_flex_cidr: is_on("ENABLE_FLEX_CIDR_CONTROLLER"),
             tags_instances: !is_on("DISABLE_INSTANCE_TAGGING_CONTROLLER"),
-            metadata: variable("OCI_METADATA_BASE_URL")
-                .map_or_else(|| METADATA.to_owned(), |url| url.trim_end_matches('/').to_owned()),
+            metadata: variable("OCI_METADATA_BASE_URL").map_or_else(
+                || METADATA.to_owned(),
+                |url| url.trim_end_matches('/').to_owned(),
+            ),
             environment,
             path,
         };
-        let profile =
-            filled(auth.profile.clone()).or_else(|| config.environment.get("OCI_CONFIG_PROFILE").map(str::to_owned));
+        let profile = filled(auth.profile.clone()).or_else(|| {
+            config
+                .environment
+                .get("OCI_CONFIG_PROFILE")
+                .map(str::to_owned)
+        });
         config.auth = match () {
             () if config.environment.is_offline() => Auth::Offline,
             () if is_instance => Auth::Instance,
             () if file.use_workload_identity => Auth::Workload,
             () => match profile_file {
-                Some(path) => Auth::Profile(path.into(), profile.unwrap_or_else(|| "DEFAULT".to_owned())),
-                None => auth.clone().key(&mut mistakes).map_or(Auth::Offline, Auth::Key),
+                Some(path) => {
+                    Auth::Profile(path.into(), profile.unwrap_or_else(|| "DEFAULT".to_owned()))
+                }
+                None => auth
+                    .clone()
+                    .key(&mut mistakes)
+                    .map_or(Auth::Offline, Auth::Key),
             },
         };
-        if mistakes.is_empty() { Ok(config) } else { Err(Error::invalid(format!("{shown}: {}", mistakes.join("; ")))) }
+        if mistakes.is_empty() {
+            Ok(config)
+        } else {
+            Err(Error::invalid(format!("{shown}: {}", mistakes.join("; "))))
+        }
     }
 
     /// Reads the API key of the cloud configuration again.
@@ -306,16 +386,27 @@ impl Config {
     /// # Errors
     /// *Invalid*, if the file cannot be read, or has no API key.
     pub(crate) fn renewed_key(&self) -> Result<Option<ApiKey>> {
-        let Some(path) = &self.path else { return Ok(None) };
-        let Ok(text) = cloud_provider::files::read_to_string(path) else { return Ok(None) };
+        let Some(path) = &self.path else {
+            return Ok(None);
+        };
+        let Ok(text) = cloud_provider::files::read_to_string(path) else {
+            return Ok(None);
+        };
         let mut mistakes = Vec::new();
         let key = parse(&text, path)?.auth.key(&mut mistakes);
-        if mistakes.is_empty() { Ok(key) } else { Err(Error::invalid(format!("{path}: {}", mistakes.join("; ")))) }
+        if mistakes.is_empty() {
+            Ok(key)
+        } else {
+            Err(Error::invalid(format!("{path}: {}", mistakes.join("; "))))
+        }
     }
 }
 
 fn file_of(setup: &Setup, path: &str) -> Result<File> {
-    setup.config.as_ref().map_or_else(|| Ok(File::default()), |file| parse(&file.text, path))
+    setup
+        .config
+        .as_ref()
+        .map_or_else(|| Ok(File::default()), |file| parse(&file.text, path))
 }
 
 /// Reads a profile of the file of Oracle's command line: an API key and the region, or a session token.
@@ -324,11 +415,22 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
     let text = cloud_provider::files::read_to_string(path)
         .map_err(|error| Error::unauthorized(format!("{shown} cannot be read: {error}")))?;
     let (mut section, mut own, mut defaults) = (String::new(), BTreeMap::new(), BTreeMap::new());
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
-        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', ';']))
+    {
+        if let Some(header) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             header.trim().clone_into(&mut section);
         } else if let Some((key, value)) = line.split_once('=') {
-            let of = if section == name { &mut own } else { &mut defaults };
+            let of = if section == name {
+                &mut own
+            } else {
+                &mut defaults
+            };
             if section == name || section == "DEFAULT" {
                 of.insert(key.trim().to_owned(), value.trim().to_owned());
             }
@@ -336,7 +438,9 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
     }
     defaults.append(&mut own);
     if defaults.is_empty() {
-        Err(Error::unauthorized(format!("{shown} has no profile {name:?}")))
+        Err(Error::unauthorized(format!(
+            "{shown} has no profile {name:?}"
+        )))
     } else {
         Ok(defaults)
     }

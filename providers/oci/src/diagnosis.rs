@@ -17,14 +17,24 @@ struct Permission {
 }
 
 const PERMISSIONS: [Permission; 7] = [
-    Permission { what: "instances", path: "/20160918/instances", right: "read instance-family", only_for: "" },
+    Permission {
+        what: "instances",
+        path: "/20160918/instances",
+        right: "read instance-family",
+        only_for: "",
+    },
     Permission {
         what: "VNIC attachments",
         path: "/20160918/vnicAttachments",
         right: "read instance-family",
         only_for: "",
     },
-    Permission { what: "subnets", path: "/20160918/subnets", right: "use virtual-network-family", only_for: "" },
+    Permission {
+        what: "subnets",
+        path: "/20160918/subnets",
+        right: "use virtual-network-family",
+        only_for: "",
+    },
     Permission {
         what: "security lists",
         path: "/20160918/securityLists",
@@ -56,26 +66,56 @@ const NETWORK_LOAD_BALANCERS: &str = "network load balancers";
 pub(crate) async fn permissions(api: &Api, compartment: &str) -> Vec<Finding> {
     let (mut readable, mut findings) = (Vec::new(), Vec::new());
     for permission in &PERMISSIONS {
-        let Permission { what, path, right, only_for } = permission;
-        let http: &Transport = if *what == NETWORK_LOAD_BALANCERS { &api.network } else { &api.iaas };
-        let call = Call::get(path, &[]).query("compartmentId", compartment).query("limit", 1);
+        let Permission {
+            what,
+            path,
+            right,
+            only_for,
+        } = permission;
+        let http: &Transport = if *what == NETWORK_LOAD_BALANCERS {
+            &api.network
+        } else {
+            &api.iaas
+        };
+        let call = Call::get(path, &[])
+            .query("compartmentId", compartment)
+            .query("limit", 1);
         let Err(error) = http.read::<Value>(call).await else {
             readable.push(*what);
             continue;
         };
         let text = format!("cannot list {what}: {error}");
-        let statement = format!("Allow dynamic-group GROUP to {right} in compartment id {compartment}");
-        findings.push(match (error.is_not_found() || error.is_unauthorized(), only_for.is_empty()) {
-            (true, true) => Finding::failure("permissions", text, format!("add the policy statement `{statement}`")),
-            (true, false) => {
-                let remedy = format!("add the policy statement `{statement}`, unless no Service is {only_for}");
-                Finding::warning("permissions", text, remedy)
-            }
-            (false, _) => Finding::failure("permissions", text, "try again; if it stays so, ask the cloud's operators"),
-        });
+        let statement =
+            format!("Allow dynamic-group GROUP to {right} in compartment id {compartment}");
+        findings.push(
+            match (
+                error.is_not_found() || error.is_unauthorized(),
+                only_for.is_empty(),
+            ) {
+                (true, true) => Finding::failure(
+                    "permissions",
+                    text,
+                    format!("add the policy statement `{statement}`"),
+                ),
+                (true, false) => {
+                    let remedy = format!(
+                        "add the policy statement `{statement}`, unless no Service is {only_for}"
+                    );
+                    Finding::warning("permissions", text, remedy)
+                }
+                (false, _) => Finding::failure(
+                    "permissions",
+                    text,
+                    "try again; if it stays so, ask the cloud's operators",
+                ),
+            },
+        );
     }
     if findings.is_empty() {
-        findings.push(Finding::ok("permissions", format!("may list {}", readable.join(", "))));
+        findings.push(Finding::ok(
+            "permissions",
+            format!("may list {}", readable.join(", ")),
+        ));
     }
     findings
 }

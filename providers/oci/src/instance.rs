@@ -14,14 +14,25 @@ use crate::annotations::{FAULT_DOMAIN, FULL_AD};
 use crate::vnics::Vnic;
 
 /// Provider IDs of Nodes: `oci://ocid1.instance.oc1…`.
-pub(crate) const IDS: ProviderIds = ProviderIds { scheme: NAME, form: "<instance OCID>", valid: is_ocid };
+pub(crate) const IDS: ProviderIds = ProviderIds {
+    scheme: NAME,
+    form: "<instance OCID>",
+    valid: is_ocid,
+};
 fn is_ocid(id: &str) -> bool {
-    id.starts_with("ocid1.") && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+    id.starts_with("ocid1.")
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
 /// Returns the OCID in a provider ID. Kubelets of OKE write the OCID alone.
 pub(crate) fn ocid(provider_id: &str) -> Result<&str> {
-    if is_ocid(provider_id) { Ok(provider_id) } else { IDS.read(provider_id) }
+    if is_ocid(provider_id) {
+        Ok(provider_id)
+    } else {
+        IDS.read(provider_id)
+    }
 }
 
 /// The instance part of a machine, as the API shows it.
@@ -39,7 +50,11 @@ pub(crate) struct InstanceAnswer {
     pub(crate) compartment_id: Box<str>,
     lifecycle_state: Box<str>,
     /// The namespace of the tags of an OpenShift cluster.
-    #[serde(default, rename = "definedTags", deserialize_with = "openshift_namespace")]
+    #[serde(
+        default,
+        rename = "definedTags",
+        deserialize_with = "openshift_namespace"
+    )]
     pub(crate) openshift: Option<Box<str>>,
 }
 
@@ -75,16 +90,39 @@ impl Instance {
             let ip = |text: &str| {
                 let ip = text.split('/').next().and_then(|it| it.parse().ok());
                 ip.ok_or_else(|| {
-                    Error::other(format!("instance {} has the address {text:?}, which is not one", answer.id))
+                    Error::other(format!(
+                        "instance {} has the address {text:?}, which is not one",
+                        answer.id
+                    ))
                 })
             };
-            texts.into_iter().filter(|it| !it.is_empty()).map(ip).collect::<Result<Box<[IpAddr]>>>()
+            texts
+                .into_iter()
+                .filter(|it| !it.is_empty())
+                .map(ip)
+                .collect::<Result<Box<[IpAddr]>>>()
         };
         let first = vnics.first();
         Ok(Self {
-            internal: parsed(vnics.iter().filter_map(|it| it.private_ip.as_deref()).collect())?,
-            external: parsed(vnics.iter().filter_map(|it| it.public_ip.as_deref()).collect())?,
-            ipv6: parsed(first.iter().flat_map(|it| &it.ipv6_addresses).map(|it| &**it).collect())?,
+            internal: parsed(
+                vnics
+                    .iter()
+                    .filter_map(|it| it.private_ip.as_deref())
+                    .collect(),
+            )?,
+            external: parsed(
+                vnics
+                    .iter()
+                    .filter_map(|it| it.public_ip.as_deref())
+                    .collect(),
+            )?,
+            ipv6: parsed(
+                first
+                    .iter()
+                    .flat_map(|it| &it.ipv6_addresses)
+                    .map(|it| &**it)
+                    .collect(),
+            )?,
             hostname: first.and_then(|it| it.hostname_label.clone()),
             subnet: first.and_then(|it| it.subnet_id.clone()),
             answer,
@@ -94,7 +132,14 @@ impl Instance {
     /// Returns an instance whose addresses are not known.
     pub(crate) fn bare(answer: InstanceAnswer) -> Self {
         let (internal, external, ipv6) = Default::default();
-        Self { answer, internal, external, ipv6, hostname: None, subnet: None }
+        Self {
+            answer,
+            internal,
+            external,
+            ipv6,
+            hostname: None,
+            subnet: None,
+        }
     }
 
     /// Returns the availability domain without the prefix of the tenancy.
@@ -105,7 +150,11 @@ impl Instance {
 
     /// Returns the labels that a Node has for its instance.
     pub(crate) fn labels(&self, is_ipv6: bool) -> Vec<(&'static str, String)> {
-        let fault_domain = self.answer.fault_domain.as_ref().map(|it| (FAULT_DOMAIN, it.to_string()));
+        let fault_domain = self
+            .answer
+            .fault_domain
+            .as_ref()
+            .map(|it| (FAULT_DOMAIN, it.to_string()));
         let full = is_ipv6.then(|| (FULL_AD, self.answer.availability_domain.replace(':', ".")));
         fault_domain.into_iter().chain(full).collect()
     }
@@ -116,8 +165,13 @@ impl Instance {
 
     pub(crate) fn is_at(&self, text: &str) -> bool {
         let ips = || self.internal.iter().chain(&self.external);
-        let dashed = || self.ipv6.iter().any(|it| it.to_string().replace(':', "-") == text);
-        text.parse().is_ok_and(|ip: IpAddr| ips().any(|it| *it == ip))
+        let dashed = || {
+            self.ipv6
+                .iter()
+                .any(|it| it.to_string().replace(':', "-") == text)
+        };
+        text.parse()
+            .is_ok_and(|ip: IpAddr| ips().any(|it| *it == ip))
             || self.hostname.as_deref() == text.split('.').next()
             || dashed()
     }

@@ -39,7 +39,12 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(api: Api, cluster: ClusterView) -> Self {
-        Self { subnets: Arc::new(Subnets::new(api.clone())), api, cluster, known: Arc::default() }
+        Self {
+            subnets: Arc::new(Subnets::new(api.clone())),
+            api,
+            cluster,
+            known: Arc::default(),
+        }
     }
 
     fn instances(compartment: &str) -> Call {
@@ -48,9 +53,17 @@ impl Source {
 
     /// Reads the OCIDs of the instances that exist now. A cached list may be older than a termination.
     pub(crate) async fn existing(&self) -> Result<Ids> {
-        let call = Self::instances(&self.api.region.compartment().await?).with_priority(Priority::Urgent);
-        let all: Vec<InstanceAnswer> = self.api.all(call, |it: &InstanceAnswer| it.id.clone()).await?;
-        Ok(all.into_iter().filter(|it| !it.is_gone()).map(|it| it.id).collect())
+        let call =
+            Self::instances(&self.api.region.compartment().await?).with_priority(Priority::Urgent);
+        let all: Vec<InstanceAnswer> = self
+            .api
+            .all(call, |it: &InstanceAnswer| it.id.clone())
+            .await?;
+        Ok(all
+            .into_iter()
+            .filter(|it| !it.is_gone())
+            .map(|it| it.id)
+            .collect())
     }
 
     /// Returns `true` if the instance is in the network of the cluster. Other networks may have the same addresses.
@@ -79,13 +92,19 @@ impl Source {
     /// may also mean that the read is not permitted.
     async fn is_listed(&self, id: &str) -> Result<bool> {
         // Without its Node, nothing says which compartment to list.
-        let nodes = self.cluster.nodes().ok_or_else(|| Error::other("the Nodes of the cluster are not known yet"))?;
+        let nodes = self
+            .cluster
+            .nodes()
+            .ok_or_else(|| Error::other("the Nodes of the cluster are not known yet"))?;
         let node = nodes.iter().find(|node| node.provider_id.ends_with(id));
         let compartment = self.compartment_of(node.map(|it| &**it)).await?;
         let known = Arc::clone(self.known.lock().entry(compartment.clone()).or_default());
         let read = async || {
             let call = Self::instances(&compartment);
-            let all: Vec<InstanceAnswer> = self.api.all(call, |it: &InstanceAnswer| it.id.clone()).await?;
+            let all: Vec<InstanceAnswer> = self
+                .api
+                .all(call, |it: &InstanceAnswer| it.id.clone())
+                .await?;
             Ok(all.into_iter().map(|it| it.id).collect())
         };
         Ok(known.get(ABSENCE_AGE, read).await?.0.contains(id))
@@ -97,7 +116,11 @@ impl Source {
         (theirs != own).then_some(theirs)
     }
 
-    pub(crate) async fn answer(&self, id: &str, priority: Priority) -> Result<Option<InstanceAnswer>> {
+    pub(crate) async fn answer(
+        &self,
+        id: &str,
+        priority: Priority,
+    ) -> Result<Option<InstanceAnswer>> {
         let call = Call::get("/20160918/instances/{id}", &[id]).with_priority(priority);
         let found = self.api.iaas.find::<InstanceAnswer>(call).await?;
         if found.is_none()
@@ -123,27 +146,42 @@ impl MachineSource for Source {
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
         let compartment = self.api.region.compartment().await?;
         let call = Self::instances(&compartment);
-        let list = self.api.list(call, shared_priority, |it: &InstanceAnswer| it.id.clone()).await?;
+        let list = self
+            .api
+            .list(call, shared_priority, |it: &InstanceAnswer| it.id.clone())
+            .await?;
         if matches!(list, ListResult::Partial { .. }) {
             // It proves nothing, and its instances are read one by one.
-            return Ok(list.flat_map(|answer| Some(Instance::bare(answer)).filter(|it| !it.answer.is_gone())));
+            return Ok(list.flat_map(|answer| {
+                Some(Instance::bare(answer)).filter(|it| !it.answer.is_gone())
+            }));
         }
-        let domains = list.items().iter().map(|it| it.availability_domain.clone()).collect();
+        let domains = list
+            .items()
+            .iter()
+            .map(|it| it.availability_domain.clone())
+            .collect();
         let mut vnics = self.vnics(&compartment, &domains, shared_priority).await?;
         for answer in list.items().iter().filter(|it| it.openshift.is_some()) {
-            vnics.insert(answer.id.clone(), self.own_vnics(answer, shared_priority.now()).await?);
+            vnics.insert(
+                answer.id.clone(),
+                self.own_vnics(answer, shared_priority.now()).await?,
+            );
         }
         let machine = |answer: InstanceAnswer| {
             let vnics = vnics.get(&answer.id).map(Vec::as_slice).unwrap_or_default();
             // What cannot be parsed is read again by its OCID, where it is an error.
-            let instance = Instance::new(answer.clone(), vnics).unwrap_or_else(|_| Instance::bare(answer));
+            let instance =
+                Instance::new(answer.clone(), vnics).unwrap_or_else(|_| Instance::bare(answer));
             Some(instance).filter(|it| !it.answer.is_gone())
         };
         Ok(list.flat_map(machine))
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        let Some(answer) = self.answer(id, priority).await? else { return Ok(None) };
+        let Some(answer) = self.answer(id, priority).await? else {
+            return Ok(None);
+        };
         let vnics = self.own_vnics(&answer, priority).await?;
         Instance::new(answer, &vnics).map(Some)
     }
@@ -153,16 +191,32 @@ impl MachineSource for Source {
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
-        let compartment = self.compartment_of(self.cluster.node(name).as_deref()).await?;
+        let compartment = self
+            .compartment_of(self.cluster.node(name).as_deref())
+            .await?;
         let call = Self::instances(&compartment).query("displayName", name);
-        let list = self.api.list(call, &SharedPriority::of(priority), |it: &InstanceAnswer| it.id.clone()).await?;
-        let found = list.complete()?.into_items().into_iter().filter(|it| &*it.display_name == name);
+        let list = self
+            .api
+            .list(
+                call,
+                &SharedPriority::of(priority),
+                |it: &InstanceAnswer| it.id.clone(),
+            )
+            .await?;
+        let found = list
+            .complete()?
+            .into_items()
+            .into_iter()
+            .filter(|it| &*it.display_name == name);
         let machine = async |answer: InstanceAnswer| {
             let vnics = self.own_vnics(&answer, priority).await?;
             Instance::new(answer, &vnics)
         };
         let machines = try_join_all(found.map(machine)).await?;
-        Ok(machines.into_iter().filter(|it| !it.answer.is_gone()).collect())
+        Ok(machines
+            .into_iter()
+            .filter(|it| !it.answer.is_gone())
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -172,8 +226,12 @@ impl MachineSource for Source {
     fn metadata(&self, instance: &Instance, node: &Node) -> InstanceMetadata {
         let is_ula = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unique_local());
         let shows_ipv6 = node.labels.contains_key(IPV6_LABEL);
-        let (internal, external): (Vec<IpAddr>, Vec<IpAddr>) =
-            instance.ipv6.iter().filter(|_| shows_ipv6).copied().partition(is_ula);
+        let (internal, external): (Vec<IpAddr>, Vec<IpAddr>) = instance
+            .ipv6
+            .iter()
+            .filter(|_| shows_ipv6)
+            .copied()
+            .partition(is_ula);
         let addresses = Addresses::of("")
             .internal(instance.internal.iter().copied())
             .external(instance.external.iter().copied(), AddressFamily::Dualstack)
@@ -186,7 +244,10 @@ impl MachineSource for Source {
             region: instance.answer.region.to_string(),
             zone: instance.zone().to_owned(),
             node_addresses: addresses.build(),
-            additional_labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            additional_labels: labels
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
         }
     }
 

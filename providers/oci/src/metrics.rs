@@ -15,8 +15,13 @@ pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 
 /// Returns the resource of a route: the last part of its path that names a collection.
 fn resource(path: &str) -> &str {
-    let named = path.split_once("/actions/").map_or(path, |(before, _)| before);
-    named.rsplit('/').find(|part| !part.starts_with('{') && !part.is_empty()).unwrap_or("other")
+    let named = path
+        .split_once("/actions/")
+        .map_or(path, |(before, _)| before);
+    named
+        .rsplit('/')
+        .find(|part| !part.starts_with('{') && !part.is_empty())
+        .unwrap_or("other")
 }
 
 impl CloudMetrics for Requests {
@@ -31,6 +36,7 @@ impl CloudMetrics for Requests {
         };
         // The Go program counts a request without an answer as 555.
         let code = status.unwrap_or(555).to_string();
-        self.0.record(&REQUESTS, &[resource(path), verb, &code], 1.0);
+        self.0
+            .record(&REQUESTS, &[resource(path), verb, &code], 1.0);
     }
 }

@@ -26,7 +26,11 @@ pub struct Place {
 impl Place {
     /// Returns the settings that must not be empty, by key.
     pub(crate) fn required(&self) -> [(&'static str, &str); 3] {
-        [("compartmentID", &self.compartment), ("namespace", &self.namespace), ("resourceGroup", &self.group)]
+        [
+            ("compartmentID", &self.compartment),
+            ("namespace", &self.namespace),
+            ("resourceGroup", &self.group),
+        ]
     }
 }
 
@@ -43,14 +47,20 @@ impl Monitoring {
         let Some(place) = &self.place else { return };
         let kind = metric.split('_').next().unwrap_or_default();
         let result = if is_success { "SUCCESS" } else { "ERROR" };
-        let dimensions: BTreeMap<_, _> =
-            [("component", format!("{kind}_{result}")), ("resourceOCID", resource.to_owned())].into();
-        let point = json!({"timestamp": jiff::Timestamp::now().to_string(), "value": took.as_secs_f64()});
+        let dimensions: BTreeMap<_, _> = [
+            ("component", format!("{kind}_{result}")),
+            ("resourceOCID", resource.to_owned()),
+        ]
+        .into();
+        let point =
+            json!({"timestamp": jiff::Timestamp::now().to_string(), "value": took.as_secs_f64()});
         let data = json!({
             "namespace": place.namespace, "resourceGroup": place.group, "compartmentId": place.compartment,
             "name": format!("{}{metric}", place.prefix), "dimensions": dimensions, "datapoints": [point],
         });
-        let call = Call::post("/20180401/metrics", &[]).json(&json!({"metricData": [data]})).reading();
+        let call = Call::post("/20180401/metrics", &[])
+            .json(&json!({"metricData": [data]}))
+            .reading();
         let http = self.http.clone();
         tokio::spawn(async move {
             if let Err(error) = http.read::<Value>(call).await {

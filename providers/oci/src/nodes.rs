@@ -34,7 +34,10 @@ impl Nodes {
             }
         }
         Ok(match found[..] {
-            [instance] => Arc::new(Node { provider_id: IDS.write(instance.id()).into(), ..(**node).clone() }),
+            [instance] => Arc::new(Node {
+                provider_id: IDS.write(instance.id()).into(),
+                ..(**node).clone()
+            }),
             _ => Arc::clone(node),
         })
     }
@@ -42,13 +45,23 @@ impl Nodes {
 
 #[async_trait]
 impl Instances for Nodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = join_all(nodes.iter().map(|node| self.known(node, request))).await;
         let sought: Vec<_> = known.iter().flatten().cloned().collect();
-        let mut found = self.0.find_all(&sought, request.fresh, priority(request)).await.into_iter();
+        let mut found = self
+            .0
+            .find_all(&sought, request.fresh, priority(request))
+            .await
+            .into_iter();
         let states = nodes.iter().zip(known).map(|(node, known)| {
             known?;
-            let found = found.next().ok_or_else(|| Error::other(format!("Node {} was not looked up", node.name)))?;
+            let found = found
+                .next()
+                .ok_or_else(|| Error::other(format!("Node {} was not looked up", node.name)))?;
             Ok(self.0.state_of(found?, node, request))
         });
         states.collect()
@@ -56,9 +69,18 @@ impl Instances for Nodes {
 }
 
 /// Returns the patch that gives a Node the labels and the annotation of its instance; `None` if it has them.
-pub(crate) fn node_patch(node: &Node, instance: &Instance, is_ipv6: bool) -> Option<serde_json::Value> {
-    let labels = instance.labels(is_ipv6).into_iter().filter(|(key, _)| !node.labels.contains_key(key));
-    let labels: serde_json::Map<_, _> = labels.map(|(key, value)| (key.to_owned(), value.into())).collect();
+pub(crate) fn node_patch(
+    node: &Node,
+    instance: &Instance,
+    is_ipv6: bool,
+) -> Option<serde_json::Value> {
+    let labels = instance
+        .labels(is_ipv6)
+        .into_iter()
+        .filter(|(key, _)| !node.labels.contains_key(key));
+    let labels: serde_json::Map<_, _> = labels
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect();
     let mut annotations = serde_json::Map::new();
     if !node.annotations.contains_key(NODE_COMPARTMENT) {
         annotations.insert(NODE_COMPARTMENT.to_owned(), instance.compartment().into());

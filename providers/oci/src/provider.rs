@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancersTrait, Result, Setup,
-    TargetIdentity, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancersTrait,
+    Result, Setup, TargetIdentity, async_trait,
 };
 use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
@@ -37,7 +37,13 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// *Invalid*, with all mistakes.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
-    let connector = network(&Tls::default(), config.endpoint.as_deref().unwrap_or("https://iaas.oraclecloud.com"))?;
+    let connector = network(
+        &Tls::default(),
+        config
+            .endpoint
+            .as_deref()
+            .unwrap_or("https://iaas.oraclecloud.com"),
+    )?;
     Ok(Arc::new(Oci::new(config, setup, &connector)?))
 }
 
@@ -63,12 +69,21 @@ impl Oci {
         let source = Source::new(api.clone(), cluster.clone());
         let inventory = Inventory::new(source.clone()).measured(api.iaas.metrics());
         let of_account = {
-            let (config, setup, connector) = (Arc::clone(&config), setup.clone(), Arc::clone(connector));
+            let (config, setup, connector) =
+                (Arc::clone(&config), setup.clone(), Arc::clone(connector));
             Box::new(move |account| Api::new(&config, &setup, &connector, Some(account)))
         };
-        let cloud = LoadBalancers::new(api.clone(), inventory.clone(), cluster.clone(), Some(of_account));
+        let cloud = LoadBalancers::new(
+            api.clone(),
+            inventory.clone(),
+            cluster.clone(),
+            Some(of_account),
+        );
         let certificates = cloud.certificates();
-        let polling = Polling { first: Duration::from_secs(1), ..Polling::default() };
+        let polling = Polling {
+            first: Duration::from_secs(1),
+            ..Polling::default()
+        };
         let options = Options {
             polling,
             targets_follow_addresses: true,
@@ -91,21 +106,32 @@ impl Oci {
 
     async fn first_request(&self) -> Result<()> {
         let compartment = self.api.region.compartment().await?;
-        let call = Call::get("/20160918/availabilityDomains", &[]).query("compartmentId", compartment);
+        let call =
+            Call::get("/20160918/availabilityDomains", &[]).query("compartmentId", compartment);
         self.api.identity.send(call).await.map(drop)
     }
 
     /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context) {
-        let (inventory, cluster, stop) = (self.nodes.0.clone(), self.cluster.clone(), context.shutdown.clone());
+        let (inventory, cluster, stop) = (
+            self.nodes.0.clone(),
+            self.cluster.clone(),
+            context.shutdown.clone(),
+        );
         let is_ipv6 = self.config.is_ipv6;
         if self.config.has_flex_cidr {
             let source = FlexRanges::new(inventory.source().clone(), cluster.clone());
-            let (ipam, stop) = (NodeIpam::new(cluster.clone(), Vec::new(), source), stop.clone());
+            let (ipam, stop) = (
+                NodeIpam::new(cluster.clone(), Vec::new(), source),
+                stop.clone(),
+            );
             tokio::spawn(async move { stop.run_until_cancelled(ipam.run()).await });
         }
         if self.config.tags_instances {
-            let (tagging, stop) = (tag_instances(self.api.clone(), cluster.clone()), stop.clone());
+            let (tagging, stop) = (
+                tag_instances(self.api.clone(), cluster.clone()),
+                stop.clone(),
+            );
             tokio::spawn(async move { stop.run_until_cancelled(tagging).await });
         }
         let (certificates, stopped) = (self.certificates.clone().follow(), stop.clone());
@@ -123,12 +149,18 @@ impl Oci {
 }
 
 /// Gives Nodes the labels and annotations of their instances that they lack.
-async fn update_nodes(inventory: &Inventory<Source>, cluster: &ClusterView, is_ipv6: bool) -> Result<()> {
+async fn update_nodes(
+    inventory: &Inventory<Source>,
+    cluster: &ClusterView,
+    is_ipv6: bool,
+) -> Result<()> {
     use crate::annotations::{FAULT_DOMAIN, FULL_AD, NODE_COMPARTMENT};
     let mut nodes = cluster.nodes().unwrap_or_default();
     nodes.retain(|node| {
-        let lacks_label = !node.labels.contains_key(FAULT_DOMAIN) || is_ipv6 && !node.labels.contains_key(FULL_AD);
-        !node.provider_id.is_empty() && (lacks_label || !node.annotations.contains_key(NODE_COMPARTMENT))
+        let lacks_label = !node.labels.contains_key(FAULT_DOMAIN)
+            || is_ipv6 && !node.labels.contains_key(FULL_AD);
+        !node.provider_id.is_empty()
+            && (lacks_label || !node.annotations.contains_key(NODE_COMPARTMENT))
     });
     if nodes.is_empty() {
         return Ok(());
@@ -136,7 +168,9 @@ async fn update_nodes(inventory: &Inventory<Source>, cluster: &ClusterView, is_i
     let list = inventory.snapshot(Priority::Refresh).await?;
     for node in &nodes {
         let instance = ocid(&node.provider_id).ok().and_then(|id| list.by_id(id));
-        let Some(patch) = instance.and_then(|instance| node_patch(node, instance, is_ipv6)) else { continue };
+        let Some(patch) = instance.and_then(|instance| node_patch(node, instance, is_ipv6)) else {
+            continue;
+        };
         if let Err(error) = cluster.patch_node(&node.name, &patch).await {
             tracing::warn!(node = &*node.name, %error, "labels and annotations of a Node are not updated");
         }
@@ -153,16 +187,33 @@ impl CloudProvider for Oci {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.context.get_or_init(|| context.clone());
-        self.first_request().await.map_err(|error| error.context(format!("Oracle Cloud cannot be used; {REMEDY}")))
+        self.first_request()
+            .await
+            .map_err(|error| error.context(format!("Oracle Cloud cannot be used; {REMEDY}")))
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let place = self.api.region.url("identity", true).await.unwrap_or_default();
-        if reached(&place, "auth.region", REMEDY, self.first_request().await, &mut findings).is_none() {
+        let place = self
+            .api
+            .region
+            .url("identity", true)
+            .await
+            .unwrap_or_default();
+        if reached(
+            &place,
+            "auth.region",
+            REMEDY,
+            self.first_request().await,
+            &mut findings,
+        )
+        .is_none()
+        {
             return findings;
         }
-        let Ok(compartment) = self.api.region.compartment().await else { return findings };
+        let Ok(compartment) = self.api.region.compartment().await else {
+            return findings;
+        };
         findings.extend(permissions(&self.api, &compartment).await);
         findings
     }
@@ -180,6 +231,8 @@ impl CloudProvider for Oci {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancersTrait> {
-        self.config.has_load_balancers.then_some(&self.load_balancers as &dyn LoadBalancersTrait)
+        self.config
+            .has_load_balancers
+            .then_some(&self.load_balancers as &dyn LoadBalancersTrait)
     }
 }

@@ -29,7 +29,10 @@ const REGIONS: &str = "\
     zrh eu-zurich-1";
 /// Domains of realms other than the commercial one, with their regions.
 const REALMS: &[(&str, &str)] = &[
-    ("oraclegovcloud.com", "us-langley-1 us-luke-1 us-gov-ashburn-1 us-gov-chicago-1 us-gov-phoenix-1"),
+    (
+        "oraclegovcloud.com",
+        "us-langley-1 us-luke-1 us-gov-ashburn-1 us-gov-chicago-1 us-gov-phoenix-1",
+    ),
     ("oraclegovcloud.uk", "uk-gov-london-1 uk-gov-cardiff-1"),
     ("oraclecloud8.com", "ap-chiyoda-1 ap-ibaraki-1"),
     ("oraclecloud9.com", "me-dcc-muscat-1 me-ibri-1"),
@@ -62,21 +65,34 @@ pub(crate) struct Region {
 
 impl Region {
     pub(crate) fn new(config: Arc<Config>, connector: Arc<dyn Connector>) -> Arc<Self> {
-        Arc::new(Self { config, connector, instance: OnceCell::new() })
+        Arc::new(Self {
+            config,
+            connector,
+            instance: OnceCell::new(),
+        })
     }
 
     /// Reads a path of the metadata service.
     pub(crate) async fn metadata(&self, path: &'static str) -> Result<String> {
-        let retry_policy = RetryPolicy { timeout: TIMEOUT, total_timeout: 3 * TIMEOUT, ..RetryPolicy::default() };
-        let http = Transport::builder(&*self.config.metadata).connector(Arc::clone(&self.connector));
+        let retry_policy = RetryPolicy {
+            timeout: TIMEOUT,
+            total_timeout: 3 * TIMEOUT,
+            ..RetryPolicy::default()
+        };
+        let http =
+            Transport::builder(&*self.config.metadata).connector(Arc::clone(&self.connector));
         let call = Call::get(path, &[]).header("authorization", "Bearer Oracle");
         let answer = http.retry_policy(retry_policy).build()?.send(call).await;
-        let answer = answer.map_err(|error| error.context("the metadata service of the instance cannot be read"))?;
+        let answer = answer.map_err(|error| {
+            error.context("the metadata service of the instance cannot be read")
+        })?;
         Ok(answer.text())
     }
 
     async fn instance(&self) -> Result<&Value> {
-        let read = || async { Ok(serde_json::from_str(&self.metadata("/instance/").await?).unwrap_or_default()) };
+        let read = || async {
+            Ok(serde_json::from_str(&self.metadata("/instance/").await?).unwrap_or_default())
+        };
         self.instance.get_or_try_init(read).await
     }
 
@@ -84,15 +100,29 @@ impl Region {
         if let Some(value) = configured {
             return Ok(value.clone());
         }
-        let of_instance = self.instance().await.map_err(|error| error.context(format!("{setting} is not set")))?;
-        let value = of_instance[key].as_str().filter(|it| !it.is_empty()).map(str::to_owned);
-        value
-            .ok_or_else(|| Error::invalid(format!("{setting} is not set, and the metadata of the instance lack {key}")))
+        let of_instance = self
+            .instance()
+            .await
+            .map_err(|error| error.context(format!("{setting} is not set")))?;
+        let value = of_instance[key]
+            .as_str()
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned);
+        value.ok_or_else(|| {
+            Error::invalid(format!(
+                "{setting} is not set, and the metadata of the instance lack {key}"
+            ))
+        })
     }
 
     /// Returns the compartment of the cluster.
     pub(crate) async fn compartment(&self) -> Result<String> {
-        self.known(self.config.compartment.as_ref(), "compartmentId", "compartment").await
+        self.known(
+            self.config.compartment.as_ref(),
+            "compartmentId",
+            "compartment",
+        )
+        .await
     }
 
     /// Returns the name of the region, such as `eu-frankfurt-1`.
@@ -101,18 +131,29 @@ impl Region {
             (None, Auth::Profile(path, name)) => profile(path, name)?.remove("region"),
             (region, _) => region.clone(),
         };
-        let name = self.known(of_profile.as_ref(), "canonicalRegionName", "auth.region").await?.to_ascii_lowercase();
+        let name = self
+            .known(of_profile.as_ref(), "canonicalRegionName", "auth.region")
+            .await?
+            .to_ascii_lowercase();
         Ok(long_name(&name).map_or(name, str::to_owned))
     }
 
     fn domain(&self, region: &str) -> String {
         let environment = &self.config.environment;
-        let described = environment.get("OCI_REGION_METADATA").and_then(|it| serde_json::from_str::<Value>(it).ok());
+        let described = environment
+            .get("OCI_REGION_METADATA")
+            .and_then(|it| serde_json::from_str::<Value>(it).ok());
         let described = described.filter(|it| it["regionIdentifier"] == region);
-        let described = described.and_then(|it| it["realmDomainComponent"].as_str().map(str::to_owned));
-        let of_instance = self.instance.get().and_then(|it| it.pointer("/regionInfo/realmDomainComponent")?.as_str());
+        let described =
+            described.and_then(|it| it["realmDomainComponent"].as_str().map(str::to_owned));
+        let of_instance = self
+            .instance
+            .get()
+            .and_then(|it| it.pointer("/regionInfo/realmDomainComponent")?.as_str());
         let known = || {
-            let realm = REALMS.iter().find(|(_, regions)| regions.split(' ').any(|it| it == region));
+            let realm = REALMS
+                .iter()
+                .find(|(_, regions)| regions.split(' ').any(|it| it == region));
             realm.map(|(domain, _)| (*domain).to_owned())
         };
         let default = || environment.get("OCI_DEFAULT_REALM").map(str::to_owned);
@@ -130,7 +171,10 @@ impl Region {
         }
         let name = self.name().await?;
         let oci = if is_new { "oci." } else { "" };
-        Ok(format!("https://{service}.{name}.{oci}{}", self.domain(&name)))
+        Ok(format!(
+            "https://{service}.{name}.{oci}{}",
+            self.domain(&name)
+        ))
     }
 }
 
@@ -139,11 +183,15 @@ pub(crate) fn region_of(ocid: &str) -> Option<&'static str> {
     let part = ocid.split('.').nth(3)?;
     let mut words = REGIONS.split_ascii_whitespace();
     let mut regions = std::iter::from_fn(|| Some([words.next()?, words.next()?]));
-    regions.find(|names| names.contains(&part)).map(|[_, name]| name)
+    regions
+        .find(|names| names.contains(&part))
+        .map(|[_, name]| name)
 }
 
 /// Returns the name of a region by its short name.
 fn long_name(short: &str) -> Option<&'static str> {
     let mut words = REGIONS.split_ascii_whitespace();
-    std::iter::from_fn(|| Some((words.next()?, words.next()?))).find(|(it, _)| *it == short).map(|(_, name)| name)
+    std::iter::from_fn(|| Some((words.next()?, words.next()?)))
+        .find(|(it, _)| *it == short)
+        .map(|(_, name)| name)
 }

@@ -35,7 +35,11 @@ pub(crate) struct Subnet {
 
 impl Subnet {
     pub(crate) fn ranges(&self) -> impl Iterator<Item = IpNet> {
-        let all = self.cidr_block.iter().chain(&self.ipv6_cidr_block).chain(&self.ipv6_cidr_blocks);
+        let all = self
+            .cidr_block
+            .iter()
+            .chain(&self.ipv6_cidr_block)
+            .chain(&self.ipv6_cidr_blocks);
         all.filter_map(|text| text.parse().ok())
     }
 
@@ -50,7 +54,9 @@ impl Subnet {
 
     /// Returns `true` if the subnet is in one availability domain.
     pub(crate) fn is_of_one_domain(&self) -> bool {
-        self.availability_domain.as_deref().is_some_and(|it| !it.is_empty())
+        self.availability_domain
+            .as_deref()
+            .is_some_and(|it| !it.is_empty())
     }
 }
 
@@ -62,14 +68,21 @@ pub(crate) struct Subnets {
 
 impl Subnets {
     pub(crate) fn new(api: Api) -> Self {
-        Self { api, known: Mutex::default() }
+        Self {
+            api,
+            known: Mutex::default(),
+        }
     }
 
     /// Returns the subnet with this OCID, read at most ten minutes ago.
     pub(crate) async fn get(&self, id: &str) -> Result<Arc<Subnet>> {
         let cached = Arc::clone(self.known.lock().entry(id.to_owned()).or_default());
         let read = async || {
-            let found = self.api.iaas.find(Call::get("/20160918/subnets/{id}", &[id])).await?;
+            let found = self
+                .api
+                .iaas
+                .find(Call::get("/20160918/subnets/{id}", &[id]))
+                .await?;
             found.ok_or_else(|| {
                 Error::not_found(format!(
                     "subnet {id} does not exist, or the principal may not read it (allow it to use subnets)"

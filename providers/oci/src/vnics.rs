@@ -68,23 +68,49 @@ impl Source {
         priority: &SharedPriority,
     ) -> Result<Vec<Attachment>> {
         let call = Call::get("/20160918/vnicAttachments", &[]).query("compartmentId", compartment);
-        let call = instance.iter().fold(call, |call, id| call.query("instanceId", id));
-        let all = self.api.list(call, priority, |it: &Attachment| it.id.clone()).await?.complete()?.into_items();
-        Ok(all.into_iter().filter(|it| &*it.lifecycle_state == "ATTACHED" && it.vnic_id.is_some()).collect())
+        let call = instance
+            .iter()
+            .fold(call, |call, id| call.query("instanceId", id));
+        let all = self
+            .api
+            .list(call, priority, |it: &Attachment| it.id.clone())
+            .await?
+            .complete()?
+            .into_items();
+        Ok(all
+            .into_iter()
+            .filter(|it| &*it.lifecycle_state == "ATTACHED" && it.vnic_id.is_some())
+            .collect())
     }
 
     async fn vnic(&self, id: &str, priority: Priority) -> Result<Option<Vnic>> {
-        self.api.iaas.find(Call::get("/20160918/vnics/{id}", &[id]).with_priority(priority)).await
+        self.api
+            .iaas
+            .find(Call::get("/20160918/vnics/{id}", &[id]).with_priority(priority))
+            .await
     }
 
     /// Reads the VNICs of one instance that a Node has the addresses of: the primary one first, and on OpenShift those of
     /// boot volumes.
-    pub(crate) async fn own_vnics(&self, instance: &InstanceAnswer, priority: Priority) -> Result<Vec<Vnic>> {
-        let (compartment, priority_of_list) = (&instance.compartment_id, SharedPriority::of(priority));
-        let attachments = self.attachments(compartment, Some(&instance.id), &priority_of_list).await?;
-        let vnics = attachments.iter().filter_map(|it| it.vnic_id.as_deref()).map(|id| self.vnic(id, priority));
+    pub(crate) async fn own_vnics(
+        &self,
+        instance: &InstanceAnswer,
+        priority: Priority,
+    ) -> Result<Vec<Vnic>> {
+        let (compartment, priority_of_list) =
+            (&instance.compartment_id, SharedPriority::of(priority));
+        let attachments = self
+            .attachments(compartment, Some(&instance.id), &priority_of_list)
+            .await?;
+        let vnics = attachments
+            .iter()
+            .filter_map(|it| it.vnic_id.as_deref())
+            .map(|id| self.vnic(id, priority));
         let is_of_boot_volume = |it: &Vnic| {
-            let tags = instance.openshift.as_ref().and_then(|namespace| it.defined_tags.get(namespace));
+            let tags = instance
+                .openshift
+                .as_ref()
+                .and_then(|namespace| it.defined_tags.get(namespace));
             tags.is_some_and(|it| it["boot-volume-type"] == "ISCSI")
         };
         let mut vnics: Vec<_> = try_join_all(vnics).await?.into_iter().flatten().collect();
@@ -102,23 +128,33 @@ impl Source {
     ) -> Result<HashMap<Box<str>, Vec<Vnic>>> {
         let mut first: HashMap<Box<str>, Attachment> = HashMap::new();
         for attachment in self.attachments(compartment, None, priority).await? {
-            let is_later =
-                first.get(&attachment.instance_id).is_some_and(|it| it.time_created <= attachment.time_created);
+            let is_later = first
+                .get(&attachment.instance_id)
+                .is_some_and(|it| it.time_created <= attachment.time_created);
             if !is_later {
                 first.insert(attachment.instance_id.clone(), attachment);
             }
         }
-        let subnets: BTreeSet<_> = first.values().filter_map(|it| it.subnet_id.clone()).collect();
+        let subnets: BTreeSet<_> = first
+            .values()
+            .filter_map(|it| it.subnet_id.clone())
+            .collect();
         let (mut private, mut ipv6) = (HashMap::new(), HashMap::<Box<str>, Vec<Box<str>>>::new());
         let mut is_public = false;
         for subnet in &subnets {
             let list = |path| {
-                self.api
-                    .list(Call::get(path, &[]).query("subnetId", subnet), priority, |it: &SubnetAddress| it.id.clone())
+                self.api.list(
+                    Call::get(path, &[]).query("subnetId", subnet),
+                    priority,
+                    |it: &SubnetAddress| it.id.clone(),
+                )
             };
             let addresses = list("/20160918/privateIps").await?.complete()?.into_items();
             private.extend(
-                addresses.into_iter().filter(|it| it.is_primary).filter_map(|it| Some((it.vnic_id.clone()?, it))),
+                addresses
+                    .into_iter()
+                    .filter(|it| it.is_primary)
+                    .filter_map(|it| Some((it.vnic_id.clone()?, it))),
             );
             let subnet = self.subnets.get(subnet).await?;
             is_public |= !subnet.prohibit_public_ip_on_vnic;
@@ -129,7 +165,11 @@ impl Source {
                 }
             }
         }
-        let public = if is_public { self.public_ips(compartment, domains, priority).await? } else { HashMap::new() };
+        let public = if is_public {
+            self.public_ips(compartment, domains, priority).await?
+        } else {
+            HashMap::new()
+        };
         let vnic = |attachment: Attachment| {
             let id = attachment.vnic_id?;
             let address: Option<SubnetAddress> = private.remove(&id);
@@ -139,8 +179,16 @@ impl Source {
                 address.map_or((None, None), |it| (Some(it.ip_address), it.hostname_label));
             let subnet_id = attachment.subnet_id;
             let (is_primary, defined_tags) = (true, BTreeMap::new());
-            let vnic =
-                Vnic { id, is_primary, private_ip, public_ip, hostname_label, subnet_id, ipv6_addresses, defined_tags };
+            let vnic = Vnic {
+                id,
+                is_primary,
+                private_ip,
+                public_ip,
+                hostname_label,
+                subnet_id,
+                ipv6_addresses,
+                defined_tags,
+            };
             Some((attachment.instance_id, vec![vnic]))
         };
         Ok(first.into_values().filter_map(vnic).collect())
@@ -153,9 +201,14 @@ impl Source {
         domains: &BTreeSet<Box<str>>,
         priority: &SharedPriority,
     ) -> Result<HashMap<Box<str>, Box<str>>> {
-        let call =
-            |scope| Call::get("/20160918/publicIps", &[]).query("compartmentId", compartment).query("scope", scope);
-        let of_domains = domains.iter().map(|domain| call("AVAILABILITY_DOMAIN").query("availabilityDomain", domain));
+        let call = |scope| {
+            Call::get("/20160918/publicIps", &[])
+                .query("compartmentId", compartment)
+                .query("scope", scope)
+        };
+        let of_domains = domains
+            .iter()
+            .map(|domain| call("AVAILABILITY_DOMAIN").query("availabilityDomain", domain));
         let calls = of_domains.chain([call("REGION")]);
         let lists = calls.map(|call| self.api.list(call, priority, |it: &PublicIp| it.id.clone()));
         let mut all = HashMap::new();

@@ -24,14 +24,21 @@ pub enum ProxyProtocol {
 }
 
 impl Value for ProxyProtocol {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("false", Self::Off), ("true", Self::V1), ("v1", Self::V1), ("v2", Self::V2)]).verbatim();
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("false", Self::Off),
+        ("true", Self::V1),
+        ("v1", Self::V1),
+        ("v2", Self::V2),
+    ])
+    .verbatim();
 }
 
 /// A truth value; only `true` and `false` are accepted, as in the Go cloud-controller-manager.
 const TRUTH: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const SECONDS: Kind<Duration> = Kind::of("a whole number of seconds", |text| {
-    text.parse().ok().map(|seconds: u32| Duration::from_secs(seconds.into()))
+    text.parse()
+        .ok()
+        .map(|seconds: u32| Duration::from_secs(seconds.into()))
 })
 .verbatim();
 /// Range of Octavia: up to 365 days.

@@ -23,7 +23,13 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    pub(crate) const ALL: [Self; 5] = [Self::Compute, Self::Network, Self::Balancer, Self::BalancerRoot, Self::Keys];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Compute,
+        Self::Network,
+        Self::Balancer,
+        Self::BalancerRoot,
+        Self::Keys,
+    ];
 
     /// Returns its type in the catalogue.
     pub(crate) fn kind(self) -> &'static str {
@@ -43,8 +49,15 @@ impl Service {
 
     fn base(self, url: &str) -> String {
         let (url, (_, version)) = (url.trim_end_matches('/'), self.names());
-        let root = url.strip_suffix(version).unwrap_or(url).trim_end_matches('/');
-        if self == Self::BalancerRoot { root.to_owned() } else { format!("{root}{version}") }
+        let root = url
+            .strip_suffix(version)
+            .unwrap_or(url)
+            .trim_end_matches('/');
+        if self == Self::BalancerRoot {
+            root.to_owned()
+        } else {
+            format!("{root}{version}")
+        }
     }
 }
 
@@ -53,7 +66,12 @@ impl Service {
 ///
 /// # Errors
 /// *Invalid*, with the endpoints that exist.
-pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, region: Option<&str>) -> Result<String> {
+pub(crate) fn base(
+    catalogue: &Value,
+    service: Service,
+    interface: Interface,
+    region: Option<&str>,
+) -> Result<String> {
     let (kind, interface) = (service.kind(), name(interface));
     let endpoints: Vec<&Value> = endpoints(catalogue, kind).collect();
     let text = |endpoint: &Value, key: &str| endpoint[key].as_str().unwrap_or_default().to_owned();
@@ -65,8 +83,10 @@ pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, re
         return Ok(service.base(&text(found, "url")));
     }
     let region_of = |it: &Value| it["region"].as_str().unwrap_or("no region").to_owned();
-    let mut there: Vec<_> =
-        endpoints.iter().map(|it| format!("{} in {}", text(it, "interface"), region_of(it))).collect();
+    let mut there: Vec<_> = endpoints
+        .iter()
+        .map(|it| format!("{} in {}", text(it, "interface"), region_of(it)))
+        .collect();
     there.sort_unstable();
     there.dedup();
     let there = match there.is_empty() {
@@ -81,13 +101,23 @@ pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, re
 
 /// Returns the regions of Nova and Neutron.
 pub(crate) fn regions(catalogue: &Value) -> BTreeSet<String> {
-    let used = [Service::Compute, Service::Network].into_iter().flat_map(|it| endpoints(catalogue, it.kind()));
-    used.filter_map(|it| it["region"].as_str().or(it["region_id"].as_str())).map(str::to_owned).collect()
+    let used = [Service::Compute, Service::Network]
+        .into_iter()
+        .flat_map(|it| endpoints(catalogue, it.kind()));
+    used.filter_map(|it| it["region"].as_str().or(it["region_id"].as_str()))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn endpoints<'a>(catalogue: &'a Value, kind: &'static str) -> impl Iterator<Item = &'a Value> {
-    let services = catalogue.as_array().into_iter().flatten().filter(move |it| it["type"] == kind);
-    services.filter_map(|it| it["endpoints"].as_array()).flatten()
+    let services = catalogue
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(move |it| it["type"] == kind);
+    services
+        .filter_map(|it| it["endpoints"].as_array())
+        .flatten()
 }
 
 fn name(interface: Interface) -> &'static str {
@@ -121,13 +151,48 @@ mod tests {
     #[test]
     fn the_first_endpoint_of_interface_and_region_is_taken_and_gets_its_version() {
         let table = [
-            (Service::Compute, Interface::Public, None, "https://one/compute/v2.1/p1"),
-            (Service::Compute, Interface::Public, Some("Two"), "https://two/compute/v2.1"),
-            (Service::Network, Interface::Public, Some("One"), "https://one/network/v2.0"),
-            (Service::Network, Interface::Internal, Some("One"), "http://net:9696/v2.0"),
-            (Service::Balancer, Interface::Public, Some("One"), "https://one/lb/v2.0"),
-            (Service::BalancerRoot, Interface::Public, Some("One"), "https://one/lb"),
-            (Service::Keys, Interface::Public, Some("One"), "https://one/keys/v1"),
+            (
+                Service::Compute,
+                Interface::Public,
+                None,
+                "https://one/compute/v2.1/p1",
+            ),
+            (
+                Service::Compute,
+                Interface::Public,
+                Some("Two"),
+                "https://two/compute/v2.1",
+            ),
+            (
+                Service::Network,
+                Interface::Public,
+                Some("One"),
+                "https://one/network/v2.0",
+            ),
+            (
+                Service::Network,
+                Interface::Internal,
+                Some("One"),
+                "http://net:9696/v2.0",
+            ),
+            (
+                Service::Balancer,
+                Interface::Public,
+                Some("One"),
+                "https://one/lb/v2.0",
+            ),
+            (
+                Service::BalancerRoot,
+                Interface::Public,
+                Some("One"),
+                "https://one/lb",
+            ),
+            (
+                Service::Keys,
+                Interface::Public,
+                Some("One"),
+                "https://one/keys/v1",
+            ),
         ];
         for (service, interface, region, url) in table {
             assert_eq!(base(&catalogue(), service, interface, region).unwrap(), url);
@@ -142,12 +207,24 @@ mod tests {
 
     #[test]
     fn a_missing_endpoint_is_told_with_what_there_is() {
-        let text = base(&catalogue(), Service::Compute, Interface::Public, Some("Three")).unwrap_err().to_string();
+        let text = base(
+            &catalogue(),
+            Service::Compute,
+            Interface::Public,
+            Some("Three"),
+        )
+        .unwrap_err()
+        .to_string();
         assert!(
             text.contains("no public endpoint of compute in region \"Three\": it has public in One, public in Two"),
             "{text}"
         );
-        let text = base(&Value::Null, Service::Keys, Interface::Admin, None).unwrap_err().to_string();
-        assert!(text.contains("no admin endpoint of key-manager: it has none of that kind"), "{text}");
+        let text = base(&Value::Null, Service::Keys, Interface::Admin, None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("no admin endpoint of key-manager: it has none of that kind"),
+            "{text}"
+        );
     }
 }

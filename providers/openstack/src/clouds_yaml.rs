@@ -31,7 +31,10 @@ impl Clouds {
 
     /// Returns the text of `auth.username` and the like; none if it is empty.
     pub(crate) fn text(&mut self, path: &str) -> Option<String> {
-        match path.split('.').try_fold(&self.entry, |value, key| value.get(key))? {
+        match path
+            .split('.')
+            .try_fold(&self.entry, |value, key| value.get(key))?
+        {
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
             Value::Null => None,
             _ => {
@@ -46,7 +49,12 @@ impl Clouds {
         self.mistakes.push(format!("{}: {path} {why}", self.name));
     }
 
-    fn fill(&mut self, file: Option<&str>, cloud: Option<&str>, directories: &[PathBuf]) -> Result<(), String> {
+    fn fill(
+        &mut self,
+        file: Option<&str>,
+        cloud: Option<&str>,
+        directories: &[PathBuf],
+    ) -> Result<(), String> {
         let file = file.map(PathBuf::from).or_else(|| find(directories, "clouds")).ok_or(
             "no clouds.yaml: neither clouds-file nor OS_CLIENT_CONFIG_FILE is set, and there is none in the working directory, \
              ~/.config/openstack and /etc/openstack",
@@ -54,24 +62,41 @@ impl Clouds {
         let shown = file.display();
         let beside = [file.parent().unwrap_or(Path::new("")).to_owned()];
         let companion = |stem| find(&beside, stem).or_else(|| find(directories, stem));
-        let mut clouds = self.load(&file, "clouds")?.ok_or_else(|| missing(&file, "clouds"))?;
-        let secure = companion("secure").map(|file| self.load(&file, "clouds")).transpose()?;
+        let mut clouds = self
+            .load(&file, "clouds")?
+            .ok_or_else(|| missing(&file, "clouds"))?;
+        let secure = companion("secure")
+            .map(|file| self.load(&file, "clouds"))
+            .transpose()?;
         let mut secure = secure.flatten().unwrap_or_default();
         let cloud = match cloud {
             Some(cloud) => cloud.to_owned(),
-            None => only(if clouds.is_empty() { &secure } else { &clouds }).map_err(|why| format!("{shown}: {why}"))?,
+            None => only(if clouds.is_empty() { &secure } else { &clouds })
+                .map_err(|why| format!("{shown}: {why}"))?,
         };
         let (own, secret) = (clouds.remove(&cloud), secure.remove(&cloud));
         if own.is_none() && secret.is_none() {
-            return Err(format!("{shown}: there is no cloud {cloud:?}; there are: {}", names(&clouds)));
+            return Err(format!(
+                "{shown}: there is no cloud {cloud:?}; there are: {}",
+                names(&clouds)
+            ));
         }
         let mut entry = own.unwrap_or_default();
-        if let Some(profile) = ["profile", "cloud"].iter().find_map(|key| entry.get(key)?.as_str().map(str::to_owned)) {
-            let public = companion("clouds-public").map(|file| self.load(&file, "public-clouds")).transpose()?;
+        if let Some(profile) = ["profile", "cloud"]
+            .iter()
+            .find_map(|key| entry.get(key)?.as_str().map(str::to_owned))
+        {
+            let public = companion("clouds-public")
+                .map(|file| self.load(&file, "public-clouds"))
+                .transpose()?;
             let public = public
                 .flatten()
                 .and_then(|mut all| all.remove(&profile))
-                .ok_or_else(|| format!("{shown}: the profile {profile:?} of {cloud:?} is in no clouds-public.yaml"))?;
+                .ok_or_else(|| {
+                    format!(
+                        "{shown}: the profile {profile:?} of {cloud:?} is in no clouds-public.yaml"
+                    )
+                })?;
             entry = merged(entry, public);
         }
         self.entry = merged(secret.unwrap_or_default(), entry);
@@ -82,7 +107,8 @@ impl Clouds {
     /// Reads the mapping under `key` of a file; `None` if it is empty.
     fn load(&mut self, file: &Path, key: &str) -> Result<Option<Entries>, String> {
         let shown = file.display();
-        let text = cloud_provider::files::read_to_string(file).map_err(|err| format!("cannot read {shown}: {err}"))?;
+        let text = cloud_provider::files::read_to_string(file)
+            .map_err(|err| format!("cannot read {shown}: {err}"))?;
         self.files.push(file.to_owned());
         let mut values = yaml(&text).map_err(|place| format!("{shown}: no valid YAML{place}"))?;
         match values.get_mut(key).map(Value::take) {
@@ -102,22 +128,39 @@ fn only(clouds: &Entries) -> Result<String, String> {
     match clouds.keys().collect::<Vec<_>>()[..] {
         [only] => Ok(only.clone()),
         [] => Err("there are no clouds in it".to_owned()),
-        _ => Err(format!("there are several clouds ({}); `cloud` or OS_CLOUD must name one", names(clouds))),
+        _ => Err(format!(
+            "there are several clouds ({}); `cloud` or OS_CLOUD must name one",
+            names(clouds)
+        )),
     }
 }
 
 fn names(clouds: &Entries) -> String {
-    clouds.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    clouds
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Returns the directories that clients search, in this order.
 fn directories(environment: &Environment) -> Vec<PathBuf> {
     let home = environment.get("HOME").filter(|home| !home.is_empty());
     let of_user = home.map(|home| Path::new(home).join(".config/openstack"));
-    [Some(PathBuf::new()), of_user, Some(PathBuf::from("/etc/openstack"))].into_iter().flatten().collect()
+    [
+        Some(PathBuf::new()),
+        of_user,
+        Some(PathBuf::from("/etc/openstack")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn find(directories: &[PathBuf], stem: &str) -> Option<PathBuf> {
     let names = [format!("{stem}.yaml"), format!("{stem}.yml")];
-    directories.iter().flat_map(|at| names.iter().map(|name| at.join(name))).find(|file| file.is_file())
+    directories
+        .iter()
+        .flat_map(|at| names.iter().map(|name| at.join(name)))
+        .find(|file| file.is_file())
 }

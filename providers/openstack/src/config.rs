@@ -14,7 +14,9 @@ pub use provider_kit::transport::Tls;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::keys::{CONTAINER_STORE, ENABLE_INGRESS_HOSTNAME, INGRESS_HOSTNAME_SUFFIX, LB_METHOD, LB_PROVIDER};
+use crate::keys::{
+    CONTAINER_STORE, ENABLE_INGRESS_HOSTNAME, INGRESS_HOSTNAME_SUFFIX, LB_METHOD, LB_PROVIDER,
+};
 
 /// The validated configuration of the provider.
 #[derive(Clone, Debug)]
@@ -48,7 +50,15 @@ impl Config {
     /// Returns `true` if at most the credential and the TLS files differ, which can be reloaded without a restart.
     #[must_use]
     pub fn differs_in_access_only(&self, other: &Self) -> bool {
-        let beyond = |it: &Self| (it.region.clone(), it.interface, it.regional, it.request_timeout, it.router.clone());
+        let beyond = |it: &Self| {
+            (
+                it.region.clone(),
+                it.interface,
+                it.regional,
+                it.request_timeout,
+                it.router.clone(),
+            )
+        };
         self.auth.may_be_for_the_same(&other.auth)
             && beyond(self) == beyond(other)
             && (&self.networking, &self.balancers) == (&other.networking, &other.balancers)
@@ -71,7 +81,8 @@ impl Auth {
     /// known only from the token.
     pub(crate) fn may_be_for_the_same(&self, other: &Self) -> bool {
         use std::mem::discriminant;
-        let is_told = !matches!(self.scope, Scope::Trust(_)) && discriminant(&self.scope) == discriminant(&other.scope);
+        let is_told = !matches!(self.scope, Scope::Trust(_))
+            && discriminant(&self.scope) == discriminant(&other.scope);
         self.url == other.url && (!is_told || self.scope == other.scope)
     }
 }
@@ -200,14 +211,19 @@ impl Balancers {
     /// Returns the algorithm that chooses a member: OVN has only one.
     #[must_use]
     pub fn method(&self) -> String {
-        let default = if self.provider() == "ovn" { "SOURCE_IP_PORT" } else { "ROUND_ROBIN" };
+        let default = if self.provider() == "ovn" {
+            "SOURCE_IP_PORT"
+        } else {
+            "ROUND_ROBIN"
+        };
         self.get(&LB_METHOD).unwrap_or_else(|| default.to_owned())
     }
 
     /// Returns the suffix of host names, if enabled.
     #[must_use]
     pub fn ingress_hostname_suffix(&self) -> Option<String> {
-        self.get(&INGRESS_HOSTNAME_SUFFIX).filter(|_| self.flag(&ENABLE_INGRESS_HOSTNAME))
+        self.get(&INGRESS_HOSTNAME_SUFFIX)
+            .filter(|_| self.flag(&ENABLE_INGRESS_HOSTNAME))
     }
 
     /// Returns `true` if references to containers are checked in Barbican.

@@ -15,14 +15,25 @@ use crate::keys::*;
 use crate::services::Services;
 
 /// Roles of which one is needed to change anything: Octavia has roles of its own.
-const WRITING_ROLES: [&str; 6] =
-    ["load-balancer_member", "load-balancer_admin", "member", "_member_", "manager", "admin"];
+const WRITING_ROLES: [&str; 6] = [
+    "load-balancer_member",
+    "load-balancer_admin",
+    "member",
+    "_member_",
+    "manager",
+    "admin",
+];
 /// Most names that a finding quotes.
 const EXAMPLES: usize = 5;
 
 /// The keys of networks and subnets, of `[LoadBalancer]` and of a class.
-const PLACES: [&Key<String>; 5] =
-    [&NETWORK_ID, &SUBNET_ID, &MEMBER_SUBNET_ID, &FLOATING_NETWORK_ID, &FLOATING_SUBNET_ID];
+const PLACES: [&Key<String>; 5] = [
+    &NETWORK_ID,
+    &SUBNET_ID,
+    &MEMBER_SUBNET_ID,
+    &FLOATING_NETWORK_ID,
+    &FLOATING_SUBNET_ID,
+];
 const CLASS_PLACES: [&Key<String>; 5] = [
     &CLASS_NETWORK_ID,
     &CLASS_SUBNET_ID,
@@ -47,22 +58,32 @@ fn either(found: Found) -> Finding {
 impl Diagnosis<'_> {
     /// Returns the findings, from the outside in; without a token nothing more can be checked.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
-        let warned = |text: &String| Finding::warning("configuration", text, "correct the cloud configuration");
+        let warned = |text: &String| {
+            Finding::warning("configuration", text, "correct the cloud configuration")
+        };
         let mut findings: Vec<Finding> = self.config.warnings.iter().map(warned).collect();
         findings.push(self.keystone().await);
-        let Ok(token) = self.services.token().await else { return findings };
+        let Ok(token) = self.services.token().await else {
+            return findings;
+        };
         findings.push(writing(&token.roles));
         // The first region of the catalogue is a matter of chance, and nothing is known of another one's servers.
         let (regions, remedy) = (
             Vec::from_iter(token.regions.clone()),
             "set `region` in [Global]; until then the catalogue's first endpoint of each service is used",
         );
-        findings.extend(undecided("region", &regions, remedy).filter(|_| self.config.region.is_none()));
+        findings
+            .extend(undecided("region", &regions, remedy).filter(|_| self.config.region.is_none()));
         findings.extend(self.used().map(|service| match token.access(service) {
-            Ok(access) => Finding::ok("catalogue", format!("{} is at {}", service.kind(), access.base())),
-            Err(error) => {
-                Finding::failure("catalogue", error.to_string(), "correct `region` or `os-endpoint-type` in [Global]")
-            }
+            Ok(access) => Finding::ok(
+                "catalogue",
+                format!("{} is at {}", service.kind(), access.base()),
+            ),
+            Err(error) => Finding::failure(
+                "catalogue",
+                error.to_string(),
+                "correct `region` or `os-endpoint-type` in [Global]",
+            ),
         }));
         findings.extend(self.servers().await.unwrap_or_else(|last| vec![last]));
         if let Some(balancers) = &self.config.balancers {
@@ -78,38 +99,60 @@ impl Diagnosis<'_> {
     async fn keystone(&self) -> Finding {
         let place = &self.config.auth.url;
         match self.services.project_id().await {
-            Ok(project) => Finding::ok("keystone", format!("{place} gives a token for project {project}")),
-            Err(error) if error.is_unauthorized() || error.is_invalid() => {
-                Finding::failure("keystone", error.to_string(), "correct [Global] in the cloud configuration")
-            }
-            Err(error) => Finding::failure("keystone", error.to_string(), endpoint_remedy("auth-url", &error)),
+            Ok(project) => Finding::ok(
+                "keystone",
+                format!("{place} gives a token for project {project}"),
+            ),
+            Err(error) if error.is_unauthorized() || error.is_invalid() => Finding::failure(
+                "keystone",
+                error.to_string(),
+                "correct [Global] in the cloud configuration",
+            ),
+            Err(error) => Finding::failure(
+                "keystone",
+                error.to_string(),
+                endpoint_remedy("auth-url", &error),
+            ),
         }
     }
 
     /// Returns the services that are used, which must be in the catalogue.
     fn used(&self) -> impl Iterator<Item = Service> {
         let balancers = self.config.balancers.as_ref();
-        let has_references =
-            balancers.is_some_and(|it| it.has_barbican() && it.get(&DEFAULT_TLS_CONTAINER_REF).is_some());
+        let has_references = balancers
+            .is_some_and(|it| it.has_barbican() && it.get(&DEFAULT_TLS_CONTAINER_REF).is_some());
         let balancer = balancers.map(|_| Service::Balancer);
         let keys = has_references.then_some(Service::Keys);
-        [Service::Compute, Service::Network].into_iter().chain(balancer).chain(keys)
+        [Service::Compute, Service::Network]
+            .into_iter()
+            .chain(balancer)
+            .chain(keys)
     }
 
     /// Checks the names of servers, by which Nodes without a provider ID are found.
     async fn servers(&self) -> Result<Vec<Finding>, Finding> {
         const CHECK: &str = "servers";
         let call = Call::get("/servers", &[]);
-        let servers = self.services.texts(&self.services.compute, call, CHECK, ["id", "name"]).await;
+        let servers = self
+            .services
+            .texts(&self.services.compute, call, CHECK, ["id", "name"])
+            .await;
         let servers = servers.map_err(refused(CHECK))?;
         if servers.is_empty() {
-            let remedy = "check the project in [Global]: Nodes without a server there would be deleted";
+            let remedy =
+                "check the project in [Global]: Nodes without a server there would be deleted";
             return Err(Finding::failure(CHECK, "the project shows none", remedy));
         }
         let mut count = BTreeMap::<&str, usize>::new();
-        servers.iter().for_each(|[_, name]| *count.entry(name).or_default() += 1);
+        servers
+            .iter()
+            .for_each(|[_, name]| *count.entry(name).or_default() += 1);
         let examples = |fits: fn(&str, usize) -> bool| {
-            let mut names = count.iter().filter(|(name, times)| fits(name, **times)).map(|it| *it.0).peekable();
+            let mut names = count
+                .iter()
+                .filter(|(name, times)| fits(name, **times))
+                .map(|it| *it.0)
+                .peekable();
             names.peek().is_some().then(|| quoted(names, EXAMPLES))
         };
         let twice = examples(|_, times| times > 1).map(|names| {
@@ -118,7 +161,8 @@ impl Diagnosis<'_> {
             Finding::warning(CHECK, text, remedy)
         });
         let odd = examples(|name, _| !may_be_a_node(name)).map(|names| {
-            let remedy = "if Nodes run there, let their kubelets say --provider-id=openstack:///<server id>";
+            let remedy =
+                "if Nodes run there, let their kubelets say --provider-id=openstack:///<server id>";
             Finding::warning(CHECK, format!("no Node can have the name {names}"), remedy)
         });
         let shown = Finding::ok(CHECK, format!("the project shows {}", servers.len()));
@@ -129,28 +173,52 @@ impl Diagnosis<'_> {
         const CHECK: &str = "octavia";
         let features = self.services.octavia().await.map_err(refused(CHECK))?;
         let call = Call::get("/lbaas/providers", &[]);
-        let enabled = self.services.texts(&self.services.balancer, call, "providers", ["name"]).await;
-        let enabled: Vec<_> = enabled.map_err(refused(CHECK))?.into_iter().flatten().collect();
+        let enabled = self
+            .services
+            .texts(&self.services.balancer, call, "providers", ["name"])
+            .await;
+        let enabled: Vec<_> = enabled
+            .map_err(refused(CHECK))?
+            .into_iter()
+            .flatten()
+            .collect();
         let (wanted, (major, minor)) = (&balancers.provider(), features.version);
         let enabled = enabled.iter().map(String::as_str);
-        if let Some(missing) = unavailable(CHECK, "`lb-provider` in [LoadBalancer]", wanted, enabled) {
-            return Err(Finding { text: format!("the provider {wanted:?} is not enabled"), ..missing });
+        if let Some(missing) =
+            unavailable(CHECK, "`lb-provider` in [LoadBalancer]", wanted, enabled)
+        {
+            return Err(Finding {
+                text: format!("the provider {wanted:?} is not enabled"),
+                ..missing
+            });
         }
         if !features.tags {
-            let remedy = "upgrade Octavia to 2.5 or later; load balancers cannot be shared until then";
-            return Ok(Finding::warning(CHECK, format!("version {major}.{minor} has no tags"), remedy));
+            let remedy =
+                "upgrade Octavia to 2.5 or later; load balancers cannot be shared until then";
+            return Ok(Finding::warning(
+                CHECK,
+                format!("version {major}.{minor} has no tags"),
+                remedy,
+            ));
         }
-        Ok(Finding::ok(CHECK, format!("version {major}.{minor}, provider {wanted:?}")))
+        Ok(Finding::ok(
+            CHECK,
+            format!("version {major}.{minor}, provider {wanted:?}"),
+        ))
     }
 
     /// Checks the networks and subnets that the configuration names, and the source of floating IPs.
     async fn places(&self, balancers: &Balancers) -> Vec<Finding> {
         let mut findings = Vec::new();
         let classes = balancers.classes.iter();
-        let classes = classes.map(|(name, class)| (format!("[LoadBalancerClass {name:?}]"), class, CLASS_PLACES));
+        let classes = classes
+            .map(|(name, class)| (format!("[LoadBalancerClass {name:?}]"), class, CLASS_PLACES));
         let general = ("[LoadBalancer]".to_owned(), &balancers.settings, PLACES);
         for (section, settings, keys) in [general].into_iter().chain(classes) {
-            for (key, id) in keys.iter().filter_map(|key| Some((key.key().rsplit("] ").next()?, settings.get(key)?))) {
+            for (key, id) in keys
+                .iter()
+                .filter_map(|key| Some((key.key().rsplit("] ").next()?, settings.get(key)?)))
+            {
                 findings.push(either(self.place(&section, key, &id).await));
             }
         }
@@ -170,14 +238,29 @@ impl Diagnosis<'_> {
         let name = &found["name"];
         if key == "floating-network-id" && found["router:external"] == false {
             let remedy = format!("set {setting} to an external network");
-            return Err(Finding::failure(what, format!("{setting}: {name} is not external"), remedy));
+            return Err(Finding::failure(
+                what,
+                format!("{setting}: {name} is not external"),
+                remedy,
+            ));
         }
         Ok(Finding::ok(what, format!("{setting}: {name} ({id})")))
     }
 
     /// Reads an object that a setting names.
-    async fn find(&self, what: &'static str, call: Call, setting: &str, id: &str) -> Result<Value, Finding> {
-        let found: Option<Value> = self.services.network.find(call.inside(what)).await.map_err(refused(what))?;
+    async fn find(
+        &self,
+        what: &'static str,
+        call: Call,
+        setting: &str,
+        id: &str,
+    ) -> Result<Value, Finding> {
+        let found: Option<Value> = self
+            .services
+            .network
+            .find(call.inside(what))
+            .await
+            .map_err(refused(what))?;
         found.ok_or_else(|| {
             let text = format!("{setting}: the project sees no {what} {id:?}");
             Finding::failure(what, text, format!("correct {setting}"))
@@ -187,8 +270,15 @@ impl Diagnosis<'_> {
     async fn external_networks(&self) -> Found {
         const CHECK: &str = "floating network";
         let call = Call::get("/networks", &[]).query("router:external", true);
-        let networks = self.services.texts(&self.services.network, call, "networks", ["id", "name"]).await;
-        let names: Vec<_> = networks.map_err(refused(CHECK))?.into_iter().map(|[_, name]| name).collect();
+        let networks = self
+            .services
+            .texts(&self.services.network, call, "networks", ["id", "name"])
+            .await;
+        let names: Vec<_> = networks
+            .map_err(refused(CHECK))?
+            .into_iter()
+            .map(|[_, name]| name)
+            .collect();
         let several = undecided(CHECK, &names, "set `floating-network-id` in [LoadBalancer]");
         Ok(several.unwrap_or_else(|| match names.first() {
             None => Finding::warning(
@@ -202,17 +292,37 @@ impl Diagnosis<'_> {
 
     async fn router(&self, id: &str) -> Found {
         const CHECK: &str = "router";
-        let router = self.find(CHECK, Call::get("/routers/{id}", &[id]), "router-id in [Route]", id).await?;
+        let router = self
+            .find(
+                CHECK,
+                Call::get("/routers/{id}", &[id]),
+                "router-id in [Route]",
+                id,
+            )
+            .await?;
         let text = format!("{} ({id})", router["name"]);
         let remedy = "enable Neutron's extension extraroute-atomic";
-        let has = async |alias: &str| self.services.has_extension(alias).await.map_err(refused(CHECK));
+        let has = async |alias: &str| {
+            self.services
+                .has_extension(alias)
+                .await
+                .map_err(refused(CHECK))
+        };
         if has("extraroute-atomic").await? {
             return Ok(Finding::ok(CHECK, text));
         }
         if has("extraroute").await? {
-            return Ok(Finding::warning(CHECK, format!("{text}; routes are changed one after the other"), remedy));
+            return Ok(Finding::warning(
+                CHECK,
+                format!("{text}; routes are changed one after the other"),
+                remedy,
+            ));
         }
-        Err(Finding::failure(CHECK, format!("{text}; Neutron has no extra routes, so Pods get none"), remedy))
+        Err(Finding::failure(
+            CHECK,
+            format!("{text}; Neutron has no extra routes, so Pods get none"),
+            remedy,
+        ))
     }
 }
 
@@ -223,8 +333,16 @@ fn writing(roles: &[String]) -> Finding {
         return Finding::ok("roles", names);
     }
     let remedy = "give the user the roles `member` and `load-balancer_member` in the project";
-    let text = if names.is_empty() { "the token has none".to_owned() } else { format!("only {names}") };
-    Finding::warning("roles", format!("{text}: this may not be enough to change load balancers"), remedy)
+    let text = if names.is_empty() {
+        "the token has none".to_owned()
+    } else {
+        format!("only {names}")
+    };
+    Finding::warning(
+        "roles",
+        format!("{text}: this may not be enough to change load balancers"),
+        remedy,
+    )
 }
 
 /// Returns the finding about a service's refusal.

@@ -11,7 +11,10 @@
 /// assert!(ovn.tags && !ovn.allowed_cidrs && !ovn.http_monitors);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a feature of its own")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a feature of its own"
+)]
 pub struct Features {
     /// The latest version of its API.
     pub version: (u32, u32),
@@ -56,7 +59,10 @@ impl Features {
     /// Returns the latest of the versions that Octavia lists: `v2.27`.
     pub(crate) fn version<'a>(ids: impl Iterator<Item = &'a str>) -> Option<(u32, u32)> {
         let parse = |id: &str| {
-            let (major, minor) = id.strip_prefix('v')?.split_once('.').unwrap_or((id.strip_prefix('v')?, "0"));
+            let (major, minor) = id
+                .strip_prefix('v')?
+                .split_once('.')
+                .unwrap_or((id.strip_prefix('v')?, "0"));
             Some((major.parse().ok()?, minor.parse().ok()?))
         };
         ids.filter_map(parse).max()
@@ -74,10 +80,26 @@ mod tests {
         assert!(!second_vips(25, "amphora") && !second_vips(27, "ovn") && !second_vips(27, "f5"));
         let features = |minor, provider| {
             let it = Features::of((2, minor), provider);
-            let all = [it.timeouts, it.tags, it.flavors, it.allowed_cidrs, it.availability_zones, it.udp_http_monitors];
+            let all = [
+                it.timeouts,
+                it.tags,
+                it.flavors,
+                it.allowed_cidrs,
+                it.availability_zones,
+                it.udp_http_monitors,
+            ];
             all.into_iter().filter(|has| *has).count()
         };
-        let steps = [(0, 0), (1, 1), (5, 2), (6, 3), (12, 4), (14, 5), (16, 6), (27, 6)];
+        let steps = [
+            (0, 0),
+            (1, 1),
+            (5, 2),
+            (6, 3),
+            (12, 4),
+            (14, 5),
+            (16, 6),
+            (27, 6),
+        ];
         for (minor, count) in steps {
             assert_eq!(features(minor, "amphora"), count, "2.{minor}");
             assert_eq!(features(minor, "ovn"), usize::from(minor >= 5), "2.{minor}");
@@ -86,7 +108,10 @@ mod tests {
 
     #[test]
     fn the_latest_version_is_the_greatest_and_not_the_last_word() {
-        assert_eq!(Features::version(["v2.0", "v2.27", "v2.9", "v1", "x"].into_iter()), Some((2, 27)));
+        assert_eq!(
+            Features::version(["v2.0", "v2.27", "v2.9", "v1", "x"].into_iter()),
+            Some((2, 27))
+        );
         assert_eq!(Features::version(["latest"].into_iter()), None);
     }
 }

@@ -32,17 +32,25 @@ impl<'a> ServerId<'a> {
     pub fn read(provider_id: &'a str) -> Result<Self, IdError> {
         let unread = |is_ours: bool| {
             let (id, accepted) = (provider_id.to_owned(), ACCEPTED);
-            if is_ours { IdError::Malformed { id, accepted } } else { IdError::UnknownPrefix { id, accepted } }
+            if is_ours {
+                IdError::Malformed { id, accepted }
+            } else {
+                IdError::UnknownPrefix { id, accepted }
+            }
         };
         let rest = match provider_id.strip_prefix(SCHEME) {
             Some(rest) => rest,
-            None if provider_id.contains("://") || provider_id.is_empty() => return Err(unread(false)),
+            None if provider_id.contains("://") || provider_id.is_empty() => {
+                return Err(unread(false));
+            }
             None => provider_id,
         };
         let (region, server) = rest.split_once('/').ok_or_else(|| unread(true))?;
         // `.` and `..` would change the URL path of a request.
         let is_id = !server.is_empty() && !server.contains('/') && !matches!(server, "." | "..");
-        is_id.then_some(Self { region, server }).ok_or_else(|| unread(true))
+        is_id
+            .then_some(Self { region, server })
+            .ok_or_else(|| unread(true))
     }
 }
 
@@ -61,20 +69,62 @@ mod tests {
 
     #[test]
     fn every_form_that_was_ever_written_is_read() {
-        for (text, region) in [("openstack:///U", ""), ("openstack://RegionOne/U", "RegionOne"), ("/U", "")] {
-            assert_eq!(ServerId::read(text), Ok(ServerId { region, server: "U" }), "{text}");
+        for (text, region) in [
+            ("openstack:///U", ""),
+            ("openstack://RegionOne/U", "RegionOne"),
+            ("/U", ""),
+        ] {
+            assert_eq!(
+                ServerId::read(text),
+                Ok(ServerId {
+                    region,
+                    server: "U"
+                }),
+                "{text}"
+            );
         }
-        assert_eq!(ServerId { region: "", server: "U" }.to_string(), "openstack:///U");
-        assert_eq!(ServerId { region: "RegionOne", server: "U" }.to_string(), "openstack://RegionOne/U");
+        assert_eq!(
+            ServerId {
+                region: "",
+                server: "U"
+            }
+            .to_string(),
+            "openstack:///U"
+        );
+        assert_eq!(
+            ServerId {
+                region: "RegionOne",
+                server: "U"
+            }
+            .to_string(),
+            "openstack://RegionOne/U"
+        );
     }
 
     #[test]
     fn what_is_no_provider_id_of_ours_is_invalid_and_says_what_is_accepted() {
-        for text in ["openstack://U", "U", "other:///U", "", "openstack:///", "openstack://R/U/x", "openstack:///.."] {
+        for text in [
+            "openstack://U",
+            "U",
+            "other:///U",
+            "",
+            "openstack:///",
+            "openstack://R/U/x",
+            "openstack:///..",
+        ] {
             let error = Error::from(ServerId::read(text).unwrap_err());
-            assert!(error.is_invalid() && error.to_string().contains(ACCEPTED), "{error}");
+            assert!(
+                error.is_invalid() && error.to_string().contains(ACCEPTED),
+                "{error}"
+            );
         }
-        assert!(matches!(ServerId::read("other:///U"), Err(IdError::UnknownPrefix { .. })));
-        assert!(matches!(ServerId::read("openstack://U"), Err(IdError::Malformed { .. })));
+        assert!(matches!(
+            ServerId::read("other:///U"),
+            Err(IdError::UnknownPrefix { .. })
+        ));
+        assert!(matches!(
+            ServerId::read("openstack://U"),
+            Err(IdError::Malformed { .. })
+        ));
     }
 }

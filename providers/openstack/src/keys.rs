@@ -24,13 +24,18 @@ impl Value for Interface {
 const INSECURE: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const RETRIES: Kind<u16> = Kind::number(1, 10);
 const VERSION: Kind<String> = Kind::of("v2", |text| (text == "v2").then(|| text.to_owned()));
-const SEARCH_ORDER: Kind<String> = Kind::of("a comma list of one or both of configDrive and metadataService", |text| {
-    let is_known = |item: &str| matches!(item.trim(), "configDrive" | "metadataService");
-    (text.split(',').count() <= 2 && text.split(',').all(is_known)).then(|| text.to_owned())
-});
+const SEARCH_ORDER: Kind<String> = Kind::of(
+    "a comma list of one or both of configDrive and metadataService",
+    |text| {
+        let is_known = |item: &str| matches!(item.trim(), "configDrive" | "metadataService");
+        (text.split(',').count() <= 2 && text.split(',').all(is_known)).then(|| text.to_owned())
+    },
+);
 const POLLS: Kind<u32> = Kind::number(0, 10_000);
 /// A comma list whose items are not checked here: items that are not address ranges are left out later, with a warning.
-const RANGES: Kind<String> = Kind::of("a comma list of address ranges", |text| Some(text.to_owned()));
+const RANGES: Kind<String> = Kind::of("a comma list of address ranges", |text| {
+    Some(text.to_owned())
+});
 
 /// The truth values of `[LoadBalancer]`, which are true without a value.
 pub(crate) const FLAGS: [&Key<bool>; 7] = [
@@ -44,7 +49,14 @@ pub(crate) const FLAGS: [&Key<bool>; 7] = [
 ];
 
 /// Every list of keys, in the order of the reference page.
-pub const SECTIONS: &[&[&dyn Declared]] = &[GLOBAL, NETWORKING, LOAD_BALANCER, LOAD_BALANCER_CLASS, ROUTE, METADATA];
+pub const SECTIONS: &[&[&dyn Declared]] = &[
+    GLOBAL,
+    NETWORKING,
+    LOAD_BALANCER,
+    LOAD_BALANCER_CLASS,
+    ROUTE,
+    METADATA,
+];
 
 provider_kit::declare! {
     /// Section `[Global]`: Keystone, credential and endpoints.

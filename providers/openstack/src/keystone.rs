@@ -53,23 +53,38 @@ impl Issuer for Identity {
     type Token = Token;
 
     async fn issue(&self) -> Result<Issued<Token>> {
-        let call =
-            Call::post("/v3/auth/tokens", &[]).reading().json(&self.auth.body()).hide(self.auth.secret().clone());
-        let answer = self.http.send(call).await.map_err(|err| self.explained(err))?;
-        let secret = answer.headers.get("x-subject-token").and_then(|value| value.to_str().ok());
-        let secret = secret.ok_or_else(|| Error::other(format!("{} answered without a token", self.place())))?;
+        let call = Call::post("/v3/auth/tokens", &[])
+            .reading()
+            .json(&self.auth.body())
+            .hide(self.auth.secret().clone());
+        let answer = self
+            .http
+            .send(call)
+            .await
+            .map_err(|err| self.explained(err))?;
+        let secret = answer
+            .headers
+            .get("x-subject-token")
+            .and_then(|value| value.to_str().ok());
+        let secret = secret
+            .ok_or_else(|| Error::other(format!("{} answered without a token", self.place())))?;
         let (secret, body) = (SecretString::from(secret), answer.json::<Value>()?);
         let body = &body["token"];
         let project = body["project"]["id"].as_str().map(str::to_owned);
         let roles = body["roles"].as_array().into_iter().flatten();
         Ok(Issued {
-            scope: project.as_ref().map_or("no project".to_owned(), |id| format!("project {id}")),
+            scope: project
+                .as_ref()
+                .map_or("no project".to_owned(), |id| format!("project {id}")),
             lifetime: lifetime(body),
             // A token that the user issued cannot be renewed.
             is_renewable: !matches!(self.auth.method, Method::Token(_)),
             token: Token {
-                accesses: Service::ALL.map(|service| self.access(&body["catalog"], service, &secret)),
-                roles: roles.filter_map(|role| Some(role["name"].as_str()?.to_owned())).collect(),
+                accesses: Service::ALL
+                    .map(|service| self.access(&body["catalog"], service, &secret)),
+                roles: roles
+                    .filter_map(|role| Some(role["name"].as_str()?.to_owned()))
+                    .collect(),
                 regions: regions(&body["catalog"]),
                 project,
             },
@@ -81,15 +96,23 @@ impl Issuer for Identity {
 fn lifetime(token: &Value) -> Duration {
     let time = |key: &str| token[key].as_str()?.parse::<Timestamp>().ok();
     let issued = time("issued_at").unwrap_or_else(Timestamp::now);
-    time("expires_at")
-        .map_or(Duration::from_secs(3600), |end| Duration::try_from(end.duration_since(issued)).unwrap_or_default())
+    time("expires_at").map_or(Duration::from_secs(3600), |end| {
+        Duration::try_from(end.duration_since(issued)).unwrap_or_default()
+    })
 }
 
 impl Identity {
-    fn access(&self, catalogue: &Value, service: Service, token: &SecretString) -> Result<Arc<Access>> {
+    fn access(
+        &self,
+        catalogue: &Value,
+        service: Service,
+        token: &SecretString,
+    ) -> Result<Arc<Access>> {
         let base = base(catalogue, service, self.interface, self.region.as_deref())?;
         let access = Access::new(&base, HeaderName::from_static("x-auth-token"), token);
-        access.map(Arc::new).map_err(|err| Error::invalid(format!("Keystone's catalogue, {}: {err}", service.kind())))
+        access.map(Arc::new).map_err(|err| {
+            Error::invalid(format!("Keystone's catalogue, {}: {err}", service.kind()))
+        })
     }
 
     /// Adds the remedy to an answer of Keystone's.
@@ -97,9 +120,15 @@ impl Identity {
         let place = self.place();
         if err.is_unauthorized() {
             let what = self.auth.method.settings();
-            return Error::unauthorized(format!("{place} gives no token: {err}; check {what} in [Global]"));
+            return Error::unauthorized(format!(
+                "{place} gives no token: {err}; check {what} in [Global]"
+            ));
         }
-        if err.is_rate_limited() { err } else { err.context(format!("{place} gives no token")) }
+        if err.is_rate_limited() {
+            err
+        } else {
+            err.context(format!("{place} gives no token"))
+        }
     }
 
     fn place(&self) -> String {
@@ -124,15 +153,24 @@ impl Auth {
                 user["password"] = secret.into();
                 ("password", json!({ "user": user }))
             }
-            Method::ApplicationCredential { credential: Named::Id(id), .. } => {
-                ("application_credential", json!({ "id": id, "secret": secret }))
-            }
-            Method::ApplicationCredential { credential: Named::Name(name, user), .. } => {
-                ("application_credential", json!({ "name": name, "user": user.json(), "secret": secret }))
-            }
+            Method::ApplicationCredential {
+                credential: Named::Id(id),
+                ..
+            } => (
+                "application_credential",
+                json!({ "id": id, "secret": secret }),
+            ),
+            Method::ApplicationCredential {
+                credential: Named::Name(name, user),
+                ..
+            } => (
+                "application_credential",
+                json!({ "name": name, "user": user.json(), "secret": secret }),
+            ),
             Method::Token(_) => ("token", json!({ "id": secret })),
         };
-        let mut body = json!({ "auth": { "identity": { "methods": [method], method: proof.take() } } });
+        let mut body =
+            json!({ "auth": { "identity": { "methods": [method], method: proof.take() } } });
         if let Some(scope) = self.scope.json() {
             body["auth"]["scope"] = scope;
         }
@@ -145,7 +183,9 @@ impl Method {
     fn settings(&self) -> &'static str {
         match self {
             Self::Password { .. } => "user, password, project and their domains",
-            Self::ApplicationCredential { .. } => "application-credential-id and application-credential-secret",
+            Self::ApplicationCredential { .. } => {
+                "application-credential-id and application-credential-secret"
+            }
             Self::Token(_) => "token (it may have ended: one that is given cannot be renewed)",
         }
     }

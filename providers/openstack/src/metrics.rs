@@ -18,8 +18,8 @@ provider_kit::series! {
 
 /// Buckets for load balancers, which take minutes.
 const LONG: &[f64] = &[
-    0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0, 50.0, 75.0, 100.0,
-    1000.0,
+    0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0,
+    50.0, 75.0, 100.0, 1000.0,
 ];
 
 provider_kit::series! {
@@ -32,7 +32,10 @@ provider_kit::series! {
 }
 
 /// Wraps load balancers, to count and time reconciliations.
-pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> InstrumentedCapability<T> {
+pub(crate) fn reconciled<T>(
+    inner: T,
+    metrics: &Arc<dyn CloudMetrics>,
+) -> InstrumentedCapability<T> {
     let metrics = Arc::clone(metrics);
     InstrumentedCapability::new(inner, |_| {}).timed(move |called, took, is_ok| {
         let operation = match called {
@@ -41,7 +44,13 @@ pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Instru
             Called::DeleteLoadBalancer => "loadbalancer_delete",
             _ => return,
         };
-        note(&*metrics, [&RECONCILED, &RECONCILE_DURATION, &RECONCILE_ERRORS], operation, took, is_ok);
+        note(
+            &*metrics,
+            [&RECONCILED, &RECONCILE_DURATION, &RECONCILE_ERRORS],
+            operation,
+            took,
+            is_ok,
+        );
     })
 }
 
@@ -51,12 +60,24 @@ pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 impl CloudMetrics for Requests {
     fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
         let is_ok = status.is_some_and(|status| status < 400);
-        note(&*self.0, [&REQUESTS, &DURATION, &ERRORS], &request(operation), took, is_ok);
+        note(
+            &*self.0,
+            [&REQUESTS, &DURATION, &ERRORS],
+            &request(operation),
+            took,
+            is_ok,
+        );
     }
 }
 
 /// Records one more event: the count, the duration, and the failure if it failed.
-fn note(metrics: &dyn CloudMetrics, series: [&'static ProviderSeries; 3], label: &str, took: Duration, is_ok: bool) {
+fn note(
+    metrics: &dyn CloudMetrics,
+    series: [&'static ProviderSeries; 3],
+    label: &str,
+    took: Duration,
+    is_ok: bool,
+) {
     let [count, duration, errors] = series;
     metrics.record(count, &[label], 1.0);
     metrics.record(duration, &[label], took.as_secs_f64());
@@ -68,22 +89,32 @@ fn note(metrics: &dyn CloudMetrics, series: [&'static ProviderSeries; 3], label:
 /// Converts `GET /lbaas/listeners/{id}` to `loadbalancer_listener_get`.
 fn request(operation: &str) -> String {
     let (method, path) = operation.split_once(' ').unwrap_or_default();
-    let segments: Vec<_> = path.split('/').filter(|it| !it.is_empty() && *it != "lbaas" && *it != "v3").collect();
+    let segments: Vec<_> = path
+        .split('/')
+        .filter(|it| !it.is_empty() && *it != "lbaas" && *it != "v3")
+        .collect();
     let singular = |plural: &str| plural.strip_suffix('s').unwrap_or(plural).replace('-', "_");
-    let resource = match (segments.first().copied().unwrap_or("versions"), segments.get(2).copied()) {
+    let resource = match (
+        segments.first().copied().unwrap_or("versions"),
+        segments.get(2).copied(),
+    ) {
         ("auth", _) => "token".to_owned(),
         ("floatingips", _) => "floating_ip".to_owned(),
         ("extensions", _) => "network_extension".to_owned(),
         ("ports", Some("tags")) => "port_tag".to_owned(),
         // All members of a pool at once.
-        ("pools", Some("members")) if method == "PUT" && segments.len() == 3 => "loadbalancer_members".to_owned(),
+        ("pools", Some("members")) if method == "PUT" && segments.len() == 3 => {
+            "loadbalancer_members".to_owned()
+        }
         ("pools", Some("members")) => "loadbalancer_member".to_owned(),
         (part, _) if path.starts_with("/lbaas/") && part != "loadbalancers" => {
             format!("loadbalancer_{}", singular(part))
         }
         (other, _) => singular(other),
     };
-    let is_one = segments.len() != 1 && !segments.ends_with(&["detail"]) && !segments.ends_with(&["members"]);
+    let is_one = segments.len() != 1
+        && !segments.ends_with(&["detail"])
+        && !segments.ends_with(&["members"]);
     let verb = match method {
         "GET" if is_one && !segments.is_empty() => "get",
         "GET" => "list",
@@ -98,7 +129,8 @@ fn request(operation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use cloud_provider::{
-        Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, Service, async_trait,
+        Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, Service,
+        async_trait,
     };
     use parking_lot::Mutex;
 
@@ -130,7 +162,9 @@ mod tests {
     impl CloudMetrics for Heard {
         fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
             assert_eq!(series.labels.len(), labels.len());
-            self.0.lock().push(format!("{}{labels:?} {value}", series.name));
+            self.0
+                .lock()
+                .push(format!("{}{labels:?} {value}", series.name));
         }
     }
 
@@ -153,17 +187,32 @@ mod tests {
             ("GET /routers/{id}", "router_get"),
             ("PUT /routers/{id}/add_extraroutes", "router_update"),
             ("POST /security-groups", "security_group_create"),
-            ("DELETE /security-group-rules/{id}", "security_group_rule_delete"),
+            (
+                "DELETE /security-group-rules/{id}",
+                "security_group_rule_delete",
+            ),
             ("GET /lbaas/loadbalancers", "loadbalancer_list"),
             ("GET /lbaas/loadbalancers/{id}/status", "loadbalancer_get"),
             ("DELETE /lbaas/loadbalancers/{id}", "loadbalancer_delete"),
             ("GET /lbaas/listeners", "loadbalancer_listener_list"),
             ("PUT /lbaas/pools/{id}", "loadbalancer_pool_update"),
             ("GET /lbaas/pools/{id}/members", "loadbalancer_member_list"),
-            ("POST /lbaas/pools/{id}/members", "loadbalancer_member_create"),
-            ("PUT /lbaas/pools/{id}/members", "loadbalancer_members_update"),
-            ("DELETE /lbaas/pools/{id}/members/{member}", "loadbalancer_member_delete"),
-            ("POST /lbaas/healthmonitors", "loadbalancer_healthmonitor_create"),
+            (
+                "POST /lbaas/pools/{id}/members",
+                "loadbalancer_member_create",
+            ),
+            (
+                "PUT /lbaas/pools/{id}/members",
+                "loadbalancer_members_update",
+            ),
+            (
+                "DELETE /lbaas/pools/{id}/members/{member}",
+                "loadbalancer_member_delete",
+            ),
+            (
+                "POST /lbaas/healthmonitors",
+                "loadbalancer_healthmonitor_create",
+            ),
             ("GET /secrets/{id}", "secret_get"),
         ];
         for (operation, name) in table {
@@ -179,11 +228,18 @@ mod tests {
         requests.finished("GET /ports", Some(409), Duration::ZERO);
         requests.finished("GET /ports", None, Duration::ZERO);
         let heard = heard.0.lock();
-        let count =
-            |name: &str| heard.iter().filter(|line| line.starts_with(&format!("{name}[\"port_list\"]"))).count();
+        let count = |name: &str| {
+            heard
+                .iter()
+                .filter(|line| line.starts_with(&format!("{name}[\"port_list\"]")))
+                .count()
+        };
         let counts = [REQUESTS.name, DURATION.name, ERRORS.name].map(count);
         assert_eq!(counts, [3, 3, 2]);
-        assert!(heard.contains(&"openstack_api_request_duration_seconds[\"port_list\"] 0.02".to_owned()));
+        assert!(
+            heard
+                .contains(&"openstack_api_request_duration_seconds[\"port_list\"] 0.02".to_owned())
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -191,8 +247,19 @@ mod tests {
         let heard = Arc::new(Heard::default());
         let metrics: Arc<dyn CloudMetrics> = heard.clone();
         let broken = reconciled(Broken, &metrics);
-        let (cluster, service) = (Cluster { name: "c".to_owned(), id: None }, Service::default());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
+        let (cluster, service) = (
+            Cluster {
+                name: "c".to_owned(),
+                id: None,
+            },
+            Service::default(),
+        );
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         broken.get(request).await.unwrap();
         broken.delete(request).await.unwrap_err();
         let told = [

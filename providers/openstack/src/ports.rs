@@ -21,8 +21,7 @@ pub(crate) const VALUES_AT_ONCE: usize = 50;
 /// Number of reads of a port that another client changed between our read and our write.
 const ATTEMPTS: usize = 5;
 /// Fields that are read of thousands of ports.
-const FIELDS: &str =
-    "id device_id device_owner network_id status fixed_ips security_groups port_security_enabled trunk_details";
+const FIELDS: &str = "id device_id device_owner network_id status fixed_ips security_groups port_security_enabled trunk_details";
 /// Further fields of ports that may be changed.
 const MORE_FIELDS: &str = "allowed_address_pairs tags revision_number";
 
@@ -101,18 +100,26 @@ fn is_active<'de, D: Deserializer<'de>>(status: D) -> Result<bool, D::Error> {
 /// Returns `false` for a router, a DHCP server, a floating IP or a load balancer.
 fn may_be_a_server<'de, D: Deserializer<'de>>(owner: D) -> Result<bool, D::Error> {
     let owner = Box::<str>::deserialize(owner)?;
-    Ok(!["network:", "Octavia", "octavia"].iter().any(|it| owner.starts_with(it)))
+    Ok(!["network:", "Octavia", "octavia"]
+        .iter()
+        .any(|it| owner.starts_with(it)))
 }
 
 impl Port {
     /// Returns the ports that this one carries (a trunk).
     pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
-        self.trunk_details.iter().flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
+        self.trunk_details
+            .iter()
+            .flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
     }
 
     /// Returns `true` if this is one of its addresses.
     pub(crate) fn has(&self, ip: &str) -> bool {
-        self.fixed_ips.iter().any(|it| it.ip.parse::<IpAddr>().is_ok_and(|its| ip.parse() == Ok(its)))
+        self.fixed_ips.iter().any(|it| {
+            it.ip
+                .parse::<IpAddr>()
+                .is_ok_and(|its| ip.parse() == Ok(its))
+        })
     }
 }
 
@@ -126,7 +133,11 @@ pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
 impl Ports {
     /// Returns the ports behind Neutron's API.
     pub(crate) fn new(services: Services) -> Self {
-        Self { services, cached: Arc::default(), locks: Arc::default() }
+        Self {
+            services,
+            cached: Arc::default(),
+            locks: Arc::default(),
+        }
     }
 
     /// Returns all ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as
@@ -136,14 +147,22 @@ impl Ports {
     /// Neutron's answer; *other* if the list was partial.
     pub(crate) async fn all(&self, age: Duration) -> Result<Arc<Vec<Port>>> {
         let shared_priority = SharedPriority::of(Priority::Ordinary);
-        Ok(self.cached.get(age, async || self.read_all(&shared_priority).await).await?.0)
+        Ok(self
+            .cached
+            .get(age, async || self.read_all(&shared_priority).await)
+            .await?
+            .0)
     }
 
     /// Reads all ports that may be servers', without keeping them.
     pub(crate) async fn read_all(&self, shared_priority: &SharedPriority) -> Result<Vec<Port>> {
         let call = fields(Call::get("/ports", &[]).query("limit", PAGE_SIZE), FIELDS);
         let call = self.services.in_project(call).await?;
-        let reading = self.services.network.list(call, "ports", shared_priority, |port: Port| port, id).await?;
+        let reading = self
+            .services
+            .network
+            .list(call, "ports", shared_priority, |port: Port| port, id)
+            .await?;
         // A missing port would remove an address from a Node: a partial list is an error.
         let mut ports = reading.complete()?.into_items();
         ports.retain(|port| port.may_be_a_servers);
@@ -156,7 +175,9 @@ impl Ports {
     /// # Errors
     /// Neutron's answer.
     pub(crate) async fn of(&self, server: &str, priority: Priority) -> Result<Vec<Port>> {
-        let call = Call::get("/ports", &[]).query("device_id", server).with_priority(priority);
+        let call = Call::get("/ports", &[])
+            .query("device_id", server)
+            .with_priority(priority);
         self.list(self.services.in_project(call).await?).await
     }
 
@@ -164,11 +185,25 @@ impl Ports {
     ///
     /// # Errors
     /// Neutron's answer.
-    pub(crate) async fn with(&self, key: &str, values: &[String], networks: &[&str]) -> Result<Vec<Port>> {
+    pub(crate) async fn with(
+        &self,
+        key: &str,
+        values: &[String],
+        networks: &[&str],
+    ) -> Result<Vec<Port>> {
         let mut found = Vec::new();
         for values in values.chunks(VALUES_AT_ONCE) {
-            let call = networks.iter().fold(Call::get("/ports", &[]), |call, id| call.query("network_id", id));
-            found.extend(self.list(values.iter().fold(call, |call, value| call.query(key, value))).await?);
+            let call = networks.iter().fold(Call::get("/ports", &[]), |call, id| {
+                call.query("network_id", id)
+            });
+            found.extend(
+                self.list(
+                    values
+                        .iter()
+                        .fold(call, |call, value| call.query(key, value)),
+                )
+                .await?,
+            );
         }
         Ok(found)
     }
@@ -178,7 +213,10 @@ impl Ports {
     /// # Errors
     /// Neutron's answer.
     pub(crate) async fn by_id(&self, id: &str) -> Result<Option<Port>> {
-        self.services.network.find(all_fields(Call::get("/ports/{id}", &[id])).inside("port")).await
+        self.services
+            .network
+            .find(all_fields(Call::get("/ports/{id}", &[id])).inside("port"))
+            .await
     }
 
     /// Reads the ports that carry a security group.
@@ -186,7 +224,8 @@ impl Ports {
     /// # Errors
     /// Neutron's answer.
     pub(crate) async fn carrying(&self, security_group: &str) -> Result<Vec<Port>> {
-        self.with("security_groups", &[security_group.to_owned()], &[]).await
+        self.with("security_groups", &[security_group.to_owned()], &[])
+            .await
     }
 
     /// Changes a port. `change` returns the fields of a PUT, or `None` if no change is needed. If another client has
@@ -195,7 +234,11 @@ impl Ports {
     ///
     /// # Errors
     /// Neutron's answer; *not found* if the port no longer exists.
-    pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
+    pub(crate) async fn change(
+        &self,
+        mut port: Port,
+        change: impl Fn(&Port) -> Option<Value>,
+    ) -> Result<bool> {
         let _held = match self.locks.try_lock(port.id.clone()) {
             Some(held) => held,
             None => {
@@ -205,10 +248,19 @@ impl Ports {
             }
         };
         for attempt in 1.. {
-            let Some(fields) = change(&port) else { return Ok(false) };
+            let Some(fields) = change(&port) else {
+                return Ok(false);
+            };
             let call = Call::put("/ports/{id}", &[&port.id]).json(&json!({ "port": fields }));
-            match self.services.network.send(based_on(port.revision_number, call)).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => port = self.again(&port.id).await?,
+            match self
+                .services
+                .network
+                .send(based_on(port.revision_number, call))
+                .await
+            {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    port = self.again(&port.id).await?
+                }
                 answer => return answer.map(|_| true),
             }
         }
@@ -216,11 +268,15 @@ impl Ports {
     }
 
     async fn again(&self, id: &str) -> Result<Port> {
-        self.by_id(id).await?.ok_or_else(|| Error::not_found(format!("port {id} does not exist any more")))
+        self.by_id(id)
+            .await?
+            .ok_or_else(|| Error::not_found(format!("port {id} does not exist any more")))
     }
 
     async fn list(&self, call: Call) -> Result<Vec<Port>> {
-        self.services.all(&self.services.network, all_fields(call), "ports", id).await
+        self.services
+            .all(&self.services.network, all_fields(call), "ports", id)
+            .await
     }
 }
 
@@ -229,7 +285,9 @@ fn id(port: &Port) -> Box<str> {
 }
 
 fn fields(call: Call, fields: &str) -> Call {
-    fields.split(' ').fold(call, |call, field| call.query("fields", field))
+    fields
+        .split(' ')
+        .fold(call, |call, field| call.query("fields", field))
 }
 
 fn all_fields(call: Call) -> Call {

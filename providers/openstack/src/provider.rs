@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, ConfigFile, Context, Finding, Instances, LoadBalancers, Reload, Result, Routes, Setup,
-    async_trait,
+    Caches, CloudProvider, ConfigFile, Context, Finding, Instances, LoadBalancers, Reload, Result,
+    Routes, Setup, async_trait,
 };
 use parking_lot::RwLock;
 use provider_kit::cluster::ClusterView;
@@ -55,14 +55,31 @@ impl OpenStack {
         let ports = Ports::new(services.clone());
         let servers = servers(&services, &ports, &config);
         let routes = config.router.clone();
-        let routes = routes.map(|id| routes::routes(services.clone(), ports.clone(), id, cluster.clone()));
+        let routes =
+            routes.map(|id| routes::routes(services.clone(), ports.clone(), id, cluster.clone()));
         let balancers = config.balancers.clone().map(|balancers| {
             let config = Arc::new(balancers);
             let (events, tag) = (cluster.events().clone(), setup.adoptable_tag.clone());
-            reconciled(balancers::balancers(&services, config, ports, events, tag), &setup.metrics)
+            reconciled(
+                balancers::balancers(&services, config, ports, events, tag),
+                &setup.metrics,
+            )
         });
-        let (setup, config, has_routes) = (setup.clone(), RwLock::new(Arc::new(config)), OnceLock::new());
-        Self { services, setup, config, cluster, servers, balancers, routes, has_routes }
+        let (setup, config, has_routes) = (
+            setup.clone(),
+            RwLock::new(Arc::new(config)),
+            OnceLock::new(),
+        );
+        Self {
+            services,
+            setup,
+            config,
+            cluster,
+            servers,
+            balancers,
+            routes,
+            has_routes,
+        }
     }
 
     fn config(&self) -> Arc<Config> {
@@ -86,7 +103,9 @@ impl CloudProvider for OpenStack {
         self.cluster.connect(context);
         self.services.project_id().await.map_err(|error| {
             let place = &self.config().auth.url;
-            error.context(format!("OpenStack at {place} cannot be used; check [Global] in the cloud configuration"))
+            error.context(format!(
+                "OpenStack at {place} cannot be used; check [Global] in the cloud configuration"
+            ))
         })?;
         if let Some(routes) = &self.routes {
             let are_supported = routes.cloud().are_supported().await?;
@@ -100,12 +119,20 @@ impl CloudProvider for OpenStack {
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        Diagnosis { services: &self.services, config: &self.config() }.findings().await
+        Diagnosis {
+            services: &self.services,
+            config: &self.config(),
+        }
+        .findings()
+        .await
     }
 
     /// Takes over the credential and the certificates of the services (P-39); anything else is read at the start only.
     async fn reload(&self, file: &ConfigFile) -> Result<Reload> {
-        let new = Config::read(&Setup { config: Some(file.clone()), ..self.setup.clone() })?;
+        let new = Config::read(&Setup {
+            config: Some(file.clone()),
+            ..self.setup.clone()
+        })?;
         let used = self.config();
         // Objects in another project are not this cluster's.
         if !new.auth.may_be_for_the_same(&used.auth) {
@@ -113,10 +140,21 @@ impl CloudProvider for OpenStack {
         }
         self.services.reload(&new).await?;
         let is_all = new.differs_in_access_only(&used);
-        let Config { auth, tls, files, .. } = new;
-        let used = Config { auth, tls, files, ..(*used).clone() };
+        let Config {
+            auth, tls, files, ..
+        } = new;
+        let used = Config {
+            auth,
+            tls,
+            files,
+            ..(*used).clone()
+        };
         *self.config.write() = Arc::new(used);
-        Ok(if is_all { Reload::Done } else { Reload::NeedsRestart })
+        Ok(if is_all {
+            Reload::Done
+        } else {
+            Reload::NeedsRestart
+        })
     }
 
     fn config_files(&self) -> Vec<PathBuf> {
@@ -136,7 +174,10 @@ impl CloudProvider for OpenStack {
 
     fn routes(&self) -> Option<&dyn Routes> {
         let has_none = self.has_routes.get() == Some(&false);
-        self.routes.as_ref().filter(|_| !has_none).map(|routes| routes as _)
+        self.routes
+            .as_ref()
+            .filter(|_| !has_none)
+            .map(|routes| routes as _)
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {

@@ -67,25 +67,61 @@ impl Services {
         Self::on(config, setup, connector, false)
     }
 
-    fn on(config: &Config, setup: &Setup, connector: Arc<dyn Connector>, is_network: bool) -> Result<Self> {
+    fn on(
+        config: &Config,
+        setup: &Setup,
+        connector: Arc<dyn Connector>,
+        is_network: bool,
+    ) -> Result<Self> {
         let line = Arc::new(ReplaceableConnector::new(connector));
-        let keystone = Arc::new(Keystone::of(identity(config, setup, Arc::clone(&line) as Arc<dyn Connector>)?));
+        let keystone = Arc::new(Keystone::of(identity(
+            config,
+            setup,
+            Arc::clone(&line) as Arc<dyn Connector>,
+        )?));
         let service = |service: Service| {
             let session = keystone.session(move |token| token.access(service));
             let mut connector = Arc::clone(&line) as Arc<dyn Connector>;
             if service == Service::Compute {
                 connector = Arc::new(Microversion::new(connector));
             }
-            let transport = configure(Transport::of_session(session), config, setup, connector).build();
-            transport.map(|transport| transport.error_mapping(error_mapping).paging(Paging::marker_link()))
+            let transport =
+                configure(Transport::of_session(session), config, setup, connector).build();
+            transport.map(|transport| {
+                transport
+                    .error_mapping(error_mapping)
+                    .paging(Paging::marker_link())
+            })
         };
-        let (compute, network, balancer) =
-            (service(Service::Compute)?, service(Service::Network)?, service(Service::Balancer)?);
+        let (compute, network, balancer) = (
+            service(Service::Compute)?,
+            service(Service::Network)?,
+            service(Service::Balancer)?,
+        );
         let (keys, versions) = (service(Service::Keys)?, service(Service::BalancerRoot)?);
-        let (octavia, extensions, config, setup) =
-            (Cached::default(), Cached::default(), config.clone(), setup.clone());
-        let shared = Shared { keystone, versions, octavia, extensions, config, setup, line, is_network };
-        Ok(Self { compute, network, balancer, keys, shared: Arc::new(shared) })
+        let (octavia, extensions, config, setup) = (
+            Cached::default(),
+            Cached::default(),
+            config.clone(),
+            setup.clone(),
+        );
+        let shared = Shared {
+            keystone,
+            versions,
+            octavia,
+            extensions,
+            config,
+            setup,
+            line,
+            is_network,
+        };
+        Ok(Self {
+            compute,
+            network,
+            balancer,
+            keys,
+            shared: Arc::new(shared),
+        })
     }
 
     /// Replaces credential and TLS files, if Keystone issues a token for the new ones (P-39). All other settings stay,
@@ -94,10 +130,24 @@ impl Services {
     /// # Errors
     /// Keystone's answer; the credential in use stays in use.
     pub async fn reload(&self, config: &Config) -> Result<()> {
-        let Shared { keystone, config: start, setup, line, is_network, .. } = &*self.shared;
-        let connector = is_network.then(|| network(&config.tls, &config.auth.url)).transpose()?;
-        let carried = connector.clone().unwrap_or_else(|| Arc::clone(line) as Arc<dyn Connector>);
-        let config = Config { auth: config.auth.clone(), ..start.clone() };
+        let Shared {
+            keystone,
+            config: start,
+            setup,
+            line,
+            is_network,
+            ..
+        } = &*self.shared;
+        let connector = is_network
+            .then(|| network(&config.tls, &config.auth.url))
+            .transpose()?;
+        let carried = connector
+            .clone()
+            .unwrap_or_else(|| Arc::clone(line) as Arc<dyn Connector>);
+        let config = Config {
+            auth: config.auth.clone(),
+            ..start.clone()
+        };
         keystone.reload(identity(&config, setup, carried)?).await?;
         if let Some(connector) = connector {
             line.replace(connector);
@@ -119,7 +169,9 @@ impl Services {
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
         let shared_priority = SharedPriority::of(call.priority());
-        transport.list(call, collection, &shared_priority, keep, key).await
+        transport
+            .list(call, collection, &shared_priority, keep, key)
+            .await
     }
 
     /// Reads a whole list.
@@ -133,7 +185,11 @@ impl Services {
         collection: &'static str,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        Ok(self.list(transport, call, collection, |it: T| it, key).await?.complete()?.into_items())
+        Ok(self
+            .list(transport, call, collection, |it: T| it, key)
+            .await?
+            .complete()?
+            .into_items())
     }
 
     /// Reads texts of each item of a list. The first text identifies the item.
@@ -147,9 +203,13 @@ impl Services {
         collection: &'static str,
         fields: [&str; N],
     ) -> Result<Vec<[String; N]>> {
-        let keep = |item: Value| fields.map(|field| item[field].as_str().unwrap_or_default().to_owned());
+        let keep =
+            |item: Value| fields.map(|field| item[field].as_str().unwrap_or_default().to_owned());
         let key = |texts: &[String; N]| texts.first().cloned();
-        Ok(self.list(transport, call, collection, keep, key).await?.into_items())
+        Ok(self
+            .list(transport, call, collection, keep, key)
+            .await?
+            .into_items())
     }
 
     /// Returns the features of Octavia with the configured provider; read about once an hour.
@@ -157,11 +217,25 @@ impl Services {
     /// # Errors
     /// Octavia's answer.
     pub async fn octavia(&self) -> Result<Features> {
-        let Shared { octavia, versions, config, .. } = &*self.shared;
-        let read = async || self.texts(versions, Call::get("/", &[]), "versions", ["id"]).await;
+        let Shared {
+            octavia,
+            versions,
+            config,
+            ..
+        } = &*self.shared;
+        let read = async || {
+            self.texts(versions, Call::get("/", &[]), "versions", ["id"])
+                .await
+        };
         let (versions, _) = octavia.get(FEATURES_AGE, read).await?;
         let version = Features::version(versions.iter().map(|[id]| &**id)).unwrap_or((2, 0));
-        Ok(Features::of(version, &config.balancers.as_ref().map_or_else(String::new, Balancers::provider)))
+        Ok(Features::of(
+            version,
+            &config
+                .balancers
+                .as_ref()
+                .map_or_else(String::new, Balancers::provider),
+        ))
     }
 
     /// Returns `true` if Neutron has an extension, such as `extraroute-atomic`; read about once an hour.
@@ -169,7 +243,15 @@ impl Services {
     /// # Errors
     /// Neutron's answer.
     pub async fn has_extension(&self, alias: &str) -> Result<bool> {
-        let read = async || self.texts(&self.network, Call::get("/extensions", &[]), "extensions", ["alias"]).await;
+        let read = async || {
+            self.texts(
+                &self.network,
+                Call::get("/extensions", &[]),
+                "extensions",
+                ["alias"],
+            )
+            .await
+        };
         let (extensions, _) = self.shared.extensions.get(FEATURES_AGE, read).await?;
         Ok(extensions.iter().any(|[its]| its == alias))
     }
@@ -219,7 +301,10 @@ impl Services {
 #[must_use]
 pub fn is_immutable(error: &Error) -> bool {
     let text = error.to_string();
-    error.is_conflict() && ["is immutable", "Invalid state PENDING_"].iter().any(|said| text.contains(said))
+    error.is_conflict()
+        && ["is immutable", "Invalid state PENDING_"]
+            .iter()
+            .any(|said| text.contains(said))
 }
 
 /// Makes a change conditional on a revision in Neutron: *conflict* if the object was changed since.
@@ -231,7 +316,19 @@ pub(crate) fn based_on(revision: Option<impl std::fmt::Display>, call: Call) -> 
 }
 
 fn identity(config: &Config, setup: &Setup, connector: Arc<dyn Connector>) -> Result<Identity> {
-    let keystone = configure(Transport::builder(config.auth.url.clone()), config, setup, connector);
-    let http = keystone.build().map_err(|err| Error::invalid(format!("auth-url in [Global]: {err}")))?;
-    Ok(Identity { auth: config.auth.clone(), interface: config.interface, region: config.region.clone(), http })
+    let keystone = configure(
+        Transport::builder(config.auth.url.clone()),
+        config,
+        setup,
+        connector,
+    );
+    let http = keystone
+        .build()
+        .map_err(|err| Error::invalid(format!("auth-url in [Global]: {err}")))?;
+    Ok(Identity {
+        auth: config.auth.clone(),
+        interface: config.interface,
+        region: config.region.clone(),
+        http,
+    })
 }

@@ -14,7 +14,13 @@ pub(crate) fn services(fake: &Fake, more: &str) -> (Services, Config) {
         "[Global]\nauth-url={ENDPOINT}/identity/v3\nusername={USER}\npassword={PASSWORD}\ntenant-name={PROJECT}\n\
          domain-name={DOMAIN}\nregion={REGION}\n{more}"
     );
-    let setup = Setup::of(ConfigFile { path: "cloud.conf".into(), text });
+    let setup = Setup::of(ConfigFile {
+        path: "cloud.conf".into(),
+        text,
+    });
     let config = Config::read(&setup).unwrap();
-    (Services::over(&config, &setup, in_process(fake.router())).unwrap(), config)
+    (
+        Services::over(&config, &setup, in_process(fake.router())).unwrap(),
+        config,
+    )
 }

@@ -19,7 +19,12 @@ use crate::metrics::Requests;
 const MICROVERSION: &str = "compute 2.47";
 
 /// Applies the settings that the clients of all services share: timeouts, refusals, metrics, connector.
-pub(crate) fn configure(builder: Builder, config: &Config, setup: &Setup, connector: Arc<dyn Connector>) -> Builder {
+pub(crate) fn configure(
+    builder: Builder,
+    config: &Config,
+    setup: &Setup,
+    connector: Arc<dyn Connector>,
+) -> Builder {
     builder
         .setup(setup)
         .connector(connector)
@@ -32,7 +37,13 @@ pub(crate) fn configure(builder: Builder, config: &Config, setup: &Setup, connec
 fn retry_policy(timeout: Duration) -> RetryPolicy {
     let total_timeout = timeout.saturating_mul(2).max(Duration::from_secs(60));
     let longest_pause = Duration::from_secs(30);
-    RetryPolicy { timeout, total_timeout, longest_pause, backoff: Duration::from_millis(500), ..RetryPolicy::default() }
+    RetryPolicy {
+        timeout,
+        total_timeout,
+        longest_pause,
+        backoff: Duration::from_millis(500),
+        ..RetryPolicy::default()
+    }
 }
 
 /// A connector that requests a later microversion of Nova's API, and stops doing so once Nova refuses it (406).
@@ -43,7 +54,10 @@ pub(crate) struct Microversion {
 
 impl Microversion {
     pub(crate) fn new(connector: Arc<dyn Connector>) -> Self {
-        Self { connector, is_refused: Arc::default() }
+        Self {
+            connector,
+            is_refused: Arc::default(),
+        }
     }
 }
 
@@ -57,7 +71,10 @@ impl Connector for Microversion {
             return self.connector.carry(request, limit);
         }
         let plain = request.clone();
-        request.headers_mut().insert("openstack-api-version", HeaderValue::from_static(MICROVERSION));
+        request.headers_mut().insert(
+            "openstack-api-version",
+            HeaderValue::from_static(MICROVERSION),
+        );
         let (connector, is_refused) = (Arc::clone(&self.connector), Arc::clone(&self.is_refused));
         async move {
             let answer = connector.carry(request, limit).await?;
@@ -79,7 +96,15 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
         let message = message.as_str()?.replace("<br />", " ");
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_words = !message.is_empty() && code != "HTTPNotFound";
-        Some(Refusal { code: if is_words { code.to_owned() } else { String::new() }, message, details: Vec::new() })
+        Some(Refusal {
+            code: if is_words {
+                code.to_owned()
+            } else {
+                String::new()
+            },
+            message,
+            details: Vec::new(),
+        })
     };
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     // Octavia, then Barbican.
@@ -88,23 +113,49 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
             return refusal(code, message);
         }
     }
-    let nested = value.as_object()?.iter().find_map(|(word, inner)| Some((word, inner, inner.get("message")?)));
+    let nested = value
+        .as_object()?
+        .iter()
+        .find_map(|(word, inner)| Some((word, inner, inner.get("message")?)));
     let Some((word, inner, message)) = nested else {
-        return Refusal::read(headers, body).map(|read| Refusal { code: String::new(), ..read });
+        return Refusal::read(headers, body).map(|read| Refusal {
+            code: String::new(),
+            ..read
+        });
     };
     // The code is `title` in Keystone, `type` in Neutron, and the key of the error in Nova.
-    let code = ["type", "title"].iter().find_map(|key| inner.get(*key)?.as_str()).unwrap_or(word);
+    let code = ["type", "title"]
+        .iter()
+        .find_map(|key| inner.get(*key)?.as_str())
+        .unwrap_or(word);
     refusal(code, message)
 }
 
 /// Returns the meaning of a refusal beyond its status.
 pub(crate) fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let said = refusal.message.to_ascii_lowercase();
-    let is_full = ["OverQuota", "IpAddressGenerationFailure", "ExternalIpAddressExhausted"].contains(&&*refusal.code);
-    if is_full || said.contains("quota") && ["exceed", "has been met", "limit"].iter().any(|word| said.contains(word)) {
+    let is_full = [
+        "OverQuota",
+        "IpAddressGenerationFailure",
+        "ExternalIpAddressExhausted",
+    ]
+    .contains(&&*refusal.code);
+    if is_full
+        || said.contains("quota")
+            && ["exceed", "has been met", "limit"]
+                .iter()
+                .any(|word| said.contains(word))
+    {
         return Some(Error::quota);
     }
     // Octavia answers some of these with 409, as if another attempt could help.
-    let is_permanent = ["validation failure: ", "is invalid while ", "vip ip address is already in use"];
-    is_permanent.iter().any(|words| said.contains(words)).then_some(Error::invalid)
+    let is_permanent = [
+        "validation failure: ",
+        "is invalid while ",
+        "vip ip address is already in use",
+    ];
+    is_permanent
+        .iter()
+        .any(|words| said.contains(words))
+        .then_some(Error::invalid)
 }

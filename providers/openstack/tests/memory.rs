@@ -1,7 +1,10 @@
 //! Memory use while load balancers with thousands of members are created. The cloud is a separate process, so that its
 //! memory does not count.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails where it does not find what it expects"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +15,9 @@ use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use cloud_provider::{CloudProvider, Cluster, ConfigFile, LoadBalancerRequest, Node, Service, Setup};
+use cloud_provider::{
+    CloudProvider, Cluster, ConfigFile, LoadBalancerRequest, Node, Service, Setup,
+};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use provider_openstack::OpenStack;
@@ -20,7 +25,8 @@ use provider_openstack::config::Config;
 use provider_openstack::services::Services;
 use serde_json::{Value, json};
 
-const NAME: &str = "load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_there_are";
+const NAME: &str =
+    "load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_there_are";
 /// Tells the process that it is the cloud.
 const IS_CLOUD: &str = "CCM_TEST_IS_CLOUD";
 const NODES: usize = 5_000;
@@ -33,18 +39,33 @@ async fn load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_
         return serve().await;
     }
     let (_cloud, address) = OtherProcess::start();
-    let cluster = Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) };
+    let cluster = Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    };
     let nodes: Vec<_> = (0..NODES).map(node).collect();
-    let (provider, old, new) = (provider(&address), service("old-0"), ["a", "b", "c"].map(service));
+    let (provider, old, new) = (
+        provider(&address),
+        service("old-0"),
+        ["a", "b", "c"].map(service),
+    );
     let balancers = provider.load_balancers().unwrap();
-    let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+    let request = |service| LoadBalancerRequest {
+        cluster: &cluster,
+        service,
+        nodes: &nodes,
+        callbacks: &(),
+    };
     let before = forget_peak();
     // All that there are are read.
     assert!(balancers.get(request(&old)).await.unwrap().is_some());
     check("read", before);
     let before = forget_peak();
     for status in join_all(new.iter().map(|service| balancers.ensure(request(service)))).await {
-        assert_eq!(status.unwrap().unwrap().ingress.unwrap()[0].ip.as_deref(), Some("10.6.0.9"));
+        assert_eq!(
+            status.unwrap().unwrap().ingress.unwrap()[0].ip.as_deref(),
+            Some("10.6.0.9")
+        );
     }
     check("made", before);
 }
@@ -58,19 +79,28 @@ fn forget_peak() -> usize {
 
 fn check(what: &str, before: usize) {
     let taken = kib("VmHWM").saturating_sub(before);
-    println!("several load balancers of {} members, {what}: {taken} KiB", 2 * NODES);
+    println!(
+        "several load balancers of {} members, {what}: {taken} KiB",
+        2 * NODES
+    );
     assert!(taken < LIMIT, "{what}: {taken} KiB are more than {LIMIT}");
 }
 
 /// Returns a value of this process's status, in KiB.
 fn kib(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 fn node(number: usize) -> Arc<Node> {
-    let (name, address) = (format!("worker-{number:05}"), format!("10.6.{}.{}", number / 250 + 1, number % 250 + 1));
+    let (name, address) = (
+        format!("worker-{number:05}"),
+        format!("10.6.{}.{}", number / 250 + 1, number % 250 + 1),
+    );
     let node = json!({
         "metadata": {"name": name, "uid": name},
         "spec": {"providerID": format!("openstack:///{}", uuid(number))},
@@ -95,7 +125,10 @@ fn provider(address: &str) -> OpenStack {
          [LoadBalancer]\nsubnet-id = {}\n",
         uuid(1)
     );
-    let setup = Setup::of(ConfigFile { path: "cloud.conf".into(), text });
+    let setup = Setup::of(ConfigFile {
+        path: "cloud.conf".into(),
+        text,
+    });
     let config = Config::read(&setup).unwrap();
     let services = Services::new(&config, &setup).unwrap();
     OpenStack::over(config, services, &setup)
@@ -111,10 +144,17 @@ impl OtherProcess {
     /// Starts the cloud, and returns its address.
     fn start() -> (Self, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", NAME, "--nocapture"]).env(IS_CLOUD, "true").stdout(Stdio::piped());
+        command
+            .args(["--exact", NAME, "--nocapture"])
+            .env(IS_CLOUD, "true")
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.find_map(|line| line.find("http://").map(|at| line[at..].to_owned())).unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map(Result::unwrap);
+        let address = lines
+            .find_map(|line| line.find("http://").map(|at| line[at..].to_owned()))
+            .unwrap();
         (Self(child), address)
     }
 }
@@ -138,7 +178,12 @@ async fn serve() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     println!("{address}");
-    let mut cloud = Cloud { address, balancers: Vec::new(), listeners: Vec::new(), pools: Vec::new() };
+    let mut cloud = Cloud {
+        address,
+        balancers: Vec::new(),
+        listeners: Vec::new(),
+        pools: Vec::new(),
+    };
     for number in 0..3 {
         let name = format!("kube_service_kubernetes_default_old-{number}");
         let members: Vec<_> = (0..NODES)
@@ -151,7 +196,8 @@ async fn serve() {
             json!({"name": "l", "protocol": "TCP", "protocol_port": port, "tags": [name],
             "default_pool": {"name": "p", "protocol": "TCP", "members": members}})
         };
-        let balancer = json!({"name": name, "tags": [name], "listeners": [listener(80), listener(443)]});
+        let balancer =
+            json!({"name": name, "tags": [name], "listeners": [listener(80), listener(443)]});
         cloud.make(json!({"loadbalancer": balancer}));
     }
     let cloud = Arc::new(Mutex::new(cloud));
@@ -161,17 +207,23 @@ async fn serve() {
             let (parts, body) = request.into_parts();
             let body = to_bytes(body, usize::MAX).await.unwrap();
             let asked = serde_json::from_slice(&body).unwrap_or_default();
-            cloud.lock().answer(parts.method.as_str(), parts.uri.path(), asked)
+            cloud
+                .lock()
+                .answer(parts.method.as_str(), parts.uri.path(), asked)
         }
     };
-    axum::serve(listener, Router::new().fallback(any(answer))).await.unwrap();
+    axum::serve(listener, Router::new().fallback(any(answer)))
+        .await
+        .unwrap();
 }
 
 impl Cloud {
     fn answer(&mut self, method: &str, path: &str, asked: Value) -> Response {
         let names: Vec<&str> = path.trim_matches('/').split('/').collect();
         let answer = match (method, names.as_slice()) {
-            ("POST", [.., "tokens"]) => return ([("x-subject-token", "t1")], self.token().to_string()).into_response(),
+            ("POST", [.., "tokens"]) => {
+                return ([("x-subject-token", "t1")], self.token().to_string()).into_response();
+            }
             ("POST", [.., "loadbalancers"]) => self.make(asked),
             ("GET", ["octavia"]) => json!({"versions": [{"id": "v2.27"}]}),
             ("GET", [.., "loadbalancers", id]) => {
@@ -179,7 +231,9 @@ impl Cloud {
             }
             ("GET", [.., "loadbalancers"]) => json!({"loadbalancers": self.balancers}),
             ("GET", [.., "listeners"]) => json!({"listeners": self.listeners}),
-            ("GET", [.., "pools"]) => json!({"pools": self.pools.iter().map(without_members).collect::<Value>()}),
+            ("GET", [.., "pools"]) => {
+                json!({"pools": self.pools.iter().map(without_members).collect::<Value>()})
+            }
             ("GET", [.., "pools", id, "members"]) => {
                 let pool = self.pools.iter().find(|it| it["id"] == *id).unwrap();
                 json!({"members": pool["members"].as_array().unwrap().iter().map(in_short).collect::<Value>()})
@@ -192,7 +246,15 @@ impl Cloud {
 
     fn token(&self) -> Value {
         let service = |kind: &str| {
-            let url = format!("{}/{}", self.address, if kind == "load-balancer" { "octavia" } else { kind });
+            let url = format!(
+                "{}/{}",
+                self.address,
+                if kind == "load-balancer" {
+                    "octavia"
+                } else {
+                    kind
+                }
+            );
             json!({"type": kind, "endpoints": [{"interface": "public", "region": "One", "region_id": "One", "url": url}]})
         };
         let catalog = ["compute", "network", "load-balancer"].map(service);
@@ -206,17 +268,28 @@ impl Cloud {
     fn make(&mut self, mut asked: Value) -> Value {
         let mut balancer = asked["loadbalancer"].take();
         let id = uuid(self.balancers.len());
-        for (key, value) in [("id", &*id), ("vip_address", "10.6.0.9"), ("provisioning_status", "ACTIVE")] {
+        for (key, value) in [
+            ("id", &*id),
+            ("vip_address", "10.6.0.9"),
+            ("provisioning_status", "ACTIVE"),
+        ] {
             balancer[key] = value.into();
         }
         let mut listeners = balancer["listeners"].take();
         self.balancers.push(balancer.clone());
         for listener in listeners.as_array_mut().unwrap() {
             let (pool_id, mut pool) = (uuid(self.pools.len()), listener["default_pool"].take());
-            pool["members"] = pool["members"].as_array().unwrap().iter().enumerate().map(member).collect();
+            pool["members"] = pool["members"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .enumerate()
+                .map(member)
+                .collect();
             (pool["id"], pool["listeners"]) = (json!(pool_id), json!([{"id": pool_id}]));
             (listener["id"], listener["default_pool_id"]) = (json!(pool_id), json!(pool_id));
-            (pool["loadbalancers"], listener["loadbalancers"]) = (json!([{"id": id}]), json!([{"id": id}]));
+            (pool["loadbalancers"], listener["loadbalancers"]) =
+                (json!([{"id": id}]), json!([{"id": id}]));
             self.pools.push(pool);
         }
         let listeners = listeners.as_array().unwrap();
@@ -236,8 +309,18 @@ fn without_members(pool: &Value) -> Value {
 
 /// Returns a member with the requested fields.
 fn in_short(member: &Value) -> Value {
-    let fields = ["id", "name", "address", "protocol_port", "monitor_port", "subnet_id"];
-    fields.into_iter().map(|key| (key.to_owned(), member[key].clone())).collect()
+    let fields = [
+        "id",
+        "name",
+        "address",
+        "protocol_port",
+        "monitor_port",
+        "subnet_id",
+    ];
+    fields
+        .into_iter()
+        .map(|key| (key.to_owned(), member[key].clone()))
+        .collect()
 }
 
 fn member((number, asked): (usize, &Value)) -> Value {

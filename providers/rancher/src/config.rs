@@ -34,15 +34,19 @@ impl fmt::Display for PortRanges {
 }
 
 impl Value for PortRanges {
-    const KIND: Kind<Self> = Kind::of("a comma list of ports and ranges, such as 80,443,8000-8999", |text| {
-        let one = |text: &str| {
-            let (first, last) = text.split_once('-').unwrap_or((text, text));
-            let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-            (0 < first && first <= last).then_some(first..=last)
-        };
-        let all: Vec<_> = forms::items(text).map(one).collect::<Option<_>>()?;
-        (!all.is_empty()).then_some(Self(all))
-    });
+    const KIND: Kind<Self> = Kind::of(
+        "a comma list of ports and ranges, such as 80,443,8000-8999",
+        |text| {
+            let one = |text: &str| {
+                let (first, last) = text.split_once('-').unwrap_or((text, text));
+                let (first, last): (u16, u16) =
+                    (first.trim().parse().ok()?, last.trim().parse().ok()?);
+                (0 < first && first <= last).then_some(first..=last)
+            };
+            let all: Vec<_> = forms::items(text).map(one).collect::<Option<_>>()?;
+            (!all.is_empty()).then_some(Self(all))
+        },
+    );
 }
 
 const SECONDS: Kind<u64> = Kind::number(1, 3600);
@@ -118,14 +122,20 @@ impl Config {
     /// *Invalid*, with all mistakes in the variables, or else in the file.
     pub fn read(setup: &Setup) -> Result<Self> {
         let mut variables = Variables::of(&setup.environment);
-        let none = ConfigFile { path: String::new(), text: String::new() };
+        let none = ConfigFile {
+            path: String::new(),
+            text: String::new(),
+        };
         let mut file = GitConfigSettings::of(setup.config.as_ref().unwrap_or(&none));
         let url = variables.get(&URL).or_else(|| file.get(&FILE_URL));
         let mut key = |variable, key| {
             let secret = variables.secret(variable).map(ValueOrFile::from);
             secret.or_else(|| file.get(key).map(|text| ValueOrFile::value(&text)))
         };
-        let keys = (key(&ACCESS_KEY, &FILE_ACCESS_KEY), key(&SECRET_KEY, &FILE_SECRET_KEY));
+        let keys = (
+            key(&ACCESS_KEY, &FILE_ACCESS_KEY),
+            key(&SECRET_KEY, &FILE_SECRET_KEY),
+        );
         let is_offline = setup.environment.is_offline();
         if url.is_none() && !is_offline {
             variables.mistake(
@@ -133,12 +143,16 @@ impl Config {
             );
         }
         let credential = match keys {
-            (Some(access), Some(secret)) => Credential::basic_files(access, secret).unwrap_or_else(|error| {
-                variables.mistake(error.to_string());
-                Credential::none()
-            }),
+            (Some(access), Some(secret)) => {
+                Credential::basic_files(access, secret).unwrap_or_else(|error| {
+                    variables.mistake(error.to_string());
+                    Credential::none()
+                })
+            }
             _ => {
-                variables.mistake("CATTLE_ACCESS_KEY and CATTLE_SECRET_KEY are required: an environment API key");
+                variables.mistake(
+                    "CATTLE_ACCESS_KEY and CATTLE_SECRET_KEY are required: an environment API key",
+                );
                 Credential::none()
             }
         };

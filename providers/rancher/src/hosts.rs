@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cloud_provider::{
-    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, Node, NodeAddress,
-    Result, async_trait,
+    AddressType, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel,
+    Node, NodeAddress, Result, async_trait,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
@@ -24,7 +24,12 @@ use crate::config::Config;
 pub(crate) const IDS: ProviderIds = ProviderIds {
     scheme: NAME,
     form: "<UUID of the host>",
-    valid: |id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+    valid: |id| {
+        !id.is_empty()
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    },
 };
 
 /// Filters of lists of hosts.
@@ -102,11 +107,22 @@ pub(crate) struct Source {
 
 impl Source {
     fn host(&self, answer: HostAnswer) -> Host {
-        let is_any = |state: Option<&str>, all: &[&str]| state.is_some_and(|state| all.contains(&state));
+        let is_any =
+            |state: Option<&str>, all: &[&str]| state.is_some_and(|state| all.contains(&state));
         let state = answer.state.as_deref();
-        let label =
-            |key: &str| answer.labels.as_ref().and_then(|all| all.get(key)?.as_str()).unwrap_or_default().into();
-        let addresses = answer.ip_addresses.iter().flatten().filter_map(|it| it.address.as_ref()?.parse().ok());
+        let label = |key: &str| {
+            answer
+                .labels
+                .as_ref()
+                .and_then(|all| all.get(key)?.as_str())
+                .unwrap_or_default()
+                .into()
+        };
+        let addresses = answer
+            .ip_addresses
+            .iter()
+            .flatten()
+            .filter_map(|it| it.address.as_ref()?.parse().ok());
         Host {
             is_off: is_any(state, &["inactive", "deactivating"])
                 || is_any(answer.agent_state.as_deref(), &["disconnected"]),
@@ -124,24 +140,42 @@ impl Source {
     }
 
     /// Reads hosts with their addresses. Addresses that the list does not include are read by the link of each host.
-    async fn read(&self, filter: Option<(&str, &str)>, shared_priority: &SharedPriority) -> Result<ListResult<Host>> {
+    async fn read(
+        &self,
+        filter: Option<(&str, &str)>,
+        shared_priority: &SharedPriority,
+    ) -> Result<ListResult<Host>> {
         let filters: Vec<_> = ALL.into_iter().chain(filter).collect();
         let key = |it: &HostAnswer| it.uuid.clone();
-        let list = self.api.list("host", &filters, shared_priority, |it: HostAnswer| it, key).await?;
+        let list = self
+            .api
+            .list("host", &filters, shared_priority, |it: HostAnswer| it, key)
+            .await?;
         let has_none = |it: &&HostAnswer| it.ip_addresses.as_ref().is_none_or(Vec::is_empty);
-        let linked = list.items().iter().filter(has_none).map(async |it: &HostAnswer| {
-            let key = |it: &IpAddress| it.address.clone();
-            // A host that is being removed, or that never had an agent, keeps no other one from being read.
-            if !it.resource.has_link("ipAddresses") {
-                return Ok((it.uuid.clone(), Vec::new()));
-            }
-            match self.api.linked(&it.resource, "ipAddresses", shared_priority, key).await {
-                Err(error) if error.is_not_found() => Ok((it.uuid.clone(), Vec::new())),
-                read => Ok::<_, Error>((it.uuid.clone(), read?)),
-            }
-        });
+        let linked = list
+            .items()
+            .iter()
+            .filter(has_none)
+            .map(async |it: &HostAnswer| {
+                let key = |it: &IpAddress| it.address.clone();
+                // A host that is being removed, or that never had an agent, keeps no other one from being read.
+                if !it.resource.has_link("ipAddresses") {
+                    return Ok((it.uuid.clone(), Vec::new()));
+                }
+                match self
+                    .api
+                    .linked(&it.resource, "ipAddresses", shared_priority, key)
+                    .await
+                {
+                    Err(error) if error.is_not_found() => Ok((it.uuid.clone(), Vec::new())),
+                    read => Ok::<_, Error>((it.uuid.clone(), read?)),
+                }
+            });
         let linked: Vec<_> = linked.collect();
-        let linked: HashMap<_, _> = stream::iter(linked).buffer_unordered(CONCURRENT).try_collect().await?;
+        let linked: HashMap<_, _> = stream::iter(linked)
+            .buffer_unordered(CONCURRENT)
+            .try_collect()
+            .await?;
         let host = |mut answer: HostAnswer| {
             answer.ip_addresses = linked.get(&answer.uuid).cloned().or(answer.ip_addresses);
             Some(self.host(answer)).filter(|host| !host.is_removed)
@@ -159,13 +193,26 @@ impl MachineSource for Source {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Host>> {
-        let found = self.read(Some(("uuid", id)), &SharedPriority::of(priority)).await?.complete()?;
-        Ok(found.into_items().into_iter().find(|host| *host.uuid == *id))
+        let found = self
+            .read(Some(("uuid", id)), &SharedPriority::of(priority))
+            .await?
+            .complete()?;
+        Ok(found
+            .into_items()
+            .into_iter()
+            .find(|host| *host.uuid == *id))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Host>> {
-        let all = self.read(None, &SharedPriority::of(priority)).await?.complete()?;
-        Ok(all.into_items().into_iter().filter(|host| is_named(&host.hostname, name)).collect())
+        let all = self
+            .read(None, &SharedPriority::of(priority))
+            .await?
+            .complete()?;
+        Ok(all
+            .into_items()
+            .into_iter()
+            .filter(|host| is_named(&host.hostname, name))
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -174,7 +221,8 @@ impl MachineSource for Source {
 
     fn metadata(&self, host: &Host, _: &Node) -> InstanceMetadata {
         let both = |ip: &IpAddr| {
-            [AddressType::ExternalIP, AddressType::InternalIP].map(|it| NodeAddress::new(it, &ip.to_string()))
+            [AddressType::ExternalIP, AddressType::InternalIP]
+                .map(|it| NodeAddress::new(it, &ip.to_string()))
         };
         let name = NodeAddress::new(AddressType::Hostname, &host.hostname);
         InstanceMetadata {
@@ -188,7 +236,10 @@ impl MachineSource for Source {
     }
 
     fn place(&self) -> String {
-        format!("the environment of the API key, at {}", self.api.http.base())
+        format!(
+            "the environment of the API key, at {}",
+            self.api.http.base()
+        )
     }
 }
 
@@ -198,19 +249,27 @@ pub(crate) struct Hosts(pub(crate) Inventory<Source>);
 impl Hosts {
     /// Returns the Nodes with the provider IDs of the hosts that have their names; an error for a name that several
     /// hosts have.
-    async fn known_by_name(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<Arc<Node>>> {
+    async fn known_by_name(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<Arc<Node>>> {
         let is_new = |node: &Arc<Node>| node.provider_id().is_none();
         let list = match nodes.iter().any(is_new) {
             true => self.0.snapshot(priority(request)).await.ok(),
             false => None,
         };
         let known = |node: &Arc<Node>| {
-            let hosts = list.iter().filter(|_| is_new(node)).flat_map(|list| list.machines());
+            let hosts = list
+                .iter()
+                .filter(|_| is_new(node))
+                .flat_map(|list| list.machines());
             let mut found = hosts.filter(|host| is_named(&host.hostname, &node.name));
             match (found.next(), found.next()) {
-                (Some(host), None) => {
-                    Ok(Arc::new(Node { provider_id: IDS.write(&host.uuid).into(), ..(**node).clone() }))
-                }
+                (Some(host), None) => Ok(Arc::new(Node {
+                    provider_id: IDS.write(&host.uuid).into(),
+                    ..(**node).clone()
+                })),
                 (Some(host), Some(other)) => Err(Error::invalid(format!(
                     "Node {}: hosts {} ({}) and {} ({}) both have this name; rename one of them",
                     node.name, host.hostname, host.uuid, other.hostname, other.uuid
@@ -221,11 +280,19 @@ impl Hosts {
         nodes.iter().map(known).collect()
     }
 
-    fn state(&self, found: Found<Host>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
+    fn state(
+        &self,
+        found: Found<Host>,
+        node: &Node,
+        request: LookupRequest,
+    ) -> Result<InstanceState> {
         match &found {
-            Found::Present(host) if !host.is_settled() && request.metadata != MetadataLevel::No => Err(Error::other(
-                format!("host {} ({}) has no IP addresses: its agent is not registered", host.hostname, host.uuid),
-            )),
+            Found::Present(host) if !host.is_settled() && request.metadata != MetadataLevel::No => {
+                Err(Error::other(format!(
+                    "host {} ({}) has no IP addresses: its agent is not registered",
+                    host.hostname, host.uuid
+                )))
+            }
             _ => Ok(self.0.state_of(found, node, request)),
         }
     }
@@ -233,10 +300,21 @@ impl Hosts {
 
 #[async_trait]
 impl Instances for Hosts {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = self.known_by_name(nodes, request).await;
-        let clear: Vec<_> = known.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
-        let mut found = self.0.find_all(&clear, request.fresh, priority(request)).await.into_iter();
+        let clear: Vec<_> = known
+            .iter()
+            .filter_map(|it| it.as_ref().ok().cloned())
+            .collect();
+        let mut found = self
+            .0
+            .find_all(&clear, request.fresh, priority(request))
+            .await
+            .into_iter();
         let states = nodes.iter().zip(known).map(|(node, known)| {
             known?;
             let unanswered = || Err(Error::other("a lookup returned no answer for a Node"));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancerApi, Result, Setup,
-    TargetIdentity, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancerApi, Result,
+    Setup, TargetIdentity, async_trait,
 };
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
@@ -52,7 +52,10 @@ impl Rancher {
     #[must_use]
     pub fn new(config: Config, http: Transport) -> Self {
         let (api, cluster) = (Api::new(http), ClusterView::new(EVENT_SOURCE));
-        let source = Source { api: api.clone(), config: Arc::new(config) };
+        let source = Source {
+            api: api.clone(),
+            config: Arc::new(config),
+        };
         let cloud = LoadBalancers::new(source.clone(), cluster.clone());
         let options = Options {
             targets_follow_addresses: true,
@@ -87,10 +90,20 @@ impl CloudProvider for Rancher {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.api.collections().await.map_err(|error| {
-            let check = if error.is_unauthorized() { "CATTLE_ACCESS_KEY and CATTLE_SECRET_KEY" } else { "CATTLE_URL" };
-            error.context(format!("Rancher at {} cannot be used; check {check}", self.api.http.base()))
+            let check = if error.is_unauthorized() {
+                "CATTLE_ACCESS_KEY and CATTLE_SECRET_KEY"
+            } else {
+                "CATTLE_URL"
+            };
+            error.context(format!(
+                "Rancher at {} cannot be used; check {check}",
+                self.api.http.base()
+            ))
         })?;
-        let (sweeper, stop) = (self.sweeper.sweeper(&context.cluster), context.shutdown.clone());
+        let (sweeper, stop) = (
+            self.sweeper.sweeper(&context.cluster),
+            context.shutdown.clone(),
+        );
         tokio::spawn(async move { stop.run_until_cancelled(sweeper).await });
         Ok(())
     }
@@ -98,14 +111,26 @@ impl CloudProvider for Rancher {
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let answer = self.api.http.send(Call::get("", &[])).await;
-        if reached(&self.api.http.base(), "CATTLE_URL", CREDENTIAL, answer, &mut findings).is_none() {
+        if reached(
+            &self.api.http.base(),
+            "CATTLE_URL",
+            CREDENTIAL,
+            answer,
+            &mut findings,
+        )
+        .is_none()
+        {
             return findings;
         }
         let mut lists = Vec::new();
         for (what, kind) in TYPES {
             match self.api.listing(kind, &[("limit", "1")]).await {
                 Ok(call) => lists.push((what, call)),
-                Err(error) => findings.push(Finding::failure("permissions", error.to_string(), CREDENTIAL)),
+                Err(error) => findings.push(Finding::failure(
+                    "permissions",
+                    error.to_string(),
+                    CREDENTIAL,
+                )),
             }
         }
         findings.extend(permissions(&self.api.http, lists).await);

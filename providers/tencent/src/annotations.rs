@@ -22,24 +22,35 @@ pub const PREFIXES: [&str; 7] = [
 
 const CLASSIC: Kind<bool> = Kind::of("`classic` or `application`", |text| Some(text == "classic"));
 const PRIVATE: Kind<bool> = Kind::one_of(&[("public", false), ("private", true)]);
-const LEGACY_KIND: Kind<bool> = Kind::of("`classic`, `yunapi_clb` or `yunapiv3_forward_clb`", |text| {
-    Some(text == "classic" || text == "yunapi_clb")
+const LEGACY_KIND: Kind<bool> = Kind::of(
+    "`classic`, `yunapi_clb` or `yunapiv3_forward_clb`",
+    |text| Some(text == "classic" || text == "yunapi_clb"),
+);
+const LB_NAME: Kind<String> = Kind::of("a name of 1 to 80 characters", |text| {
+    (1..=80)
+        .contains(&text.chars().count())
+        .then(|| text.to_owned())
 });
-const LB_NAME: Kind<String> =
-    Kind::of("a name of 1 to 80 characters", |text| (1..=80).contains(&text.chars().count()).then(|| text.to_owned()));
-const ID_FORM: Kind<String> = Kind::of("an ID such as lb-5jvk1pzr", |text| is_id(text, "lb-").then(|| text.to_owned()));
+const ID_FORM: Kind<String> = Kind::of("an ID such as lb-5jvk1pzr", |text| {
+    is_id(text, "lb-").then(|| text.to_owned())
+});
 const SUBNET_FORM: Kind<String> = Kind::of("an ID such as subnet-3lzrkspo", |text| {
     (text.is_empty() || is_id(text, "subnet-")).then(|| text.to_owned())
 });
-const CHARGES: [&str; 3] = ["TRAFFIC_POSTPAID_BY_HOUR", "BANDWIDTH_POSTPAID_BY_HOUR", "BANDWIDTH_PACKAGE"];
-const CHARGE_FORM: Kind<String> =
-    Kind::of("one of TRAFFIC_POSTPAID_BY_HOUR, BANDWIDTH_POSTPAID_BY_HOUR, BANDWIDTH_PACKAGE", |text| {
-        CHARGES.contains(&text).then(|| text.to_owned())
+const CHARGES: [&str; 3] = [
+    "TRAFFIC_POSTPAID_BY_HOUR",
+    "BANDWIDTH_POSTPAID_BY_HOUR",
+    "BANDWIDTH_PACKAGE",
+];
+const CHARGE_FORM: Kind<String> = Kind::of(
+    "one of TRAFFIC_POSTPAID_BY_HOUR, BANDWIDTH_POSTPAID_BY_HOUR, BANDWIDTH_PACKAGE",
+    |text| CHARGES.contains(&text).then(|| text.to_owned()),
+);
+const GROUPS: Kind<Vec<String>> =
+    Kind::of("a comma list of 1 to 5 IDs of security groups", |text| {
+        let all: Vec<_> = forms::items(text).map(str::to_owned).collect();
+        ((1..=5).contains(&all.len()) && all.iter().all(|id| is_id(id, "sg-"))).then_some(all)
     });
-const GROUPS: Kind<Vec<String>> = Kind::of("a comma list of 1 to 5 IDs of security groups", |text| {
-    let all: Vec<_> = forms::items(text).map(str::to_owned).collect();
-    ((1..=5).contains(&all.len()) && all.iter().all(|id| is_id(id, "sg-"))).then_some(all)
-});
 const SUBNETS: &str = "create an internal load balancer in any subnet of the VPC";
 const SKIP: Kind<bool> = Kind::of("`skip`", |text| Some(text == "skip"));
 
@@ -57,7 +68,9 @@ pub struct Json(pub Map<String, Value>);
 
 impl Declared for Json {
     const KIND: Kind<Self> = Kind::explained("a JSON object", |text| {
-        serde_json::from_str(text).map(Self).map_err(|error| error.to_string())
+        serde_json::from_str(text)
+            .map(Self)
+            .map_err(|error| error.to_string())
     });
 }
 
@@ -79,12 +92,16 @@ impl Declared for Protocols {
     const KIND: Kind<Self> = Kind::explained(
         "a JSON object such as {\"443\": {\"protocol\": [\"TCP_SSL\"], \"tls\": \"<Secret>\"}}",
         |text| {
-            let all: BTreeMap<String, PortProtocols> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            let all: BTreeMap<String, PortProtocols> =
+                serde_json::from_str(text).map_err(|error| error.to_string())?;
             let port = |(port, protocols): (String, PortProtocols)| {
                 let number = port.parse().map_err(|_| format!("{port:?} is no port"))?;
                 Ok::<_, String>((number, protocols))
             };
-            all.into_iter().map(port).collect::<Result<_, _>>().map(Self)
+            all.into_iter()
+                .map(port)
+                .collect::<Result<_, _>>()
+                .map(Self)
         },
     );
 }
@@ -173,19 +190,29 @@ provider_kit::declare! {
 /// Returns the ID of the load balancer of yours that a Service names.
 #[must_use]
 pub fn existing(service: &Service) -> Option<String> {
-    EXISTING.text_on(service).map(str::trim).filter(|id| is_id(id, "lb-")).map(str::to_owned)
+    EXISTING
+        .text_on(service)
+        .map(str::trim)
+        .filter(|id| is_id(id, "lb-"))
+        .map(str::to_owned)
 }
 
 /// Returns `true` if the Service wants an internal load balancer.
 #[must_use]
 pub fn is_internal(service: &Service) -> bool {
-    TYPE.text_on(service).is_some_and(|it| it.trim() == "private")
-        || TKE_SUBNET.text_on(service).is_some_and(|it| !it.trim().is_empty())
+    TYPE.text_on(service)
+        .is_some_and(|it| it.trim() == "private")
+        || TKE_SUBNET
+            .text_on(service)
+            .is_some_and(|it| !it.trim().is_empty())
 }
 
 /// Returns the subnet of the internal load balancer that a Service wants.
 #[must_use]
 pub fn internal_subnet(service: &Service) -> Option<&str> {
     let subnets = [&TKE_SUBNET, &SUBNET].map(|it| it.text_on(service).map(str::trim));
-    subnets.into_iter().flatten().find(|it| is_id(it, "subnet-"))
+    subnets
+        .into_iter()
+        .flatten()
+        .find(|it| is_id(it, "subnet-"))
 }

@@ -59,19 +59,33 @@ impl Signer for ProductSigner {
         signed
     }
 
-    async fn refused(&self, request: &HeaderMap, refusal: &Refusal, answer: &HeaderMap) -> Result<bool> {
+    async fn refused(
+        &self,
+        request: &HeaderMap,
+        refusal: &Refusal,
+        answer: &HeaderMap,
+    ) -> Result<bool> {
         let is_late = |signed| self.clock.correct(signed, answer);
-        if refusal.code == "AuthFailure.SignatureExpire" && signing::signed_at(request).is_some_and(is_late) {
+        if refusal.code == "AuthFailure.SignatureExpire"
+            && signing::signed_at(request).is_some_and(is_late)
+        {
             return Ok(true);
         }
         let is_refused = status(&refusal.code, &refusal.message) == StatusCode::UNAUTHORIZED;
-        let Some(tokens) = self.tokens.as_ref().filter(|_| is_refused) else { return Ok(false) };
-        let other = tokens.instead_of(|keys| signing::have_signed(keys, request)).await;
+        let Some(tokens) = self.tokens.as_ref().filter(|_| is_refused) else {
+            return Ok(false);
+        };
+        let other = tokens
+            .instead_of(|keys| signing::have_signed(keys, request))
+            .await;
         Ok(other.is_ok_and(|keys| !signing::have_signed(&keys, request)))
     }
 
     fn redact(&self, text: String) -> String {
-        self.last.lock().iter().fold(text, |text, keys| keys.redact(text))
+        self.last
+            .lock()
+            .iter()
+            .fold(text, |text, keys| keys.redact(text))
     }
 }
 
@@ -85,12 +99,23 @@ pub(crate) fn transport(
     tokens: Option<Arc<Tokens<Chain>>>,
     furnish: &Furnish,
 ) -> Result<Transport> {
-    let signer = ProductSigner { product: product.name, tokens, clock: CloudClock::default(), last: Mutex::default() };
+    let signer = ProductSigner {
+        product: product.name,
+        tokens,
+        clock: CloudClock::default(),
+        last: Mutex::default(),
+    };
     let url = config.endpoint(product.name);
-    let budget = Budget { share_left_to_others: 0.0, refill: Refill::adaptive(RATE, RATE) };
-    let http = furnish(Transport::builder(&*url)).signer(Arc::new(signer)).budget(budget);
+    let budget = Budget {
+        share_left_to_others: 0.0,
+        refill: Refill::adaptive(RATE, RATE),
+    };
+    let http = furnish(Transport::builder(&*url))
+        .signer(Arc::new(signer))
+        .budget(budget);
     let http = http.refusals(refusal).retry_refusals(is_busy).build();
-    http.map(|it| it.error_mapping(meaning)).map_err(|error| error.context(format!("endpoint_domain ({url})")))
+    http.map(|it| it.error_mapping(meaning))
+        .map_err(|error| error.context(format!("endpoint_domain ({url})")))
 }
 
 /// The APIs, and the configuration. Cheap to clone.
@@ -111,8 +136,19 @@ impl Api {
         transport(&config, CVM, None, &furnish)?;
         let metadata = Arc::new(Metadata::new(Arc::clone(&config), &furnish)?);
         let is_offline = setup.environment.is_offline();
-        let chain = Chain::new(Arc::clone(&config), Arc::clone(&metadata), Arc::clone(&furnish), is_offline);
-        Ok(Self { config, metadata, tokens: Arc::new(Tokens::of(chain)), furnish, clients: Arc::default() })
+        let chain = Chain::new(
+            Arc::clone(&config),
+            Arc::clone(&metadata),
+            Arc::clone(&furnish),
+            is_offline,
+        );
+        Ok(Self {
+            config,
+            metadata,
+            tokens: Arc::new(Tokens::of(chain)),
+            furnish,
+            clients: Arc::default(),
+        })
     }
 
     fn client(&self, action: &Action) -> Result<Transport> {
@@ -120,7 +156,12 @@ impl Api {
         if let Some(client) = clients.get(action.name) {
             return Ok(client.clone());
         }
-        let client = transport(&self.config, action.product, Some(Arc::clone(&self.tokens)), &self.furnish)?;
+        let client = transport(
+            &self.config,
+            action.product,
+            Some(Arc::clone(&self.tokens)),
+            &self.furnish,
+        )?;
         clients.insert(action.name, client.clone());
         Ok(client)
     }
@@ -139,7 +180,10 @@ impl Api {
             let answer: Value = self.send(action.clone()).await?;
             match answer["Status"].as_u64() {
                 Some(0) => Ok(Some(texts(&answer["LoadBalancerIds"]))),
-                Some(1) => Err(Error::conflict(format!("task {id} failed: {}", text(&answer, "Message")))),
+                Some(1) => Err(Error::conflict(format!(
+                    "task {id} failed: {}",
+                    text(&answer, "Message")
+                ))),
                 _ => Ok(None),
             }
         })
@@ -158,22 +202,41 @@ impl Api {
         T: DeserializeOwned,
         K: std::hash::Hash,
     {
-        let properties = ListProperties { what: action.name, totals: true };
-        let number = |it: usize| if is_text { Value::from(it.to_string()) } else { Value::from(it) };
+        let properties = ListProperties {
+            what: action.name,
+            totals: true,
+        };
+        let number = |it: usize| {
+            if is_text {
+                Value::from(it.to_string())
+            } else {
+                Value::from(it)
+            }
+        };
         let read = Mutex::new(0);
         read_pages(properties, 1_u32, key, async |page: u32| {
             let offset = (page as usize - 1) * PAGE;
-            let action = action.clone().set("Offset", number(offset)).set("Limit", number(PAGE));
-            let mut answer: Value =
-                shared.send_read(|priority| self.send(action.clone().with_priority(priority))).await?;
-            let total = answer["TotalCount"].as_u64().and_then(|it| usize::try_from(it).ok());
+            let action = action
+                .clone()
+                .set("Offset", number(offset))
+                .set("Limit", number(PAGE));
+            let mut answer: Value = shared
+                .send_read(|priority| self.send(action.clone().with_priority(priority)))
+                .await?;
+            let total = answer["TotalCount"]
+                .as_u64()
+                .and_then(|it| usize::try_from(it).ok());
             let items = match answer.get_mut(place).map(Value::take) {
                 None if !answer.is_object() => {
-                    return Err(Error::other(format!("{}: the answer is no object: {answer}", action.name)));
+                    return Err(Error::other(format!(
+                        "{}: the answer is no object: {answer}",
+                        action.name
+                    )));
                 }
                 None | Some(Value::Null) => Vec::new(),
-                Some(list) => serde_json::from_value::<Vec<T>>(list)
-                    .map_err(|err| Error::other(format!("{}: unexpected {place}: {err}", action.name)))?,
+                Some(list) => serde_json::from_value::<Vec<T>>(list).map_err(|err| {
+                    Error::other(format!("{}: unexpected {place}: {err}", action.name))
+                })?,
             };
             let seen = {
                 let mut read = read.lock();
@@ -181,7 +244,11 @@ impl Api {
                 *read
             };
             let is_last = items.is_empty() || total.is_none_or(|total| seen >= total);
-            Ok(Page { items, next: (!is_last).then_some(page + 1), total })
+            Ok(Page {
+                items,
+                next: (!is_last).then_some(page + 1),
+                total,
+            })
         })
         .await
     }
@@ -199,5 +266,7 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// Returns the texts of a list.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
-    list(value).filter_map(|it| it.as_str().map(str::to_owned)).collect()
+    list(value)
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect()
 }

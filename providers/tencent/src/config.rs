@@ -109,27 +109,42 @@ impl Config {
         let keys = keys(setup)?;
         let (mut file, mut variables) = (Variables::of(&keys), Variables::of(&setup.environment));
         let mut either = |key: &Variable<String>, variable: &Variable<String>| {
-            file.get(key).filter(|it| !it.is_empty()).or_else(|| variables.get(variable))
+            file.get(key)
+                .filter(|it| !it.is_empty())
+                .or_else(|| variables.get(variable))
         };
         let (region, vpc) = (either(&REGION, &ENV_REGION), either(&VPC, &ENV_VPC));
         let route_table = either(&ROUTE_TABLE, &ENV_ROUTE_TABLE);
-        let own = (either(&SECRET_ID, &ENV_SECRET_ID), either(&SECRET_KEY, &ENV_SECRET_KEY));
-        let of_sdk = (variables.get(&SDK_SECRET_ID), variables.get(&SDK_SECRET_KEY));
+        let own = (
+            either(&SECRET_ID, &ENV_SECRET_ID),
+            either(&SECRET_KEY, &ENV_SECRET_KEY),
+        );
+        let of_sdk = (
+            variables.get(&SDK_SECRET_ID),
+            variables.get(&SDK_SECRET_KEY),
+        );
         let key = match (own, of_sdk) {
             ((Some(id), Some(key)), _) => Some((id, key.into(), None)),
-            ((None, None), (Some(id), Some(key))) => {
-                Some((id, key.into(), variables.get(&SDK_TOKEN).map(SecretString::from)))
-            }
+            ((None, None), (Some(id), Some(key))) => Some((
+                id,
+                key.into(),
+                variables.get(&SDK_TOKEN).map(SecretString::from),
+            )),
             ((None, None), (None, None)) => None,
             _ => {
                 file.mistake("only one of secret_id and secret_key is set; set both in the file or both as variables");
                 None
             }
         };
-        let oidc = match [&OIDC_REGION, &OIDC_PROVIDER, &OIDC_TOKEN, &OIDC_ROLE].map(|it| variables.get(it)) {
-            [Some(region), Some(provider), Some(token_file), Some(role)] => {
-                Some(Oidc { region, provider, token_file, role })
-            }
+        let oidc = match [&OIDC_REGION, &OIDC_PROVIDER, &OIDC_TOKEN, &OIDC_ROLE]
+            .map(|it| variables.get(it))
+        {
+            [Some(region), Some(provider), Some(token_file), Some(role)] => Some(Oidc {
+                region,
+                provider,
+                token_file,
+                role,
+            }),
             _ => None,
         };
         let config = Self {

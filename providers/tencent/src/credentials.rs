@@ -31,13 +31,24 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     pub(crate) fn new(config: Arc<Config>, furnish: &Furnish) -> Result<Self> {
-        let http = furnish(Transport::builder(&config.metadata)).metadata_service().build()?;
-        Ok(Self { config, http, region: OnceCell::new(), vpc: OnceCell::new() })
+        let http = furnish(Transport::builder(&config.metadata))
+            .metadata_service()
+            .build()?;
+        Ok(Self {
+            config,
+            http,
+            region: OnceCell::new(),
+            vpc: OnceCell::new(),
+        })
     }
 
     /// Returns the region of the configuration, or else of the machine.
     pub(crate) async fn region(&self) -> Result<String> {
-        let read = async { self.read("placement/region").await.map_err(|error| unknown("region", &error)) };
+        let read = async {
+            self.read("placement/region")
+                .await
+                .map_err(|error| unknown("region", &error))
+        };
         known(&self.region, self.config.region.as_ref(), read).await
     }
 
@@ -46,7 +57,10 @@ impl Metadata {
         let read = async {
             let mac = self.read("mac").await;
             let vpc = match mac {
-                Ok(mac) => self.read(&format!("network/interfaces/macs/{mac}/vpc-id")).await,
+                Ok(mac) => {
+                    self.read(&format!("network/interfaces/macs/{mac}/vpc-id"))
+                        .await
+                }
                 Err(error) => Err(error),
             };
             vpc.map_err(|error| unknown("vpc_id", &error))
@@ -62,7 +76,10 @@ impl Metadata {
             ["cam", kind, ""] => Call::get("/latest/meta-data/cam/{kind}/", &[kind]),
             [one, two] => Call::get("/latest/meta-data/{one}/{two}", &[one, two]),
             ["cam", kind, role] => Call::get("/latest/meta-data/cam/{kind}/{role}", &[kind, role]),
-            _ => Call::get("/latest/meta-data/network/interfaces/macs/{mac}/vpc-id", &[parts.get(3).unwrap_or(&"")]),
+            _ => Call::get(
+                "/latest/meta-data/network/interfaces/macs/{mac}/vpc-id",
+                &[parts.get(3).unwrap_or(&"")],
+            ),
         };
         let answer = self.http.send(call.operation("metadata Get")).await?;
         Ok(answer.text())
@@ -81,7 +98,9 @@ async fn known(
 }
 
 fn unknown(key: &str, error: &Error) -> Error {
-    error.clone().context(format!("{key} is unknown; set it in the cloud configuration"))
+    error.clone().context(format!(
+        "{key} is unknown; set it in the cloud configuration"
+    ))
 }
 
 /// The credentials of the first source that is configured.
@@ -111,46 +130,89 @@ struct Assumed {
 
 impl Temporary {
     fn keys(self) -> (Keys, Option<Timestamp>) {
-        let end = self.expired_time.and_then(|it| Timestamp::from_second(it).ok());
+        let end = self
+            .expired_time
+            .and_then(|it| Timestamp::from_second(it).ok());
         let session_token = Some(self.token).filter(|it| !it.is_empty()).map(Into::into);
-        (Keys { access_key: self.tmp_secret_id, secret_key: self.tmp_secret_key.into(), session_token }, end)
+        (
+            Keys {
+                access_key: self.tmp_secret_id,
+                secret_key: self.tmp_secret_key.into(),
+                session_token,
+            },
+            end,
+        )
     }
 }
 
 impl Chain {
-    pub(crate) fn new(config: Arc<Config>, metadata: Arc<Metadata>, furnish: Furnish, is_offline: bool) -> Self {
-        Self { config, metadata, furnish, is_offline }
+    pub(crate) fn new(
+        config: Arc<Config>,
+        metadata: Arc<Metadata>,
+        furnish: Furnish,
+        is_offline: bool,
+    ) -> Self {
+        Self {
+            config,
+            metadata,
+            furnish,
+            is_offline,
+        }
     }
 
     async fn keys(&self) -> Result<(Keys, Option<Timestamp>)> {
         if self.is_offline {
             return Ok((
-                Keys { access_key: String::new(), secret_key: String::new().into(), session_token: None },
+                Keys {
+                    access_key: String::new(),
+                    secret_key: String::new().into(),
+                    session_token: None,
+                },
                 None,
             ));
         }
         if let Some((id, key, token)) = &self.config.key {
-            let keys = Keys { access_key: id.clone(), secret_key: key.clone(), session_token: token.clone() };
+            let keys = Keys {
+                access_key: id.clone(),
+                secret_key: key.clone(),
+                session_token: token.clone(),
+            };
             return Ok((keys, None));
         }
         if let Some(oidc) = &self.config.oidc {
             let text = format!("cannot assume role {}", oidc.role);
-            return self.assume(oidc).await.map(Temporary::keys).map_err(|error| error.context(text));
+            return self
+                .assume(oidc)
+                .await
+                .map(Temporary::keys)
+                .map_err(|error| error.context(text));
         }
         let role = match &self.config.role {
             Some(role) => role.clone(),
-            None => self.metadata.read(ROLES).await?.lines().next().unwrap_or_default().to_owned(),
+            None => self
+                .metadata
+                .read(ROLES)
+                .await?
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
         };
         let text = self.metadata.read(&format!("{ROLES}{role}")).await?;
         let keys: Result<Temporary, _> = serde_json::from_str(&text);
-        keys.map(Temporary::keys)
-            .map_err(|_| Error::unauthorized(format!("the CAM role {role:?} of the machine has no credentials")))
+        keys.map(Temporary::keys).map_err(|_| {
+            Error::unauthorized(format!(
+                "the CAM role {role:?} of the machine has no credentials"
+            ))
+        })
     }
 
     async fn assume(&self, oidc: &Oidc) -> Result<Temporary> {
         let path = &oidc.token_file;
         let token = cloud_provider::files::read_to_string(path);
-        let token = token.map_err(|err| Error::unauthorized(format!("cannot read the OIDC token {path}: {err}")))?;
+        let token = token.map_err(|err| {
+            Error::unauthorized(format!("cannot read the OIDC token {path}: {err}"))
+        })?;
         let action = Action::new(STS, "AssumeRoleWithWebIdentity")
             .set("ProviderId", &oidc.provider)
             .set("WebIdentityToken", token.trim())
@@ -160,7 +222,10 @@ impl Chain {
         let http = transport(&self.config, STS, None, &self.furnish)?;
         let call = action.call(&oidc.region).hide(token.trim().into());
         let answer: Assumed = http.read(call).await?;
-        Ok(Temporary { expired_time: Some(answer.expired_time), ..answer.credentials })
+        Ok(Temporary {
+            expired_time: Some(answer.expired_time),
+            ..answer.credentials
+        })
     }
 }
 
@@ -174,8 +239,14 @@ impl Issuer for Chain {
                 "cannot get credentials for Tencent Cloud from secret_id, an OIDC role or the role of the machine",
             )
         })?;
-        let left = end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
+        let left =
+            end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
         let lifetime = end.map_or(FOREVER, |_| left.unwrap_or_default().max(AT_LEAST));
-        Ok(Issued { token, scope: "the account".to_owned(), lifetime, is_renewable: end.is_some() })
+        Ok(Issued {
+            token,
+            scope: "the account".to_owned(),
+            lifetime,
+            is_renewable: end.is_some(),
+        })
     }
 }

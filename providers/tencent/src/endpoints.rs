@@ -66,12 +66,19 @@ impl Endpoints {
     /// # Errors
     /// *Other* for a slice that cannot be read.
     pub(crate) fn of(slices: Vec<Value>) -> Result<Self> {
-        let slices = slices.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
-        slices.map(Self).map_err(|error| Error::other(format!("EndpointSlices cannot be read: {error}")))
+        let slices = slices
+            .into_iter()
+            .map(serde_json::from_value)
+            .collect::<Result<_, _>>();
+        slices
+            .map(Self)
+            .map_err(|error| Error::other(format!("EndpointSlices cannot be read: {error}")))
     }
 
     fn endpoints(&self) -> impl Iterator<Item = (&Slice, &Endpoint)> {
-        self.0.iter().flat_map(|slice| slice.endpoints.iter().flatten().map(move |it| (slice, it)))
+        self.0
+            .iter()
+            .flat_map(|slice| slice.endpoints.iter().flatten().map(move |it| (slice, it)))
     }
 
     /// Returns the number of ready Pods on a Node.
@@ -89,11 +96,17 @@ impl Endpoints {
         weight: u32,
     ) -> Vec<(String, u16, u32)> {
         let is_it = |it: &&SlicePort| {
-            it.name.as_deref().unwrap_or_default() == name && it.protocol.as_deref().unwrap_or("TCP") == protocol
+            it.name.as_deref().unwrap_or_default() == name
+                && it.protocol.as_deref().unwrap_or("TCP") == protocol
         };
         let mut found = BTreeMap::new();
         for (slice, endpoint) in self.endpoints() {
-            let port = slice.ports.iter().flatten().find(is_it).and_then(|it| it.port);
+            let port = slice
+                .ports
+                .iter()
+                .flatten()
+                .find(is_it)
+                .and_then(|it| it.port);
             let weight = match endpoint.is_ready() {
                 true => weight,
                 false if keeps_terminating && endpoint.conditions.terminating == Some(true) => 0,
@@ -104,6 +117,9 @@ impl Endpoints {
                 *known = weight.max(*known);
             }
         }
-        found.into_iter().map(|((ip, port), weight)| (ip, port, weight)).collect()
+        found
+            .into_iter()
+            .map(|((ip, port), weight)| (ip, port, weight))
+            .collect()
     }
 }

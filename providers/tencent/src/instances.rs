@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result,
-    async_trait,
+    AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest,
+    Node, Result, async_trait,
 };
 use futures::future::{join_all, try_join_all};
 use provider_kit::addresses::{AddressFamily, Addresses};
@@ -86,7 +86,9 @@ impl From<InstanceAnswer> for Instance {
         let all = |one: Option<Vec<IpAddr>>, other: Option<Vec<IpAddr>>| {
             one.into_iter().chain(other).flatten().collect::<Box<[_]>>()
         };
-        let host = it.host_name.filter(|host| Some(host) != it.instance_name.as_ref());
+        let host = it
+            .host_name
+            .filter(|host| Some(host) != it.instance_name.as_ref());
         Self {
             id: it.instance_id,
             host: host.unwrap_or_default(),
@@ -94,9 +96,14 @@ impl From<InstanceAnswer> for Instance {
             kind: it.instance_type.unwrap_or_default(),
             zone: it.placement.zone,
             charge: it.instance_charge_type.unwrap_or_default(),
-            vpc: it.virtual_private_cloud.map(|it| it.vpc_id).unwrap_or_default(),
+            vpc: it
+                .virtual_private_cloud
+                .map(|it| it.vpc_id)
+                .unwrap_or_default(),
             state: it.instance_state,
-            is_restricted: it.restrict_state.is_some_and(|it| !it.is_empty() && &*it != "NORMAL"),
+            is_restricted: it
+                .restrict_state
+                .is_some_and(|it| !it.is_empty() && &*it != "NORMAL"),
             internal: all(it.private_ip_addresses, it.ipv6_addresses),
             external: all(it.public_ip_addresses, it.public_ipv6_addresses),
         }
@@ -150,10 +157,13 @@ pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
         None => Some(provider_id),
     };
     let is_id = |id: &&str| {
-        id.strip_prefix("ins-").is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        id.strip_prefix("ins-")
+            .is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
     };
     rest.filter(is_id).ok_or_else(|| {
-        Error::invalid(format!("provider ID {provider_id:?} is not of the form {NAME}:///<zone>/ins-<ID>"))
+        Error::invalid(format!(
+            "provider ID {provider_id:?} is not of the form {NAME}:///<zone>/ins-<ID>"
+        ))
     })
 }
 
@@ -179,7 +189,10 @@ impl Source {
                 answers
             }
         });
-        Self { api, batches: Arc::new(batches) }
+        Self {
+            api,
+            batches: Arc::new(batches),
+        }
     }
 
     /// Reads the instances of the VPC that a filter selects.
@@ -191,24 +204,40 @@ impl Source {
         let vpc = self.api.metadata.vpc().await?;
         let mut filters = vec![json!({"Name": "vpc-id", "Values": [vpc]})];
         filters.extend(filter.map(|(name, values)| json!({"Name": name, "Values": values})));
-        describe(&self.api, Action::new(CVM, "DescribeInstances").set("Filters", filters), shared).await
+        describe(
+            &self.api,
+            Action::new(CVM, "DescribeInstances").set("Filters", filters),
+            shared,
+        )
+        .await
     }
 
     /// Reads the instances of the VPC with these private addresses.
     async fn by_addresses(&self, ips: &[IpAddr], priority: Priority) -> Result<Vec<Instance>> {
         let ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
         let shared = SharedPriority::of(priority);
-        let found = try_join_all(
-            ips.chunks(VALUES)
-                .map(async |ips| self.filtered(Some(("private-ip-address", ips)), &shared).await?.complete()),
-        );
-        Ok(found.await?.into_iter().flat_map(CompleteListing::into_items).collect())
+        let found = try_join_all(ips.chunks(VALUES).map(async |ips| {
+            self.filtered(Some(("private-ip-address", ips)), &shared)
+                .await?
+                .complete()
+        }));
+        Ok(found
+            .await?
+            .into_iter()
+            .flat_map(CompleteListing::into_items)
+            .collect())
     }
 }
 
-async fn describe(api: &Api, action: Action, shared: &SharedPriority) -> Result<ListResult<Instance>> {
+async fn describe(
+    api: &Api,
+    action: Action,
+    shared: &SharedPriority,
+) -> Result<ListResult<Instance>> {
     let id = |it: &InstanceAnswer| it.instance_id.clone();
-    let found = api.pages(action, ("InstanceSet", false), shared, id).await?;
+    let found = api
+        .pages(action, ("InstanceSet", false), shared, id)
+        .await?;
     Ok(found.flat_map(|it| Some(Instance::from(it)).filter(|it| !GONE.contains(&&*it.state))))
 }
 
@@ -218,13 +247,19 @@ async fn describe(api: &Api, action: Action, shared: &SharedPriority) -> Result<
 /// CVM may refuse the request because of an instance that does not exist. Then each one is read alone, so that this one
 /// keeps no other Node from being answered.
 async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
-    let is_unknown = |answer: &Result<Option<Instance>>| answer.as_ref().is_err_and(Error::is_not_found);
+    let is_unknown =
+        |answer: &Result<Option<Instance>>| answer.as_ref().is_err_and(Error::is_not_found);
     let mut answers = at_once(api, ids, priority).await;
     if answers.iter().all(is_unknown) {
         if ids.len() > 1 {
-            answers = join_all(ids.chunks(1).map(|id| at_once(api, id, priority))).await.concat();
+            answers = join_all(ids.chunks(1).map(|id| at_once(api, id, priority)))
+                .await
+                .concat();
         }
-        answers.iter_mut().filter(|it| is_unknown(it)).for_each(|it| *it = Ok(None));
+        answers
+            .iter_mut()
+            .filter(|it| is_unknown(it))
+            .for_each(|it| *it = Ok(None));
     }
     answers
 }
@@ -233,7 +268,9 @@ async fn at_once(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Op
     let action = Action::new(CVM, "DescribeInstances").set("InstanceIds", ids);
     let found = async {
         let vpc = api.metadata.vpc().await?;
-        let found = describe(api, action, &SharedPriority::of(priority)).await?.complete()?;
+        let found = describe(api, action, &SharedPriority::of(priority))
+            .await?
+            .complete()?;
         Ok((vpc, found.into_items()))
     };
     let found: Result<_> = found.await;
@@ -241,7 +278,10 @@ async fn at_once(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Op
         let (vpc, all) = found.as_ref().map_err(Clone::clone)?;
         match all.iter().find(|it| *it.id == **id) {
             Some(it) if *it.vpc != **vpc => {
-                let text = format!("instance {id} is in VPC {}, and the cluster in {vpc}; correct vpc_id", it.vpc);
+                let text = format!(
+                    "instance {id} is in VPC {}, and the cluster in {vpc}; correct vpc_id",
+                    it.vpc
+                );
                 Err(Error::invalid(text))
             }
             found => Ok(found.cloned()),
@@ -259,7 +299,9 @@ impl MachineSource for Source {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        self.batches.join_at(priority, id.to_owned(), |_| Instant::now() + WINDOW).await
+        self.batches
+            .join_at(priority, id.to_owned(), |_| Instant::now() + WINDOW)
+            .await
     }
 
     fn concurrent_reads(&self) -> usize {
@@ -268,9 +310,19 @@ impl MachineSource for Source {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
         let names = [name.to_owned()];
-        let found = self.filtered(Some(("instance-name", &names)), &SharedPriority::of(priority)).await?;
+        let found = self
+            .filtered(
+                Some(("instance-name", &names)),
+                &SharedPriority::of(priority),
+            )
+            .await?;
         // The filter matches parts of names, too.
-        Ok(found.complete()?.into_items().into_iter().filter(|it| &*it.name == name).collect())
+        Ok(found
+            .complete()?
+            .into_items()
+            .into_iter()
+            .filter(|it| &*it.name == name)
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -282,19 +334,28 @@ impl MachineSource for Source {
         let addresses = addresses.external(it.external.iter().copied(), AddressFamily::Dualstack);
         let mut node_addresses = addresses.build();
         node_addresses.extend(Addresses::of(&node.name).build());
-        let charge = (!it.charge.is_empty()).then(|| (CHARGE_LABEL.to_owned(), it.charge.to_string()));
+        let charge =
+            (!it.charge.is_empty()).then(|| (CHARGE_LABEL.to_owned(), it.charge.to_string()));
         InstanceMetadata {
             provider_id: it.provider_id(),
             instance_type: it.kind.to_string(),
             zone: it.zone.to_string(),
-            region: self.api.config.region.clone().unwrap_or_else(|| region_of(&it.zone).to_owned()),
+            region: self
+                .api
+                .config
+                .region
+                .clone()
+                .unwrap_or_else(|| region_of(&it.zone).to_owned()),
             node_addresses,
             additional_labels: charge.into_iter().collect(),
         }
     }
 
     fn place(&self) -> String {
-        format!("VPC {:?} of Tencent Cloud", self.api.config.vpc.as_deref().unwrap_or("of the machine"))
+        format!(
+            "VPC {:?} of Tencent Cloud",
+            self.api.config.vpc.as_deref().unwrap_or("of the machine")
+        )
     }
 }
 
@@ -307,7 +368,10 @@ fn addresses(node: &Node) -> Vec<IpAddr> {
     if let Ok(ip) = node.name.parse() {
         return vec![ip];
     }
-    let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    let internal = node
+        .addresses
+        .iter()
+        .filter(|it| it.kind == AddressType::InternalIP);
     internal.filter_map(|it| it.address.parse().ok()).collect()
 }
 
@@ -315,21 +379,34 @@ impl Nodes {
     /// Gives Nodes without a provider ID that of the instance with one of their addresses, or else with their name as
     /// host name, for which the API does not search. An address that the last list lacks is searched for, because the
     /// instance may be newer than the list.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Result<Vec<Arc<Node>>> {
+    async fn known_by_address(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Result<Vec<Arc<Node>>> {
         let mut nodes = nodes.to_vec();
         if nodes.iter().all(|node| node.provider_id().is_some()) {
             return Ok(nodes);
         }
-        let unknown: Vec<_> =
-            nodes.iter().filter(|node| node.provider_id().is_none()).flat_map(|node| addresses(node)).collect();
+        let unknown: Vec<_> = nodes
+            .iter()
+            .filter(|node| node.provider_id().is_none())
+            .flat_map(|node| addresses(node))
+            .collect();
         let list = self.0.snapshot(priority(request)).await?;
         let has = |ip: &IpAddr| list.machines().iter().any(|it| it.internal.contains(ip));
         let missing: Vec<_> = unknown.iter().copied().filter(|ip| !has(ip)).collect();
-        let others = self.0.source().by_addresses(&missing, priority(request)).await?;
+        let others = self
+            .0
+            .source()
+            .by_addresses(&missing, priority(request))
+            .await?;
         for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
             let ips = addresses(node);
             let all = || list.machines().iter().chain(&others);
-            let of = |is_it: &dyn Fn(&Instance) -> bool| all().filter(|it| is_it(it)).collect::<Vec<_>>();
+            let of = |is_it: &dyn Fn(&Instance) -> bool| {
+                all().filter(|it| is_it(it)).collect::<Vec<_>>()
+            };
             let mut found = of(&|it| it.internal.iter().any(|ip| ips.contains(ip)));
             if found.is_empty() && of(&|it| *it.name == *node.name).is_empty() {
                 found = of(&|it| *it.host == *node.name);
@@ -337,7 +414,10 @@ impl Nodes {
             let mut found = found.into_iter();
             let first = found.next().map(Instance::provider_id);
             if let Some(provider_id) = first.filter(|id| found.all(|it| it.provider_id() == *id)) {
-                *node = Arc::new(Node { provider_id: provider_id.into(), ..(**node).clone() });
+                *node = Arc::new(Node {
+                    provider_id: provider_id.into(),
+                    ..(**node).clone()
+                });
             }
         }
         Ok(nodes)
@@ -346,26 +426,39 @@ impl Nodes {
 
 #[async_trait]
 impl Instances for Nodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let known = match self.known_by_address(nodes, request).await {
             Ok(known) => known,
             Err(error) => return nodes.iter().map(|_| Err(error.clone())).collect(),
         };
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
+        let found = self
+            .0
+            .find_all(&known, request.fresh, priority(request))
+            .await;
         let region = self.0.source().api.metadata.region().await;
         let known = |node: &Node, state: InstanceState| {
             let zone = node.provider_id().and_then(zone_region);
             match (&state, zone, &region) {
                 (InstanceState::Gone(_), Some(_), Err(error)) => Err(error.clone()),
-                (InstanceState::Gone(_), Some(other), Ok(region)) if other != region => Err(Error::other(format!(
-                    "provider ID {:?} is of region {other}, and the configuration of {region}: the existence of the \
+                (InstanceState::Gone(_), Some(other), Ok(region)) if other != region => {
+                    Err(Error::other(format!(
+                        "provider ID {:?} is of region {other}, and the configuration of {region}: the existence of the \
                      instance is unknown",
-                    node.provider_id
-                ))),
+                        node.provider_id
+                    )))
+                }
                 _ => Ok(state),
             }
         };
-        nodes.iter().zip(found).map(|(node, found)| known(node, self.0.state_of(found?, node, request))).collect()
+        nodes
+            .iter()
+            .zip(found)
+            .map(|(node, found)| known(node, self.0.state_of(found?, node, request)))
+            .collect()
     }
 }
 
@@ -375,7 +468,11 @@ mod tests {
 
     #[test]
     fn provider_ids_of_the_go_program_and_of_tke_are_read_and_others_are_errors() {
-        for id in ["tencentcloud:///ap-guangzhou-3/ins-abc12345", "qcloud:///100003/ins-abc12345", "ins-abc12345"] {
+        for id in [
+            "tencentcloud:///ap-guangzhou-3/ins-abc12345",
+            "qcloud:///100003/ins-abc12345",
+            "ins-abc12345",
+        ] {
             assert_eq!(machine_id(id).unwrap(), "ins-abc12345", "{id}");
         }
         for id in [

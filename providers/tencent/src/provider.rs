@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup,
+    async_trait,
 };
 use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
@@ -22,8 +23,7 @@ use crate::refusals::RefusalStatus;
 use crate::routes::ClusterRoutes;
 use crate::{EVENT_SOURCE, NAME, TKE_SCHEME};
 
-const CREDENTIAL: &str =
-    "check the credential: secret_id and secret_key, the OIDC role of the Pod, or the role of the machine";
+const CREDENTIAL: &str = "check the credential: secret_id and secret_key, the OIDC role of the Pod, or the role of the machine";
 
 /// Creates the provider from the configuration file and the environment.
 ///
@@ -31,8 +31,8 @@ const CREDENTIAL: &str =
 /// *Invalid*, with everything that is wrong with them.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let url = Config::read(setup)?.endpoint(CVM.name);
-    let connector =
-        network(&Tls::default(), &url).map_err(|error| error.context(format!("endpoint_domain ({url})")))?;
+    let connector = network(&Tls::default(), &url)
+        .map_err(|error| error.context(format!("endpoint_domain ({url})")))?;
     Ok(Arc::new(Tencent::new(setup, connector)?))
 }
 
@@ -53,13 +53,19 @@ impl Tencent {
     /// *Invalid*, with everything that is wrong with the configuration.
     pub fn new(setup: &Setup, connector: Arc<dyn Connector>) -> Result<Self> {
         let (config, of_setup) = (Config::read(setup)?, setup.clone());
-        let furnish =
-            Arc::new(move |http: Builder| http.setup(&of_setup).connector(RefusalStatus(Arc::clone(&connector))));
+        let furnish = Arc::new(move |http: Builder| {
+            http.setup(&of_setup)
+                .connector(RefusalStatus(Arc::clone(&connector)))
+        });
         let api = Api::new(config, setup, furnish)?;
         let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
         let cluster_tag = ClusterTag::default();
-        let routes = api.config.route_table.clone().map(|table| ClusterRoutes::new(api.clone(), table));
+        let routes = api
+            .config
+            .route_table
+            .clone()
+            .map(|table| ClusterRoutes::new(api.clone(), table));
         Ok(Self {
             load_balancers: load_balancers(
                 api.clone(),
@@ -80,9 +86,20 @@ impl Tencent {
     async fn probes(&self) -> Result<Vec<(&'static str, Action)>> {
         let filter = json!([{"Name": "vpc-id", "Values": [self.api.metadata.vpc().await?]}]);
         let mut probes = vec![
-            ("cvm:DescribeInstances", Action::new(CVM, "DescribeInstances").set("Filters", filter).set("Limit", 1)),
-            ("clb:DescribeLoadBalancers", Action::new(CLB, "DescribeLoadBalancers").set("Limit", 1)),
-            ("vpc:DescribeSecurityGroups", Action::new(VPC, "DescribeSecurityGroups").set("Limit", "1")),
+            (
+                "cvm:DescribeInstances",
+                Action::new(CVM, "DescribeInstances")
+                    .set("Filters", filter)
+                    .set("Limit", 1),
+            ),
+            (
+                "clb:DescribeLoadBalancers",
+                Action::new(CLB, "DescribeLoadBalancers").set("Limit", 1),
+            ),
+            (
+                "vpc:DescribeSecurityGroups",
+                Action::new(VPC, "DescribeSecurityGroups").set("Limit", "1"),
+            ),
         ];
         if let Some(table) = &self.api.config.route_table {
             let action = Action::new(TKE, "DescribeClusterRoutes").set("RouteTableName", table);
@@ -102,13 +119,17 @@ impl CloudProvider for Tencent {
         self.cluster.connect(context);
         *self.cluster_tag.lock() = Some(OwnerTags::cluster(&context.cluster).to_owned());
         let action = Action::new(CVM, "DescribeInstances").set("Limit", 1);
-        self.api.send::<Value>(action).await.map(drop).map_err(|error| {
-            let check = match error.is_unauthorized() {
-                true => "the credential, and that its policy allows cvm:DescribeInstances",
-                false => "region, endpoint_domain and the network",
-            };
-            error.context(format!("Tencent Cloud cannot be used; check {check}"))
-        })?;
+        self.api
+            .send::<Value>(action)
+            .await
+            .map(drop)
+            .map_err(|error| {
+                let check = match error.is_unauthorized() {
+                    true => "the credential, and that its policy allows cvm:DescribeInstances",
+                    false => "region, endpoint_domain and the network",
+                };
+                error.context(format!("Tencent Cloud cannot be used; check {check}"))
+            })?;
         match &self.routes {
             Some(routes) => routes.cloud().ensure_table().await,
             None => Ok(()),
@@ -126,7 +147,9 @@ impl CloudProvider for Tencent {
         };
         for (permission, action) in probes {
             let answer = self.api.send::<Value>(action).await;
-            let is_forbidden = answer.as_ref().is_err_and(|error| error.status() == Some(403));
+            let is_forbidden = answer
+                .as_ref()
+                .is_err_and(|error| error.status() == Some(403));
             if let (Err(error), true) = (&answer, is_forbidden) {
                 let remedy = format!("allow {permission} in the CAM policy");
                 findings.push(Finding::failure("permissions", error.to_string(), remedy));
@@ -138,7 +161,15 @@ impl CloudProvider for Tencent {
                 continue;
             }
             let place = "region, vpc_id and endpoint_domain";
-            if reached(&format!("API {permission}"), place, CREDENTIAL, answer, &mut findings).is_none() {
+            if reached(
+                &format!("API {permission}"),
+                place,
+                CREDENTIAL,
+                answer,
+                &mut findings,
+            )
+            .is_none()
+            {
                 break;
             }
         }
@@ -152,7 +183,8 @@ impl CloudProvider for Tencent {
 
     /// Returns `true` for provider IDs of the Go program and of kubelets of TKE.
     fn owns_node(&self, node: &Node) -> bool {
-        node.provider_id_scheme().is_none_or(|scheme| [NAME, TKE_SCHEME].contains(&scheme))
+        node.provider_id_scheme()
+            .is_none_or(|scheme| [NAME, TKE_SCHEME].contains(&scheme))
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -28,7 +28,10 @@ impl Connector for RefusalStatus {
                 let status = status(&code, &message);
                 *answer.status_mut() = status;
                 if status == StatusCode::TOO_MANY_REQUESTS {
-                    answer.headers_mut().entry(header::RETRY_AFTER).or_insert(HeaderValue::from_static("1"));
+                    answer
+                        .headers_mut()
+                        .entry(header::RETRY_AFTER)
+                        .or_insert(HeaderValue::from_static("1"));
                 }
             }
             Ok(answer)
@@ -44,12 +47,19 @@ pub(crate) fn refused(body: &[u8]) -> Option<(String, String)> {
     }
     let answer: Value = serde_json::from_slice(body).ok()?;
     let error = &answer["Response"]["Error"];
-    Some((error["Code"].as_str()?.to_owned(), error["Message"].as_str().unwrap_or_default().to_owned()))
+    Some((
+        error["Code"].as_str()?.to_owned(),
+        error["Message"].as_str().unwrap_or_default().to_owned(),
+    ))
 }
 
 pub(crate) fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     let (code, message) = refused(body)?;
-    Some(Refusal { message: format!("{code}: {message}"), code, details: Vec::new() })
+    Some(Refusal {
+        message: format!("{code}: {message}"),
+        code,
+        details: Vec::new(),
+    })
 }
 
 /// Beginnings of codes, with the status that they correspond to. The first one that fits counts.
@@ -85,9 +95,16 @@ const STATUSES: [(&str, u16); 26] = [
 /// Returns the status that a refusal corresponds to.
 pub(crate) fn status(code: &str, message: &str) -> StatusCode {
     let text = message.to_ascii_lowercase();
-    let known = STATUSES.iter().find(|(beginning, _)| code.starts_with(beginning)).map(|(_, status)| *status);
+    let known = STATUSES
+        .iter()
+        .find(|(beginning, _)| code.starts_with(beginning))
+        .map(|(_, status)| *status);
     let number = match known {
-        None if code == "LimitExceeded" && (text.contains("frequency") || text.contains("rate limit")) => 429,
+        None if code == "LimitExceeded"
+            && (text.contains("frequency") || text.contains("rate limit")) =>
+        {
+            429
+        }
         known => known.unwrap_or(400),
     };
     StatusCode::from_u16(number).unwrap_or(StatusCode::BAD_REQUEST)
@@ -95,9 +112,18 @@ pub(crate) fn status(code: &str, message: &str) -> StatusCode {
 
 /// Returns the meaning of a code beyond its status.
 pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
-    let quota = ["LimitExceeded", "ResourceInsufficient", "ResourcesSoldOut", "FailedOperation.InsufficientBalance"];
+    let quota = [
+        "LimitExceeded",
+        "ResourceInsufficient",
+        "ResourcesSoldOut",
+        "FailedOperation.InsufficientBalance",
+    ];
     let is_protected = || {
-        refusal.code.starts_with("OperationDenied") || refusal.message.to_ascii_lowercase().contains("delete protect")
+        refusal.code.starts_with("OperationDenied")
+            || refusal
+                .message
+                .to_ascii_lowercase()
+                .contains("delete protect")
     };
     match () {
         () if status(&refusal.code, &refusal.message) == StatusCode::TOO_MANY_REQUESTS => None,
@@ -109,8 +135,12 @@ pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
 
 /// Returns `true` for a request that was not carried out because the object is being changed.
 pub(crate) fn is_busy(refusal: &Refusal) -> bool {
-    ["FailedOperation.ResourceInOperating", "FailedOperation.InvalidLBStatus", "FailedOperation.ResourceInCloning"]
-        .contains(&&*refusal.code)
+    [
+        "FailedOperation.ResourceInOperating",
+        "FailedOperation.InvalidLBStatus",
+        "FailedOperation.ResourceInCloning",
+    ]
+    .contains(&&*refusal.code)
 }
 
 #[cfg(test)]
@@ -124,7 +154,11 @@ mod tests {
             ("UnauthorizedOperation", "", 403),
             ("RequestLimitExceeded.UinLimitExceeded", "", 429),
             ("LimitExceeded", "the request frequency is too high", 429),
-            ("LimitExceeded", "the quota of load balancers is used up", 400),
+            (
+                "LimitExceeded",
+                "the quota of load balancers is used up",
+                400,
+            ),
             ("ResourceNotFound.RouteTableNotFound", "", 404),
             ("InvalidInstanceId.Malformed", "", 400),
             ("FailedOperation.ResourceInOperating", "", 409),
@@ -135,7 +169,10 @@ mod tests {
         }
         let body = br#"{"Response": {"Error": {"Code": "LimitExceeded", "Message": "quota"}, "RequestId": "1"}}"#;
         let read = refusal(&HeaderMap::new(), body).unwrap();
-        assert_eq!((&*read.code, &*read.message), ("LimitExceeded", "LimitExceeded: quota"));
+        assert_eq!(
+            (&*read.code, &*read.message),
+            ("LimitExceeded", "LimitExceeded: quota")
+        );
         assert!(meaning(&read).is_some_and(|error| error(String::new()).is_quota()));
         assert!(refused(br#"{"Response": {"Name": "Error", "RequestId": "1"}}"#).is_none());
     }

@@ -24,16 +24,32 @@ impl ClusterRoutes {
 
     /// Creates the route table, if the configuration has its range and the table does not exist.
     pub(crate) async fn ensure_table(&self) -> Result<()> {
-        let Some(range) = self.api.config.route_table_cidr else { return Ok(()) };
-        let answer: Value = self.api.send(Action::new(TKE, "DescribeClusterRouteTables")).await?;
+        let Some(range) = self.api.config.route_table_cidr else {
+            return Ok(());
+        };
+        let answer: Value = self
+            .api
+            .send(Action::new(TKE, "DescribeClusterRouteTables"))
+            .await?;
         if list(&answer["RouteTableSet"]).any(|it| text(it, "RouteTableName") == self.table) {
             return Ok(());
         }
-        let action = self.action("CreateClusterRouteTable").set("RouteTableCidrBlock", range.to_string());
-        let action = action.set("VpcId", self.api.metadata.vpc().await?).set("IgnoreClusterCidrConflict", 0);
-        self.api.send::<Value>(action).await.map(drop).map_err(|error| {
-            error.context(format!("cannot create cluster route table {:?}; check cluster_route_table_cidr", self.table))
-        })
+        let action = self
+            .action("CreateClusterRouteTable")
+            .set("RouteTableCidrBlock", range.to_string());
+        let action = action
+            .set("VpcId", self.api.metadata.vpc().await?)
+            .set("IgnoreClusterCidrConflict", 0);
+        self.api
+            .send::<Value>(action)
+            .await
+            .map(drop)
+            .map_err(|error| {
+                error.context(format!(
+                    "cannot create cluster route table {:?}; check cluster_route_table_cidr",
+                    self.table
+                ))
+            })
     }
 
     async fn entries(&self) -> Result<Vec<CloudRoute>> {
@@ -53,16 +69,21 @@ impl ClusterRoutes {
         };
         let routes: Vec<_> = list(&answer["RouteSet"]).map(route).collect();
         match answer["TotalCount"].as_u64() {
-            Some(total) if usize::try_from(total) != Ok(routes.len()) => Err(Error::other(format!(
-                "the list of cluster routes is partial: {total} were announced and {} listed",
-                routes.len()
-            ))),
+            Some(total) if usize::try_from(total) != Ok(routes.len()) => {
+                Err(Error::other(format!(
+                    "the list of cluster routes is partial: {total} were announced and {} listed",
+                    routes.len()
+                )))
+            }
             _ => Ok(routes),
         }
     }
 
     async fn send(&self, action: &'static str, destination: &str, gateway: &str) -> Result<()> {
-        let action = self.action(action).set("DestinationCidrBlock", destination).set("GatewayIp", gateway);
+        let action = self
+            .action(action)
+            .set("DestinationCidrBlock", destination)
+            .set("GatewayIp", gateway);
         self.api.send::<Value>(action).await.map(drop)
     }
 }
@@ -83,18 +104,32 @@ impl RouteCloud for ClusterRoutes {
             )));
         }
         if change == Change::Remove {
-            return match self.send("DeleteClusterRoute", &route.destination, gateway).await {
+            return match self
+                .send("DeleteClusterRoute", &route.destination, gateway)
+                .await
+            {
                 Err(error) if error.is_not_found() => Ok(()),
                 outcome => outcome,
             };
         }
-        match self.send("CreateClusterRoute", &route.destination, gateway).await {
-            Err(error) if error.is_conflict() || error.code().contains("CidrConflictWithOtherRoute") => {
+        match self
+            .send("CreateClusterRoute", &route.destination, gateway)
+            .await
+        {
+            Err(error)
+                if error.is_conflict() || error.code().contains("CidrConflictWithOtherRoute") =>
+            {
                 let there = self.entries().await?;
-                let other = there.iter().find(|it| it.has_destination_of(route) && !it.is_same(route));
-                let Some(other) = other else { return Err(error) };
-                self.send("DeleteClusterRoute", &other.destination, other.next_hop()?).await?;
-                self.send("CreateClusterRoute", &route.destination, gateway).await
+                let other = there
+                    .iter()
+                    .find(|it| it.has_destination_of(route) && !it.is_same(route));
+                let Some(other) = other else {
+                    return Err(error);
+                };
+                self.send("DeleteClusterRoute", &other.destination, other.next_hop()?)
+                    .await?;
+                self.send("CreateClusterRoute", &route.destination, gateway)
+                    .await
             }
             outcome => outcome,
         }

@@ -24,8 +24,17 @@ fn value(text: &str, is_secret: bool) -> Result<HeaderValue> {
 ///
 /// # Errors
 /// *Invalid* if a header cannot carry a part of the credential.
-pub(crate) fn sign(request: &mut Request<Bytes>, product: &str, keys: Option<&Keys>, now: Timestamp) -> Result<()> {
-    let host = request.uri().authority().map(|it| it.as_str().to_owned()).unwrap_or_default();
+pub(crate) fn sign(
+    request: &mut Request<Bytes>,
+    product: &str,
+    keys: Option<&Keys>,
+    now: Timestamp,
+) -> Result<()> {
+    let host = request
+        .uri()
+        .authority()
+        .map(|it| it.as_str().to_owned())
+        .unwrap_or_default();
     let seconds = now.as_second().to_string();
     let headers = request.headers_mut();
     for (name, text) in [(HOST, &*host), (CONTENT_TYPE, JSON), (TIMESTAMP, &seconds)] {
@@ -38,19 +47,37 @@ pub(crate) fn sign(request: &mut Request<Bytes>, product: &str, keys: Option<&Ke
     if let Some(token) = &keys.session_token {
         headers.insert(TOKEN, value(token.expose_secret(), true)?);
     }
-    let (lines, names) = canonical_headers(request.headers(), |name| name == "content-type" || name == "host");
-    let canonical = format!("{}\n/\n\n{lines}\n{names}\n{}", request.method(), sha256_hex(request.body()));
+    let (lines, names) = canonical_headers(request.headers(), |name| {
+        name == "content-type" || name == "host"
+    });
+    let canonical = format!(
+        "{}\n/\n\n{lines}\n{names}\n{}",
+        request.method(),
+        sha256_hex(request.body())
+    );
     let date = now.strftime("%Y-%m-%d").to_string();
     let scope = format!("{date}/{product}/tc3_request");
-    let text = format!("{ALGORITHM}\n{seconds}\n{scope}\n{}", sha256_hex(canonical.as_bytes()));
+    let text = format!(
+        "{ALGORITHM}\n{seconds}\n{scope}\n{}",
+        sha256_hex(canonical.as_bytes())
+    );
     let secret = format!("TC3{}", keys.secret_key.expose_secret());
     let key = [&*date, product, "tc3_request"]
         .iter()
-        .fold(secret.into_bytes(), |key, part| hmac_sha256(&key, part.as_bytes()).to_vec());
-    let signature: String = hmac_sha256(&key, text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        .fold(secret.into_bytes(), |key, part| {
+            hmac_sha256(&key, part.as_bytes()).to_vec()
+        });
+    let signature: String = hmac_sha256(&key, text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let id = &keys.access_key;
-    let header = format!("{ALGORITHM} Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}");
-    request.headers_mut().insert(AUTHORIZATION, value(&header, true)?);
+    let header = format!(
+        "{ALGORITHM} Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}"
+    );
+    request
+        .headers_mut()
+        .insert(AUTHORIZATION, value(&header, true)?);
     Ok(())
 }
 
@@ -61,9 +88,18 @@ pub(crate) fn signed_at(request: &HeaderMap) -> Option<Timestamp> {
 
 /// Returns `true` if a request with these headers was signed with these keys.
 pub(crate) fn have_signed(keys: &Keys, request: &HeaderMap) -> bool {
-    let text = |name| request.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).unwrap_or_default();
-    let token = keys.session_token.as_ref().map_or("", |it| it.expose_secret());
-    text(AUTHORIZATION).contains(&format!("Credential={}/", keys.access_key)) && text(TOKEN) == token
+    let text = |name| {
+        request
+            .get(name)
+            .and_then(|it: &HeaderValue| it.to_str().ok())
+            .unwrap_or_default()
+    };
+    let token = keys
+        .session_token
+        .as_ref()
+        .map_or("", |it| it.expose_secret());
+    text(AUTHORIZATION).contains(&format!("Credential={}/", keys.access_key))
+        && text(TOKEN) == token
 }
 
 #[cfg(test)]
@@ -82,22 +118,30 @@ mod tests {
     #[test]
     fn published_example_is_signed_as_published() {
         let body = r#"{"Limit": 1, "Filters": [{"Values": ["\u672a\u547d\u540d"], "Name": "instance-name"}]}"#;
-        let mut request = Request::post("https://cvm.tencentcloudapi.com/").body(Bytes::from(body)).unwrap();
+        let mut request = Request::post("https://cvm.tencentcloudapi.com/")
+            .body(Bytes::from(body))
+            .unwrap();
         let now = Timestamp::from_second(1_551_113_065).unwrap();
         sign(&mut request, "cvm", Some(&keys(None)), now).unwrap();
         let signed = request.headers()[AUTHORIZATION].to_str().unwrap();
         let scope = "AKIDz8krbsJ5yKBZQpn74WFkmLPx3EXAMPLE/2019-02-25/cvm/tc3_request";
         let signature = "72e494ea809ad7a8c8f7a4507b9bddcbaa8e581f516e8da2f66e2c5a96525168";
-        let expected =
-            format!("TC3-HMAC-SHA256 Credential={scope}, SignedHeaders=content-type;host, Signature={signature}");
+        let expected = format!(
+            "TC3-HMAC-SHA256 Credential={scope}, SignedHeaders=content-type;host, Signature={signature}"
+        );
         assert_eq!(signed, expected);
         assert_eq!(signed_at(request.headers()), Some(now));
-        assert!(have_signed(&keys(None), request.headers()) && !have_signed(&keys(Some("x")), request.headers()));
+        assert!(
+            have_signed(&keys(None), request.headers())
+                && !have_signed(&keys(Some("x")), request.headers())
+        );
     }
 
     #[test]
     fn temporary_keys_send_their_token_and_a_request_without_keys_says_so() {
-        let mut request = Request::post("https://sts.tencentcloudapi.com/").body(Bytes::new()).unwrap();
+        let mut request = Request::post("https://sts.tencentcloudapi.com/")
+            .body(Bytes::new())
+            .unwrap();
         let now = Timestamp::from_second(1_551_113_065).unwrap();
         sign(&mut request, "sts", None, now).unwrap();
         assert_eq!(request.headers()[AUTHORIZATION], "SKIP");

@@ -10,7 +10,9 @@ mod machines;
 
 use std::sync::Arc;
 
-use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Setup, async_trait};
+use cloud_provider::{
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Setup, async_trait,
+};
 pub use load_balancers::ANNOTATIONS;
 use provider_kit::checks::{permissions, reached};
 use provider_kit::inventory::Inventory;
@@ -23,8 +25,11 @@ use serde_json::Value;
 
 /// The name of the provider, and the scheme of its provider IDs.
 pub const NAME: &str = "acme";
-const IDS: ProviderIds =
-    ProviderIds { scheme: NAME, form: "<server ID>, such as srv-7", valid: |id| id.starts_with("srv-") };
+const IDS: ProviderIds = ProviderIds {
+    scheme: NAME,
+    form: "<server ID>, such as srv-7",
+    valid: |id| id.starts_with("srv-"),
+};
 
 /// Creates the provider from its configuration file. Sends no request.
 ///
@@ -54,14 +59,23 @@ impl Acme {
     /// # Errors
     /// *Invalid*, if `http` cannot be built.
     pub fn new(http: Builder) -> Result<Self> {
-        let paging = Paging::next_page("/meta/next_page").size("per_page", 100).required_total("/meta/total");
-        let http = http.paging(paging).build()?.error_mapping(|refusal| match &*refusal.code {
-            "protected" => Some(cloud_provider::Error::protected),
-            "quota_exceeded" => Some(cloud_provider::Error::quota),
-            _ => None,
-        });
+        let paging = Paging::next_page("/meta/next_page")
+            .size("per_page", 100)
+            .required_total("/meta/total");
+        let http = http
+            .paging(paging)
+            .build()?
+            .error_mapping(|refusal| match &*refusal.code {
+                "protected" => Some(cloud_provider::Error::protected),
+                "quota_exceeded" => Some(cloud_provider::Error::quota),
+                _ => None,
+            });
         let instances = Inventory::new(Api(http.clone())).measured(http.metrics());
-        Ok(Self { instances, load_balancers: load_balancers::load_balancers(&Api(http.clone())), http })
+        Ok(Self {
+            instances,
+            load_balancers: load_balancers::load_balancers(&Api(http.clone())),
+            http,
+        })
     }
 }
 
@@ -72,18 +86,40 @@ impl CloudProvider for Acme {
     }
 
     async fn initialize(&self, _context: &Context) -> Result<()> {
-        self.http.read::<Value>(Call::get("/v1/account", &[])).await.map(drop).map_err(|error| {
-            let key = if error.is_unauthorized() { "token or tokenFile" } else { "endpoint" };
-            error.context(format!("cannot use the API at {}; check {key} in the cloud configuration", self.http.base()))
-        })
+        self.http
+            .read::<Value>(Call::get("/v1/account", &[]))
+            .await
+            .map(drop)
+            .map_err(|error| {
+                let key = if error.is_unauthorized() {
+                    "token or tokenFile"
+                } else {
+                    "endpoint"
+                };
+                error.context(format!(
+                    "cannot use the API at {}; check {key} in the cloud configuration",
+                    self.http.base()
+                ))
+            })
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let answer = self.http.read::<Value>(Call::get("/v1/account", &[])).await;
         let remedy = "put a valid token into `token`, or into the file of `tokenFile`";
-        if reached(&self.http.base(), "`endpoint`", remedy, answer, &mut findings).is_some() {
-            let lists = [("servers", "/v1/servers"), ("load balancers", "/v1/load_balancers")];
+        if reached(
+            &self.http.base(),
+            "`endpoint`",
+            remedy,
+            answer,
+            &mut findings,
+        )
+        .is_some()
+        {
+            let lists = [
+                ("servers", "/v1/servers"),
+                ("load balancers", "/v1/load_balancers"),
+            ];
             let first = lists.map(|(what, path)| (what, Call::get(path, &[]).query("per_page", 1)));
             findings.extend(permissions(&self.http, first).await);
         }

@@ -9,9 +9,9 @@ use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Applied, Change, DesiredStateInput, Field, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness, Object,
-    ObjectApi, ObservedLoadBalancer, Options, Paths, Query, Resource, ResourceGraph, State, Targets, WholeObjects,
-    machine_ids, service_ports,
+    Applied, Change, DesiredStateInput, Field, LoadBalancerCloud, LoadBalancerEngine,
+    NameUniqueness, Object, ObjectApi, ObservedLoadBalancer, Options, Paths, Query, Resource,
+    ResourceGraph, State, Targets, WholeObjects, machine_ids, service_ports,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::source_ranges::{allows_all, source_ranges};
@@ -86,7 +86,11 @@ impl Resource for LoadBalancer {
 }
 
 impl Object for LoadBalancer {
-    const PATHS: Paths = Paths { collection: "/v1/load_balancers", item: "/v1/load_balancers/{id}", envelope: None };
+    const PATHS: Paths = Paths {
+        collection: "/v1/load_balancers",
+        item: "/v1/load_balancers/{id}",
+        envelope: None,
+    };
 
     fn head(&self) -> ObservedLoadBalancer {
         let mut tags = self.tags.clone();
@@ -96,8 +100,16 @@ impl Object for LoadBalancer {
             owner_tags: OWNER.take_from(&mut tags),
             // Other tags are kept here, and written back.
             labels: tags.into_iter().map(|tag| (tag, String::new())).collect(),
-            state: if self.status == "active" { State::Ready } else { State::Busy },
-            ingress: self.ip.iter().map(|ip| ObservedLoadBalancer::ip(ip)).collect(),
+            state: if self.status == "active" {
+                State::Ready
+            } else {
+                State::Busy
+            },
+            ingress: self
+                .ip
+                .iter()
+                .map(|ip| ObservedLoadBalancer::ip(ip))
+                .collect(),
             ..ObservedLoadBalancer::default()
         }
     }
@@ -126,9 +138,13 @@ impl ObjectApi for Api {
     ) -> Result<ListResult<ObservedLoadBalancer>> {
         let call = Call::get(LoadBalancer::PATHS.collection, &[]);
         self.0
-            .list(call, "load_balancers", &SharedPriority::default(), keep, |actual: &ObservedLoadBalancer| {
-                actual.id.clone()
-            })
+            .list(
+                call,
+                "load_balancers",
+                &SharedPriority::default(),
+                keep,
+                |actual: &ObservedLoadBalancer| actual.id.clone(),
+            )
             .await
     }
 }
@@ -140,7 +156,10 @@ pub(crate) fn load_balancers(api: &Api) -> LoadBalancerEngine {
     LoadBalancerEngine::of(
         AcmeLoadBalancers(objects),
         Arc::new(api.clone()),
-        Options { price: &["plan"], ..Options::default() },
+        Options {
+            price: &["plan"],
+            ..Options::default()
+        },
     )
 }
 
@@ -157,18 +176,32 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
         let mut annotations = Annotations::of(service);
         let (plan, idle_timeout) = (annotations.get(&PLAN), annotations.get(&IDLE_TIMEOUT));
         let proxy_protocol = annotations.get(&PROXY_PROTOCOL);
-        annotations.unknown("service.beta.kubernetes.io/acme-load-balancer-", ANNOTATIONS);
+        annotations.unknown(
+            "service.beta.kubernetes.io/acme-load-balancer-",
+            ANNOTATIONS,
+        );
         let mut note = |error: Error| annotations.mistake(error.to_string());
-        let ranges = source_ranges(service).map_err(&mut note).unwrap_or_default();
-        let ports = service_ports(service, &["TCP", "UDP"]).map_err(&mut note).unwrap_or_default();
+        let ranges = source_ranges(service)
+            .map_err(&mut note)
+            .unwrap_or_default();
+        let ports = service_ports(service, &["TCP", "UDP"])
+            .map_err(&mut note)
+            .unwrap_or_default();
         let rules = ports.iter().map(|port| Rule {
             port: port.number,
             protocol: port.protocol.to_owned(),
             target_port: port.node_port,
         });
         let rules = rules.collect();
-        let allowed_ranges = ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect();
-        let health_check = HealthCheck::of(service).map(|it| Check { port: it.port, path: it.path.to_owned() });
+        let allowed_ranges = ranges
+            .iter()
+            .filter(|_| !allows_all(&ranges))
+            .map(ToString::to_string)
+            .collect();
+        let health_check = HealthCheck::of(service).map(|it| Check {
+            port: it.port,
+            path: it.path.to_owned(),
+        });
         let spec = LoadBalancer {
             rules,
             plan,
@@ -182,7 +215,8 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancer>) -> Result<ResourceGraph> {
-        self.0.desired(input.spec, machine_ids(input.request.nodes, &IDS))
+        self.0
+            .desired(input.spec, machine_ids(input.request.nodes, &IDS))
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
@@ -200,9 +234,18 @@ mod tests {
 
     #[test]
     fn every_field_of_a_load_balancer_has_a_rule() {
-        let sample =
-            LoadBalancer { health_check: Some(Check { port: 1, path: "/".into() }), ..LoadBalancer::default() };
+        let sample = LoadBalancer {
+            health_check: Some(Check {
+                port: 1,
+                path: "/".into(),
+            }),
+            ..LoadBalancer::default()
+        };
         let unknown = LoadBalancer::undeclared_fields(&sample).unwrap();
-        assert_eq!(unknown, ["name", "tags", "targets"], "`head`, `set_owner` and `targets` read and write these");
+        assert_eq!(
+            unknown,
+            ["name", "tags", "targets"],
+            "`head`, `set_owner` and `targets` read and write these"
+        );
     }
 }

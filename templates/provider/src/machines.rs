@@ -41,7 +41,15 @@ impl MachineSource for Api {
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Server>> {
         let id = |server: &Server| server.id.clone();
-        self.0.list(Call::get("/v1/servers", &[]), "servers", shared_priority, |server| server, id).await
+        self.0
+            .list(
+                Call::get("/v1/servers", &[]),
+                "servers",
+                shared_priority,
+                |server| server,
+                id,
+            )
+            .await
     }
 
     /// Returns `true`: each page says how many servers there are, so a list that lacks a page is noticed.
@@ -50,11 +58,16 @@ impl MachineSource for Api {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
-        self.0.find(Call::get("/v1/servers/{id}", &[id]).with_priority(priority)).await
+        self.0
+            .find(Call::get("/v1/servers/{id}", &[id]).with_priority(priority))
+            .await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
-        let call = Call::get("/v1/servers", &[]).list().query("name", name).inside("servers");
+        let call = Call::get("/v1/servers", &[])
+            .list()
+            .query("name", name)
+            .inside("servers");
         self.0.read(call.with_priority(priority)).await
     }
 
@@ -68,7 +81,9 @@ impl MachineSource for Api {
             provider_id: IDS.write(&server.id),
             instance_type: server.plan.to_string(),
             region: server.region.to_string(),
-            node_addresses: addresses.external(server.public_ip, AddressFamily::Dualstack).build(),
+            node_addresses: addresses
+                .external(server.public_ip, AddressFamily::Dualstack)
+                .build(),
             ..InstanceMetadata::default()
         }
     }

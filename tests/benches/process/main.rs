@@ -44,8 +44,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     ccm_tests::install_crypto();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    match runtime.context("a runtime").and_then(|runtime| runtime.block_on(measure())) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    match runtime
+        .context("a runtime")
+        .and_then(|runtime| runtime.block_on(measure()))
+    {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -86,14 +92,26 @@ async fn measure() -> Result<bool> {
     let resident = process.usage()?.resident_kib as f64 / 1024.0;
     println!("{:<58} {:>9}  at most", "figure", "measured");
     let lines = [
-        line("start to ready on an empty cluster, s (median)", median(&mut starts), 0.3),
+        line(
+            "start to ready on an empty cluster, s (median)",
+            median(&mut starts),
+            0.3,
+        ),
         line(
             "resident memory while idle, all controllers, MiB (median)",
             median(&mut idle),
             IDLE_WITHOUT_CLOUDS + f64::from(CLOUDS) * IDLE_PER_CLOUD,
         ),
-        line("dist binary, MB", size, BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD),
-        line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 15.0),
+        line(
+            "dist binary, MB",
+            size,
+            BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD,
+        ),
+        line(
+            "scrape of /metrics at 5,000 Nodes, ms (median)",
+            median(&mut scrapes),
+            15.0,
+        ),
     ];
     println!("(that scrape: {bytes} bytes; resident memory with 5,000 Nodes: {resident:.1} MiB)");
     Ok(lines.into_iter().all(|ok| ok))

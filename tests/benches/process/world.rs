@@ -38,11 +38,15 @@ impl World {
     pub(crate) async fn new(nodes: usize) -> Result<Self> {
         let directory = TempDir::with_prefix("ccm-process-")?;
         let cloud = HetznerCloud::default();
-        let api = ApiServer::with_options(Options { taint_new_nodes: false, ..Options::default() });
+        let api = ApiServer::with_options(Options {
+            taint_new_nodes: false,
+            ..Options::default()
+        });
         for number in 0..nodes {
             let name = format!("worker-{number}");
             let mut node = registration(&name, 25, true);
-            node["spec"] = json!({"providerID": format!("hcloud://{}", cloud.fake.add_server(&name).id)});
+            node["spec"] =
+                json!({"providerID": format!("hcloud://{}", cloud.fake.add_server(&name).id)});
             api.seed(node).map_err(|error| anyhow::anyhow!("{error}"))?;
         }
         let served = ServedProfile::start(Box::new(cloud), directory.path()).await?;
@@ -55,7 +59,15 @@ impl World {
         tokio::spawn(async move { api.serve_tcp(listener, token).await });
         let started = std::cell::Cell::new(None);
         let (secure, plain) = (free_port()?, free_port()?);
-        Ok(Self { served, kubeconfig: kubeconfig_path, directory, secure, plain, started, _until: stop.drop_guard() })
+        Ok(Self {
+            served,
+            kubeconfig: kubeconfig_path,
+            directory,
+            secure,
+            plain,
+            started,
+            _until: stop.drop_guard(),
+        })
     }
 
     pub(crate) fn start(&self, binary: &Path) -> Result<Controller> {
@@ -71,7 +83,12 @@ impl World {
         ];
         self.started.set(Some(Instant::now()));
         let flags = self.served.flags().into_iter().chain(own).map(Into::into);
-        Controller::start_with(binary, flags, self.served.environment(), &self.directory.path().join("log"))
+        Controller::start_with(
+            binary,
+            flags,
+            self.served.environment(),
+            &self.directory.path().join("log"),
+        )
     }
 
     /// Waits until the process leads, its controllers run and `/readyz` reports so; returns the time that this took.
@@ -81,8 +98,13 @@ impl World {
         config.default_retry = false;
         let client = Client::try_from(config)?;
         until_every(LOOK, "it is ready", LIMIT, async || {
-            let text = client.request_text(http::Request::get("/readyz?verbose").body(Vec::new())?).await?;
-            ensure!(text.contains("service-lb-controller ok"), "its controllers do not run yet");
+            let text = client
+                .request_text(http::Request::get("/readyz?verbose").body(Vec::new())?)
+                .await?;
+            ensure!(
+                text.contains("service-lb-controller ok"),
+                "its controllers do not run yet"
+            );
             Ok(())
         })
         .await?;
@@ -107,14 +129,22 @@ impl World {
 
     async fn metrics(&self) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.plain)).await?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        ensure!(text.starts_with("HTTP/1.1 200"), "{}", text.lines().next().unwrap_or_default());
+        ensure!(
+            text.starts_with("HTTP/1.1 200"),
+            "{}",
+            text.lines().next().unwrap_or_default()
+        );
         Ok(text)
     }
 }
 
 fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port())
 }

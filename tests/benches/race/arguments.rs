@@ -26,14 +26,27 @@ impl Arguments {
     pub(crate) fn of_process() -> Result<Self> {
         let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
         let (cloud, steady) = ("hcloud".to_owned(), "60s".to_owned());
-        let mut arguments = Self { cloud, nodes: 1000, services: 200, down: 100, steady, ..Self::default() };
+        let mut arguments = Self {
+            cloud,
+            nodes: 1000,
+            services: 200,
+            down: 100,
+            steady,
+            ..Self::default()
+        };
         while let Some(word) = words.next() {
             if word == "--" {
                 arguments.flags = words.collect();
                 break;
             }
-            let value = words.next().with_context(|| format!("{word} needs a value"))?;
-            let number = || value.parse().with_context(|| format!("{word}: {value:?} is no number"));
+            let value = words
+                .next()
+                .with_context(|| format!("{word} needs a value"))?;
+            let number = || {
+                value
+                    .parse()
+                    .with_context(|| format!("{word}: {value:?} is no number"))
+            };
             match word.as_str() {
                 "--script" => arguments.script = path(&value)?,
                 "--cloud" => arguments.cloud = value,

@@ -48,7 +48,11 @@ fn race() -> Result<bool> {
         Some(binary) => binary.clone(),
         None => release::binary(&[])?,
     };
-    let peer = arguments.peer.as_deref().map(|peer| phases::run(&arguments, peer, None)).transpose()?;
+    let peer = arguments
+        .peer
+        .as_deref()
+        .map(|peer| phases::run(&arguments, peer, None))
+        .transpose()?;
     let then = arguments.then.as_deref().unwrap_or(&ours);
     let run = phases::run(&arguments, &ours, Some(then))?;
     let report = requirements::judge(&arguments, &run, peer.as_ref());

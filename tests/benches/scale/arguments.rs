@@ -73,7 +73,12 @@ impl Arguments {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (word.clone(), None),
             };
-            let mut text = || value.clone().or_else(|| words.next()).with_context(|| format!("{name} needs a value"));
+            let mut text = || {
+                value
+                    .clone()
+                    .or_else(|| words.next())
+                    .with_context(|| format!("{name} needs a value"))
+            };
             if let Some(slot) = match &*name {
                 "--binary" => Some(&mut arguments.binary),
                 "--then" => Some(&mut arguments.then),
@@ -84,7 +89,9 @@ impl Arguments {
             }
             let mut number = || -> Result<u64> {
                 let value = text()?;
-                value.parse().with_context(|| format!("{name} {value} is no number"))
+                value
+                    .parse()
+                    .with_context(|| format!("{name} {value} is no number"))
             };
             match &*name {
                 "--bench" => {}
@@ -102,7 +109,10 @@ impl Arguments {
                 other => bail!("unknown argument {other:?}"),
             }
         }
-        ensure!(arguments.nodes >= 50, "--nodes must be at least 50: a tenth of them goes, and five are switched off");
+        ensure!(
+            arguments.nodes >= 50,
+            "--nodes must be at least 50: a tenth of them goes, and five are switched off"
+        );
         ensure!(
             arguments.settle < arguments.limit,
             "--settle {} must be less than --limit {}, the time for each wait",

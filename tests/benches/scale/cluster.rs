@@ -33,7 +33,9 @@ pub(crate) const CONCURRENT: usize = 16;
 
 /// Names of Nodes and of their machines. Azure's Go program reads the number of an instance from the last six characters.
 pub(crate) fn node_names(count: usize) -> Vec<String> {
-    (1..=count).map(|number| format!("scale-{number:06}")).collect()
+    (1..=count)
+        .map(|number| format!("scale-{number:06}"))
+        .collect()
 }
 
 /// The cluster of a run.
@@ -62,10 +64,18 @@ impl Cluster {
 
     async fn embedded(directory: &Path) -> Result<Self> {
         // As much history as a real server keeps of a burst, and no log of requests.
-        let server = ApiServer::with_options(Options { history: 100_000, request_log: 0, ..Options::default() });
+        let server = ApiServer::with_options(Options {
+            history: 100_000,
+            request_log: 0,
+            ..Options::default()
+        });
         let requests = ApiRequests::counts_only();
-        let router = server.router().layer(from_fn_with_state(requests.clone(), note));
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the API server")?;
+        let router = server
+            .router()
+            .layer(from_fn_with_state(requests.clone(), note));
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("a port for the API server")?;
         let url = format!("http://{}", listener.local_addr()?);
         let listener = listener.tap_io(|stream| {
             // Without it a small answer may wait for an acknowledgement; it still arrives.
@@ -73,20 +83,42 @@ impl Cluster {
         });
         tokio::spawn(async move { axum::serve(listener, router).await });
         let kubeconfig = directory.join("kubeconfig");
-        std::fs::write(&kubeconfig, embedded_apiserver::kubeconfig(&url, None, None))?;
+        std::fs::write(
+            &kubeconfig,
+            embedded_apiserver::kubeconfig(&url, None, None),
+        )?;
         let client = Client::new(server.service(), "default");
-        Ok(Self { client, kubeconfig, counted: Counted::AtItsPort(requests) })
+        Ok(Self {
+            client,
+            kubeconfig,
+            counted: Counted::AtItsPort(requests),
+        })
     }
 
     async fn real(kubeconfig: PathBuf) -> Result<Self> {
-        let file = Kubeconfig::read_from(&kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
+        let file = Kubeconfig::read_from(&kubeconfig)
+            .with_context(|| format!("reading {}", kubeconfig.display()))?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         let (nodes, not_ours): (Api<ApiNode>, _) = (Api::all(client.clone()), format!("!{OURS}"));
-        let others = nodes.list_metadata(&ListParams::default().labels(&not_ours)).await;
-        let others = others.context("the cluster of CCM_TEST_KUBECONFIG")?.items.len();
-        ensure!(others == 0, "the cluster has {others} Nodes of others; this needs one for itself");
-        Ok(Self { client, kubeconfig, counted: Counted::ByTheServer { ours: Mutex::default() } })
+        let others = nodes
+            .list_metadata(&ListParams::default().labels(&not_ours))
+            .await;
+        let others = others
+            .context("the cluster of CCM_TEST_KUBECONFIG")?
+            .items
+            .len();
+        ensure!(
+            others == 0,
+            "the cluster has {others} Nodes of others; this needs one for itself"
+        );
+        Ok(Self {
+            client,
+            kubeconfig,
+            counted: Counted::ByTheServer {
+                ours: Mutex::default(),
+            },
+        })
     }
 
     pub(crate) fn is_real(&self) -> bool {
@@ -94,7 +126,11 @@ impl Cluster {
     }
 
     pub(crate) fn name(&self) -> &'static str {
-        if self.is_real() { "kube-apiserver" } else { "embedded" }
+        if self.is_real() {
+            "kube-apiserver"
+        } else {
+            "embedded"
+        }
     }
 
     /// Returns the path of the kubeconfig.
@@ -107,11 +143,19 @@ impl Cluster {
         match &self.counted {
             Counted::AtItsPort(requests) => {
                 let counts = requests.counts().into_iter();
-                Ok(counts.map(|((verb, resource), count)| (format!("{verb} {resource}"), count)).collect())
+                Ok(counts
+                    .map(|((verb, resource), count)| (format!("{verb} {resource}"), count))
+                    .collect())
             }
             Counted::ByTheServer { ours } => {
                 let request = http::Request::get("/metrics").body(Vec::new())?;
-                let all = served(&self.client.request_text(request).await.context("the API server's metrics")?);
+                let all = served(
+                    &self
+                        .client
+                        .request_text(request)
+                        .await
+                        .context("the API server's metrics")?,
+                );
                 let mut others = ours.lock().clone();
                 others.add("POST events".to_owned(), self.events_of_the_server().await?);
                 Ok(all.since(&others))
@@ -122,8 +166,14 @@ impl Cluster {
     /// Events that kube-apiserver itself created: it takes addresses of Services that are being deleted for leaked ones.
     async fn events_of_the_server(&self) -> Result<u64> {
         let events: Api<Event> = Api::all(self.client.clone());
-        let theirs = ListParams::default().fields("reportingComponent=ipallocator-repair-controller");
-        Ok(events.list_metadata(&theirs).await.context("the API server's own events")?.items.len() as u64)
+        let theirs =
+            ListParams::default().fields("reportingComponent=ipallocator-repair-controller");
+        Ok(events
+            .list_metadata(&theirs)
+            .await
+            .context("the API server's own events")?
+            .items
+            .len() as u64)
     }
 
     /// Counts a request of this program, which the server counts as well.
@@ -149,7 +199,8 @@ impl Cluster {
                 }
                 object["metadata"]["labels"][OURS] = json!("true");
                 self.note_ours("POST nodes");
-                api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+                api.create(&PostParams::default(), &serde_json::from_value(object)?)
+                    .await?;
                 anyhow::Ok(())
             }
         });
@@ -167,19 +218,30 @@ impl Cluster {
             let api = api.clone();
             async move {
                 self.note_ours("PATCH nodes/status");
-                api.patch_status(name, &PatchParams::default(), &Patch::Strategic(readiness(is_ready))).await?;
+                api.patch_status(
+                    name,
+                    &PatchParams::default(),
+                    &Patch::Strategic(readiness(is_ready)),
+                )
+                .await?;
                 anyhow::Ok(())
             }
         });
-        futures::stream::iter(reports).buffer_unordered(CONCURRENT).try_collect().await
+        futures::stream::iter(reports)
+            .buffer_unordered(CONCURRENT)
+            .try_collect()
+            .await
     }
 
     /// Keeps a Node out of load balancers, and lets it in again at once.
     pub(crate) async fn flip_exclusion(&self, name: &str) -> Result<()> {
         for value in [Some("true"), None] {
             self.note_ours("PATCH nodes");
-            let patch = Patch::Merge(json!({"metadata": {"labels": {LABEL_EXCLUDE_BALANCER: value}}}));
-            self.nodes().patch_metadata(name, &PatchParams::default(), &patch).await?;
+            let patch =
+                Patch::Merge(json!({"metadata": {"labels": {LABEL_EXCLUDE_BALANCER: value}}}));
+            self.nodes()
+                .patch_metadata(name, &PatchParams::default(), &patch)
+                .await?;
         }
         Ok(())
     }
@@ -191,12 +253,19 @@ impl Cluster {
         limit: Duration,
         check: impl Fn(Option<&cloud_provider::Node>) -> bool,
     ) -> Result<()> {
-        until(&format!("Node {name} is as it should be"), limit, async || {
-            self.note_ours("GET nodes");
-            let node = self.nodes().get_opt(name).await?;
-            ensure!(check(node.as_ref().map(|object| &object.node)), "it is {node:?}");
-            Ok(())
-        })
+        until(
+            &format!("Node {name} is as it should be"),
+            limit,
+            async || {
+                self.note_ours("GET nodes");
+                let node = self.nodes().get_opt(name).await?;
+                ensure!(
+                    check(node.as_ref().map(|object| &object.node)),
+                    "it is {node:?}"
+                );
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -205,19 +274,27 @@ impl Cluster {
         let selector = format!("{OURS},!{}", cloud_provider::names::LABEL_REGION);
         let one = ListParams::default().labels(&selector).limit(1);
         // Each poll costs the API server some milliseconds, which the controller would have used.
-        until_every(Duration::from_millis(250), "all Nodes have labels", limit, async || {
-            self.note_ours("LIST nodes");
-            let nodes = self.nodes().list_metadata(&one).await?;
-            ensure!(nodes.items.is_empty(), "some have none");
-            Ok(())
-        })
+        until_every(
+            Duration::from_millis(250),
+            "all Nodes have labels",
+            limit,
+            async || {
+                self.note_ours("LIST nodes");
+                let nodes = self.nodes().list_metadata(&one).await?;
+                ensure!(nodes.items.is_empty(), "some have none");
+                Ok(())
+            },
+        )
         .await
     }
 
     /// Returns all Nodes of the benchmark.
     pub(crate) async fn list(&self) -> Result<Vec<cloud_provider::Node>> {
         self.note_ours("LIST nodes");
-        let nodes = self.nodes().list(&ListParams::default().labels(OURS)).await?;
+        let nodes = self
+            .nodes()
+            .list(&ListParams::default().labels(OURS))
+            .await?;
         Ok(nodes.into_iter().map(|object| object.node).collect())
     }
 
@@ -225,9 +302,12 @@ impl Cluster {
     pub(crate) async fn delete_nodes(&self) -> Result<()> {
         let api: Api<ApiNode> = Api::all(self.client.clone());
         self.note_ours("DELETE nodes");
-        api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(OURS))
-            .await
-            .context("removing Nodes")?;
+        api.delete_collection(
+            &DeleteParams::default(),
+            &ListParams::default().labels(OURS),
+        )
+        .await
+        .context("removing Nodes")?;
         Ok(())
     }
 }
@@ -235,9 +315,14 @@ impl Cluster {
 /// Returns the fields of a Node that the peers' benchmark keeps.
 fn plain(node: &Value) -> Value {
     let (labels, status) = (&node["metadata"]["labels"], &node["status"]);
-    let ready: Vec<_> =
-        status["conditions"].as_array().into_iter().flatten().filter(|c| c["type"] == "Ready").collect();
-    let kept = ["kubernetes.io/hostname", "kubernetes.io/os"].map(|key| (key.to_owned(), labels[key].clone()));
+    let ready: Vec<_> = status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|c| c["type"] == "Ready")
+        .collect();
+    let kept = ["kubernetes.io/hostname", "kubernetes.io/os"]
+        .map(|key| (key.to_owned(), labels[key].clone()));
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": node["metadata"]["name"], "labels": serde_json::Map::from_iter(kept)},
@@ -257,18 +342,31 @@ async fn note(State(requests): State<ApiRequests>, request: Request, next: Next)
 
 /// Returns the requests for Nodes, Services and Events in a server's metrics, without the server's own.
 fn served(metrics: &str) -> Counters {
-    let samples = metrics.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")?.split_once("} "));
+    let samples = metrics.lines().filter_map(|line| {
+        line.strip_prefix("apiserver_request_total{")?
+            .split_once("} ")
+    });
     let counts = samples.filter_map(|(labels, count)| {
         let label = |name: &str| {
             let from = labels.split_once(&format!("{name}=\""))?.1;
             Some(from.split_once('"')?.0).filter(|value| !value.is_empty())
         };
         // `subresource` ends in `resource`; the comma distinguishes them.
-        let resource = label(",resource").filter(|resource| matches!(*resource, "nodes" | "events" | "services"))?;
-        let subresource = label("subresource").map(|subresource| format!("/{subresource}")).unwrap_or_default();
+        let resource = label(",resource")
+            .filter(|resource| matches!(*resource, "nodes" | "events" | "services"))?;
+        let subresource = label("subresource")
+            .map(|subresource| format!("/{subresource}"))
+            .unwrap_or_default();
         let count = count.trim().parse::<f64>().ok()?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a counter of requests")]
-        Some((format!("{} {resource}{subresource}", label("verb")?), count as u64))
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a counter of requests"
+        )]
+        Some((
+            format!("{} {resource}{subresource}", label("verb")?),
+            count as u64,
+        ))
     });
     counts.collect()
 }

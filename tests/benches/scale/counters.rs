@@ -15,10 +15,12 @@ impl Counters {
 
     /// Returns the requests since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
-        let grown = self
-            .0
-            .iter()
-            .map(|(name, count)| (name.clone(), count.saturating_sub(before.0.get(name).copied().unwrap_or_default())));
+        let grown = self.0.iter().map(|(name, count)| {
+            (
+                name.clone(),
+                count.saturating_sub(before.0.get(name).copied().unwrap_or_default()),
+            )
+        });
         Self(grown.filter(|(_, count)| *count > 0).collect())
     }
 
@@ -37,8 +39,10 @@ impl Counters {
     }
 
     fn sum(&self, picks: impl Fn(&str, &str) -> bool) -> u64 {
-        let picked =
-            self.0.iter().filter(|(name, _)| name.split_once(' ').is_some_and(|(verb, rest)| picks(verb, rest)));
+        let picked = self.0.iter().filter(|(name, _)| {
+            name.split_once(' ')
+                .is_some_and(|(verb, rest)| picks(verb, rest))
+        });
         picked.map(|(_, count)| count).sum()
     }
 
@@ -50,7 +54,9 @@ impl Counters {
 impl FromIterator<(String, u64)> for Counters {
     fn from_iter<I: IntoIterator<Item = (String, u64)>>(counts: I) -> Self {
         let mut counters = Self::default();
-        counts.into_iter().for_each(|(name, count)| counters.add(name, count));
+        counts
+            .into_iter()
+            .for_each(|(name, count)| counters.add(name, count));
         counters
     }
 }

@@ -86,8 +86,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    match runtime.context("no threads").and_then(|runtime| runtime.block_on(run(&arguments))) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    match runtime
+        .context("no threads")
+        .and_then(|runtime| runtime.block_on(run(&arguments)))
+    {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -101,7 +107,10 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> Result<bool> {
     ccm_tests::install_crypto();
     let mut cloud = clouds::by_name(&arguments.cloud)?;
-    let binary = arguments.binary.clone().map_or_else(|| release::binary(&[]), Ok)?;
+    let binary = arguments
+        .binary
+        .clone()
+        .map_or_else(|| release::binary(&[]), Ok)?;
     let then = arguments.then.clone().unwrap_or_else(|| binary.clone());
     let directory = TempDir::with_prefix("ccm-scale-")?;
     cloud.prepare(arguments.nodes + 1);
@@ -109,7 +118,11 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let cluster = Cluster::from_environment(directory.path()).await?;
     cluster.delete_services().await?;
     cluster.delete_nodes().await?;
-    eprintln!("scale: registering {} Nodes in {}", arguments.nodes, cluster.name());
+    eprintln!(
+        "scale: registering {} Nodes in {}",
+        arguments.nodes,
+        cluster.name()
+    );
     let names = cluster::node_names(arguments.nodes);
     create_machines(&*served.cloud, &names);
     cluster.register(&names, arguments).await?;
@@ -126,10 +139,20 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             "--allow-untagged-cloud".to_owned(),
             "--secure-port=0".to_owned(),
         ];
-        let flags = served.flags().into_iter().chain(flags).chain(arguments.flags.clone()).map(Into::into);
+        let flags = served
+            .flags()
+            .into_iter()
+            .chain(flags)
+            .chain(arguments.flags.clone())
+            .map(Into::into);
         Controller::start_with(binary, flags, served.environment(), &log)
     };
-    let run = Run { arguments, cluster: &cluster, cloud: &served, names: &names };
+    let run = Run {
+        arguments,
+        cluster: &cluster,
+        cloud: &served,
+        names: &names,
+    };
     let result = match arguments.services {
         0 => run.play(|| start(&binary)).await,
         _ => run.play_services(|| start(&binary), || start(&then)).await,
@@ -140,7 +163,10 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let phases = result.inspect_err(|_| {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        eprintln!("the controller's last lines:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"));
+        eprintln!(
+            "the controller's last lines:\n{}",
+            lines[lines.len().saturating_sub(20)..].join("\n")
+        );
     })?;
     let verdict = requirements::judge(arguments, cluster.is_real(), &phases);
     println!("{}", serde_json::to_string(&verdict)?);

@@ -57,13 +57,20 @@ pub(crate) struct OfServices {
 }
 
 impl OfServices {
-    fn new(services: usize, balancers: impl Fn(&str) -> bool + Copy, cloud: &Counters, kubernetes: &Counters) -> Self {
+    fn new(
+        services: usize,
+        balancers: impl Fn(&str) -> bool + Copy,
+        cloud: &Counters,
+        kubernetes: &Counters,
+    ) -> Self {
         let each = |count: u64| count as f64 / services as f64;
         Self {
             services,
             load_balancer_reads: cloud.reads(balancers),
             load_balancer_writes: cloud.writes(balancers),
-            writes_per_service: each(kubernetes.writes(|resource| resource.starts_with("services"))),
+            writes_per_service: each(
+                kubernetes.writes(|resource| resource.starts_with("services")),
+            ),
             events_per_service: each(kubernetes.writes(|resource| resource == "events")),
         }
     }
@@ -90,9 +97,21 @@ impl Measurement {
         cluster: &Cluster,
         cloud: &ServedProfile,
     ) -> Result<Self> {
-        let (cloud, kubernetes) = (cloud.requests().into_iter().collect(), cluster.requests().await?);
+        let (cloud, kubernetes) = (
+            cloud.requests().into_iter().collect(),
+            cluster.requests().await?,
+        );
         let usage = Usage::default();
-        Ok(Self { phase, nodes, concerned: nodes, services: 0, start: Instant::now(), usage, cloud, kubernetes })
+        Ok(Self {
+            phase,
+            nodes,
+            concerned: nodes,
+            services: 0,
+            start: Instant::now(),
+            usage,
+            cloud,
+            kubernetes,
+        })
     }
 
     /// Sets the number of Services that the phase is about.
@@ -110,7 +129,11 @@ impl Measurement {
         // Without the permission, the peak is that of the whole run.
         _ = usage::forget_peak(controller.pid());
         let this = Self::begin_with_the_process(phase, nodes, cluster, cloud).await?;
-        Ok(Self { concerned, usage: controller.usage()?, ..this })
+        Ok(Self {
+            concerned,
+            usage: controller.usage()?,
+            ..this
+        })
     }
 
     /// Ends and prints the phase; it ended at `end`.
@@ -123,7 +146,11 @@ impl Measurement {
     ) -> Result<Phase> {
         let usage = controller.usage()?;
         let balancers = |route: &str| cloud.is_of_load_balancers(route);
-        let counted = cloud.requests().into_iter().collect::<Counters>().since(&self.cloud);
+        let counted = cloud
+            .requests()
+            .into_iter()
+            .collect::<Counters>()
+            .since(&self.cloud);
         let kubernetes = cluster.requests().await?.since(&self.kubernetes);
         let writes_to_nodes = kubernetes.writes(|resource| resource.starts_with("nodes"));
         let phase = Phase {
@@ -140,8 +167,10 @@ impl Measurement {
             // Not rounded to two digits: one write too many must show.
             writes_per_node: writes_to_nodes as f64 / self.concerned.max(1) as f64,
             events: kubernetes.writes(|resource| resource == "events"),
-            services: (self.services > 0).then(|| OfServices::new(self.services, balancers, &counted, &kubernetes)),
-            mutations: kubernetes.writes(|resource| resource != "events") + counted.writes(|_| true),
+            services: (self.services > 0)
+                .then(|| OfServices::new(self.services, balancers, &counted, &kubernetes)),
+            mutations: kubernetes.writes(|resource| resource != "events")
+                + counted.writes(|_| true),
             cloud: counted.into_inner(),
             kubernetes: kubernetes.into_inner(),
         };

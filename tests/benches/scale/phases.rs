@@ -33,18 +33,36 @@ pub(crate) fn create_machines(cloud: &dyn CloudProfile, names: &[String]) {
 }
 
 impl Run<'_> {
-    pub(crate) async fn play(&self, start: impl FnOnce() -> Result<Controller>) -> Result<Vec<Phase>> {
+    pub(crate) async fn play(
+        &self,
+        start: impl FnOnce() -> Result<Controller>,
+    ) -> Result<Vec<Phase>> {
         let tenth = self.arguments.tenth();
         let (burst, mut controller) = self.first(start).await?;
-        let addresses = self.measure("addresses", tenth, &controller, async || self.addresses().await).await?;
+        let addresses = self
+            .measure("addresses", tenth, &controller, async || {
+                self.addresses().await
+            })
+            .await?;
         let off = tenth + OFF;
-        let not_ready = self.measure("not ready", off, &controller, async || self.not_ready(off).await).await?;
-        let gone = self.measure("gone", tenth, &controller, async || self.gone().await).await?;
+        let not_ready = self
+            .measure("not ready", off, &controller, async || {
+                self.not_ready(off).await
+            })
+            .await?;
+        let gone = self
+            .measure("gone", tenth, &controller, async || self.gone().await)
+            .await?;
         self.quiet().await?;
-        let steady = self.measure("steady", self.names.len() - tenth, &controller, async || {
-            tokio::time::sleep(Duration::from_secs(self.arguments.steady)).await;
-            Ok(())
-        });
+        let steady = self.measure(
+            "steady",
+            self.names.len() - tenth,
+            &controller,
+            async || {
+                tokio::time::sleep(Duration::from_secs(self.arguments.steady)).await;
+                Ok(())
+            },
+        );
         let steady = steady.await?;
         let status = controller.stop(Duration::from_secs(10)).await?;
         ensure!(status.success(), "the controller ended with {status}");
@@ -52,14 +70,28 @@ impl Run<'_> {
     }
 
     /// Starts the controller, and waits until it has initialised all Nodes.
-    pub(crate) async fn first(&self, start: impl FnOnce() -> Result<Controller>) -> Result<(Phase, Controller)> {
-        let begun = Measurement::begin_with_the_process("burst", self.names.len(), self.cluster, self.cloud).await?;
+    pub(crate) async fn first(
+        &self,
+        start: impl FnOnce() -> Result<Controller>,
+    ) -> Result<(Phase, Controller)> {
+        let begun = Measurement::begin_with_the_process(
+            "burst",
+            self.names.len(),
+            self.cluster,
+            self.cloud,
+        )
+        .await?;
         let mut controller = start()?;
         let end = self.burst().await?;
         controller.check()?;
         // Events may trail; they belong to the burst.
         self.quiet().await?;
-        Ok((begun.end(end, &controller, self.cluster, self.cloud).await?, controller))
+        Ok((
+            begun
+                .end(end, &controller, self.cluster, self.cloud)
+                .await?,
+            controller,
+        ))
     }
 
     async fn measure(
@@ -70,26 +102,49 @@ impl Run<'_> {
         body: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<Phase> {
         let nodes = self.cluster.list().await?.len();
-        let begun = Measurement::begin(phase, (nodes, concerned), controller, self.cluster, self.cloud).await?;
+        let begun = Measurement::begin(
+            phase,
+            (nodes, concerned),
+            controller,
+            self.cluster,
+            self.cloud,
+        )
+        .await?;
         body().await.with_context(|| format!("phase {phase:?}"))?;
-        begun.end(Instant::now(), controller, self.cluster, self.cloud).await
+        begun
+            .end(Instant::now(), controller, self.cluster, self.cloud)
+            .await
     }
 
     /// Returns when the last Node was complete, to a moment.
     async fn burst(&self) -> Result<Instant> {
-        self.cluster.all_have_a_region(self.arguments.limit()).await?;
+        self.cluster
+            .all_have_a_region(self.arguments.limit())
+            .await?;
         tokio::time::sleep(MOMENT).await;
-        until("all Nodes are initialised", self.arguments.limit(), async || {
-            let now = Instant::now();
-            let nodes = self.cluster.list().await?;
-            ensure!(nodes.len() == self.names.len(), "there are {} Nodes", nodes.len());
-            let unfinished = nodes.iter().find(|node| {
-                let ips = node.addresses.iter().filter(|address| address.kind != AddressType::Hostname).count();
-                node.is_uninitialized() || node.provider_id().is_none() || ips == 0
-            });
-            ensure!(unfinished.is_none(), "not yet: {unfinished:?}");
-            Ok(now)
-        })
+        until(
+            "all Nodes are initialised",
+            self.arguments.limit(),
+            async || {
+                let now = Instant::now();
+                let nodes = self.cluster.list().await?;
+                ensure!(
+                    nodes.len() == self.names.len(),
+                    "there are {} Nodes",
+                    nodes.len()
+                );
+                let unfinished = nodes.iter().find(|node| {
+                    let ips = node
+                        .addresses
+                        .iter()
+                        .filter(|address| address.kind != AddressType::Hostname)
+                        .count();
+                    node.is_uninitialized() || node.provider_id().is_none() || ips == 0
+                });
+                ensure!(unfinished.is_none(), "not yet: {unfinished:?}");
+                Ok(now)
+            },
+        )
         .await
     }
 
@@ -113,13 +168,21 @@ impl Run<'_> {
                 format!("10.99.{}.{}", number / 250, number % 250),
                 format!("198.19.{}.{}", number / 250, number % 250),
             );
-            if !self.cloud.cloud.change_addresses(name, &internal, &external) {
+            if !self
+                .cloud
+                .cloud
+                .change_addresses(name, &internal, &external)
+            {
                 // The fake cannot.
                 return Ok(());
             }
         }
         self.each(changed, |node| {
-            node.is_some_and(|node| node.addresses.iter().any(|address| address.address.starts_with("10.99.")))
+            node.is_some_and(|node| {
+                node.addresses
+                    .iter()
+                    .any(|address| address.address.starts_with("10.99."))
+            })
         })
         .await
     }
@@ -128,20 +191,33 @@ impl Run<'_> {
         let off = &self.names[..count];
         off.iter().for_each(|name| self.cloud.cloud.stop(name));
         self.cluster.report(off, false).await?;
-        self.each(off, |node| node.is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == TAINT_SHUTDOWN)))
-            .await
+        self.each(off, |node| {
+            node.is_some_and(|node| {
+                node.taints
+                    .iter()
+                    .any(|taint| &*taint.key == TAINT_SHUTDOWN)
+            })
+        })
+        .await
     }
 
     async fn gone(&self) -> Result<()> {
         let gone = &self.names[..self.arguments.tenth()];
-        gone.iter().for_each(|name| self.cloud.cloud.terminate(name));
+        gone.iter()
+            .for_each(|name| self.cloud.cloud.terminate(name));
         self.each(gone, |node| node.is_none()).await
     }
 
     /// Waits for one Node after the other: each is read about once.
-    async fn each(&self, names: &[String], check: impl Fn(Option<&cloud_provider::Node>) -> bool) -> Result<()> {
+    async fn each(
+        &self,
+        names: &[String],
+        check: impl Fn(Option<&cloud_provider::Node>) -> bool,
+    ) -> Result<()> {
         for name in names {
-            self.cluster.becomes(name, self.arguments.limit(), &check).await?;
+            self.cluster
+                .becomes(name, self.arguments.limit(), &check)
+                .await?;
         }
         Ok(())
     }

@@ -16,9 +16,18 @@ pub(crate) fn binary(features: &[&str]) -> Result<PathBuf> {
         return binary::path();
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    eprintln!("cargo build --profile dist -p cloud-controller-manager {}", features.join(" "));
+    eprintln!(
+        "cargo build --profile dist -p cloud-controller-manager {}",
+        features.join(" ")
+    );
     let status = Command::new(cargo)
-        .args(["build", "--profile", "dist", "-p", "cloud-controller-manager"])
+        .args([
+            "build",
+            "--profile",
+            "dist",
+            "-p",
+            "cloud-controller-manager",
+        ])
         .args(features)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdout(Stdio::null())
@@ -26,6 +35,9 @@ pub(crate) fn binary(features: &[&str]) -> Result<PathBuf> {
         .context("running cargo")?;
     ensure!(status.success(), "the build failed");
     let beside = binary::beside_this_build()?;
-    let target = beside.parent().and_then(Path::parent).context("the directory of this build has no parent")?;
+    let target = beside
+        .parent()
+        .and_then(Path::parent)
+        .context("the directory of this build has no parent")?;
     Ok(target.join("dist").join(binary::NAME))
 }

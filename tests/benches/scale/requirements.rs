@@ -38,11 +38,22 @@ impl Requirement {
     /// Returns `true` if the limit is about the simulated cloud's pages and requests, or about events, of which other providers
     /// write some of their own.
     fn is_of_the_simulated_cloud(&self) -> bool {
-        ["pages", "changes of a load balancer", "events about a Service"].iter().any(|it| self.requirement.contains(it))
+        [
+            "pages",
+            "changes of a load balancer",
+            "events about a Service",
+        ]
+        .iter()
+        .any(|it| self.requirement.contains(it))
     }
 
     pub(crate) fn at_most(requirement: &'static str, limit: f64, measured: f64) -> Self {
-        Self { requirement, limit, measured, ok: measured <= limit }
+        Self {
+            requirement,
+            limit,
+            measured,
+            ok: measured <= limit,
+        }
     }
 }
 
@@ -56,8 +67,16 @@ pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> V
         peak = peak.max(phase.rss_peak_mib);
         match phase.phase {
             "burst" => {
-                requirements.push(at_most("burst: cloud reads, pages + 5", pages + 5.0, phase.cloud_requests as f64));
-                requirements.push(at_most("burst: writes a Node, Events apart", 2.0, phase.writes_per_node));
+                requirements.push(at_most(
+                    "burst: cloud reads, pages + 5",
+                    pages + 5.0,
+                    phase.cloud_requests as f64,
+                ));
+                requirements.push(at_most(
+                    "burst: writes a Node, Events apart",
+                    2.0,
+                    phase.writes_per_node,
+                ));
                 if is_real {
                     let speed = arguments.nodes as f64 / phase.seconds;
                     let ok = speed >= NODES_PER_SECOND;
@@ -71,7 +90,11 @@ pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> V
                 }
             }
             "gone" => {
-                requirements.push(at_most("gone: cloud reads, 3 × pages", 3.0 * pages, phase.cloud_requests as f64));
+                requirements.push(at_most(
+                    "gone: cloud reads, 3 × pages",
+                    3.0 * pages,
+                    phase.cloud_requests as f64,
+                ));
             }
             "steady" => {
                 let writes = (phase.mutations + phase.events) as f64;
@@ -83,9 +106,24 @@ pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> V
     if arguments.cloud != "simulated" {
         requirements.retain(|it| !it.is_of_the_simulated_cloud());
     }
-    let memory = if arguments.services == 0 { MEMORY } else { MEMORY_WITH_SERVICES };
+    let memory = if arguments.services == 0 {
+        MEMORY
+    } else {
+        MEMORY_WITH_SERVICES
+    };
     requirements.push(at_most("resident memory at its peak, MiB", memory, peak));
     let ok = requirements.iter().all(|requirement| requirement.ok);
-    let api = if is_real { "kube-apiserver" } else { "embedded" };
-    Verdict { phase: "requirements", api, nodes: arguments.nodes, services: arguments.services, ok, requirements }
+    let api = if is_real {
+        "kube-apiserver"
+    } else {
+        "embedded"
+    };
+    Verdict {
+        phase: "requirements",
+        api,
+        nodes: arguments.nodes,
+        services: arguments.services,
+        ok,
+        requirements,
+    }
 }

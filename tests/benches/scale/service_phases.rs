@@ -26,20 +26,38 @@ impl Run<'_> {
         successor: impl Fn() -> Result<Controller>,
     ) -> Result<Vec<Phase>> {
         let (burst, mut controller) = self.first(&start).await?;
-        let create = self.of_services("create", &controller, async || self.create().await).await?;
-        let quiet = self.of_services("quiet", &controller, async || self.wait_for(self.steady()).await).await?;
+        let create = self
+            .of_services("create", &controller, async || self.create().await)
+            .await?;
+        let quiet = self
+            .of_services("quiet", &controller, async || {
+                self.wait_for(self.steady()).await
+            })
+            .await?;
         let mut phases = vec![burst, create, quiet];
         if !self.arguments.same_nodes {
-            phases.push(self.of_services("node joins", &controller, async || self.node_joins().await).await?);
-            phases.push(self.of_services("node flaps", &controller, async || self.node_flaps().await).await?);
+            phases.push(
+                self.of_services("node joins", &controller, async || self.node_joins().await)
+                    .await?,
+            );
+            phases.push(
+                self.of_services("node flaps", &controller, async || self.node_flaps().await)
+                    .await?,
+            );
         }
         if self.arguments.settle > 0 {
-            phases.push(self.of_services("settle", &controller, async || self.settle().await).await?);
+            phases.push(
+                self.of_services("settle", &controller, async || self.settle().await)
+                    .await?,
+            );
         }
         controller.check()?;
         end(&mut controller).await?;
         phases.push(self.restart(successor, &mut controller).await?);
-        phases.push(self.of_services("delete", &controller, async || self.delete().await).await?);
+        phases.push(
+            self.of_services("delete", &controller, async || self.delete().await)
+                .await?,
+        );
         end(&mut controller).await?;
         Ok(phases)
     }
@@ -53,10 +71,14 @@ impl Run<'_> {
     ) -> Result<Phase> {
         eprintln!("scale: {phase}");
         let (nodes, services) = (self.names.len(), self.arguments.services);
-        let begun = Measurement::begin(phase, (nodes, nodes), controller, self.cluster, self.cloud).await?;
+        let begun =
+            Measurement::begin(phase, (nodes, nodes), controller, self.cluster, self.cloud).await?;
         let end = body().await.with_context(|| format!("phase {phase:?}"))?;
         self.quiet().await?;
-        begun.of_services(services).end(end, controller, self.cluster, self.cloud).await
+        begun
+            .of_services(services)
+            .end(end, controller, self.cluster, self.cloud)
+            .await
     }
 
     fn steady(&self) -> Duration {
@@ -77,13 +99,19 @@ impl Run<'_> {
         let services = self.arguments.services;
         let before = self.cloud.count_on(self.cloud.cloud.api().create);
         self.cluster.create_services(services).await?;
-        until("the load balancers are created", self.arguments.limit(), async || {
-            let sent = self.cloud.count_on(self.cloud.cloud.api().create) - before;
-            ensure!(sent >= services as u64, "{sent} requests were sent");
-            Ok(())
-        })
+        until(
+            "the load balancers are created",
+            self.arguments.limit(),
+            async || {
+                let sent = self.cloud.count_on(self.cloud.cloud.api().create) - before;
+                ensure!(sent >= services as u64, "{sent} requests were sent");
+                Ok(())
+            },
+        )
         .await?;
-        self.cluster.all_have_an_address(services, self.arguments.limit()).await?;
+        self.cluster
+            .all_have_an_address(services, self.arguments.limit())
+            .await?;
         let end = Instant::now();
         self.check_targets(self.names.len())?;
         Ok(end)
@@ -92,10 +120,18 @@ impl Run<'_> {
     /// Checks that every load balancer has this number of targets.
     fn check_targets(&self, count: usize) -> Result<()> {
         let balancers = self.cloud.cloud.load_balancers();
-        ensure!(balancers.len() == self.arguments.services, "there are {} load balancers", balancers.len());
+        ensure!(
+            balancers.len() == self.arguments.services,
+            "there are {} load balancers",
+            balancers.len()
+        );
         for balancer in balancers {
             let targets = balancer.targets.len();
-            ensure!(targets == count, "{:?} has {targets} targets instead of {count}", balancer.service_uid);
+            ensure!(
+                targets == count,
+                "{:?} has {targets} targets instead of {count}",
+                balancer.service_uid
+            );
         }
         Ok(())
     }
@@ -104,9 +140,11 @@ impl Run<'_> {
         let late = self.late_node();
         create_machines(&*self.cloud.cloud, &late);
         self.cluster.register(&late, self.arguments).await?;
-        until("all load balancers lead to it", self.arguments.limit(), async || {
-            self.check_targets(self.names.len() + 1)
-        })
+        until(
+            "all load balancers lead to it",
+            self.arguments.limit(),
+            async || self.check_targets(self.names.len() + 1),
+        )
         .await?;
         Ok(Instant::now())
     }
@@ -127,26 +165,50 @@ impl Run<'_> {
     }
 
     /// Measures a restart: the seconds from the start of the process until its last request to the cloud.
-    async fn restart(&self, start: impl Fn() -> Result<Controller>, controller: &mut Controller) -> Result<Phase> {
+    async fn restart(
+        &self,
+        start: impl Fn() -> Result<Controller>,
+        controller: &mut Controller,
+    ) -> Result<Phase> {
         eprintln!("scale: restart");
-        let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;
+        let begun = Measurement::begin_with_the_process(
+            "restart",
+            self.names.len(),
+            self.cluster,
+            self.cloud,
+        )
+        .await?;
         // A list, or one load balancer after the other.
-        let reads = || self.cloud_requests().reads(|it| self.cloud.is_of_load_balancers(it));
+        let reads = || {
+            self.cloud_requests()
+                .reads(|it| self.cloud.is_of_load_balancers(it))
+        };
         let before = reads();
         *controller = start()?;
-        until("the load balancers are read", self.arguments.limit(), async || {
-            ensure!(reads() > before, "they are not");
-            Ok(())
-        })
+        until(
+            "the load balancers are read",
+            self.arguments.limit(),
+            async || {
+                ensure!(reads() > before, "they are not");
+                Ok(())
+            },
+        )
         .await?;
-        let end = self.no_more("the cloud is left alone", STARTED, async || Ok(self.cloud_requests().total())).await?;
+        let end = self
+            .no_more("the cloud is left alone", STARTED, async || {
+                Ok(self.cloud_requests().total())
+            })
+            .await?;
         if self.arguments.settle > 0 {
             // A pass that comes later may write, too.
             self.settle().await?;
         }
         self.quiet().await?;
         controller.check()?;
-        begun.of_services(self.arguments.services).end(end, controller, self.cluster, self.cloud).await
+        begun
+            .of_services(self.arguments.services)
+            .end(end, controller, self.cluster, self.cloud)
+            .await
     }
 
     /// Waits until the controller has nothing left to write, and returns the time of its last write.
@@ -156,11 +218,17 @@ impl Run<'_> {
             let kubernetes = self.cluster.requests().await?;
             Ok(self.cloud_requests().writes(|_| true) + kubernetes.writes(|_| true))
         };
-        self.no_more("the controller writes no more", time, writes).await
+        self.no_more("the controller writes no more", time, writes)
+            .await
     }
 
     /// Waits until `count` has stayed the same for this time, and returns when it grew last.
-    async fn no_more(&self, what: &str, time: Duration, count: impl AsyncFn() -> Result<u64>) -> Result<Instant> {
+    async fn no_more(
+        &self,
+        what: &str,
+        time: Duration,
+        count: impl AsyncFn() -> Result<u64>,
+    ) -> Result<Instant> {
         let mut last = (count().await?, Instant::now());
         until(what, self.arguments.limit(), async || {
             let now = count().await?;
@@ -175,10 +243,15 @@ impl Run<'_> {
 
     async fn delete(&self) -> Result<Instant> {
         self.cluster.ask_to_delete_services().await?;
-        self.cluster.services_are_gone(self.arguments.limit()).await?;
+        self.cluster
+            .services_are_gone(self.arguments.limit())
+            .await?;
         let end = Instant::now();
         let left = self.cloud.cloud.load_balancers().len();
-        ensure!(left == 0, "the Services are gone, and {left} load balancers are left");
+        ensure!(
+            left == 0,
+            "the Services are gone, and {left} load balancers are left"
+        );
         Ok(end)
     }
 }
@@ -186,7 +259,8 @@ impl Run<'_> {
 async fn end(controller: &mut Controller) -> Result<()> {
     let status = controller.stop(Duration::from_secs(10)).await?;
     // Go programs may let the signal end them.
-    let is_ended_by_us = status.success() || status.signal() == Some(rustix::process::Signal::TERM.as_raw());
+    let is_ended_by_us =
+        status.success() || status.signal() == Some(rustix::process::Signal::TERM.as_raw());
     ensure!(is_ended_by_us, "the controller ended with {status}");
     Ok(())
 }

@@ -30,27 +30,46 @@ impl Cluster {
                 let mut object = load_balancer(&format!("scale-{number:05}"), &PORTS);
                 object["metadata"]["labels"][OURS] = json!("true");
                 self.note_ours("POST services");
-                api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+                api.create(&PostParams::default(), &serde_json::from_value(object)?)
+                    .await?;
                 anyhow::Ok(())
             }
         });
-        let created = futures::stream::iter(created).buffer_unordered(CONCURRENT).try_collect();
+        let created = futures::stream::iter(created)
+            .buffer_unordered(CONCURRENT)
+            .try_collect();
         created.await.context("creating Services")
     }
 
     /// Waits until every Service has an address. The cloud has reported before that it created them all.
     pub(crate) async fn all_have_an_address(&self, count: usize, limit: Duration) -> Result<()> {
-        until_every(Duration::from_millis(250), "all Services have addresses", limit, async || {
-            self.note_ours("LIST services");
-            let services = self.services().list(&ListParams::default().labels(OURS)).await?;
-            let has_address = |service: &&Service| {
-                let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-                status.is_some_and(|status| status.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty()))
-            };
-            let ready = services.items.iter().filter(has_address).count();
-            ensure!(ready == count, "{ready} of {count} have one");
-            Ok(())
-        })
+        until_every(
+            Duration::from_millis(250),
+            "all Services have addresses",
+            limit,
+            async || {
+                self.note_ours("LIST services");
+                let services = self
+                    .services()
+                    .list(&ListParams::default().labels(OURS))
+                    .await?;
+                let has_address = |service: &&Service| {
+                    let status = service
+                        .status
+                        .as_ref()
+                        .and_then(|status| status.load_balancer.as_ref());
+                    status.is_some_and(|status| {
+                        status
+                            .ingress
+                            .as_ref()
+                            .is_some_and(|ingress| !ingress.is_empty())
+                    })
+                };
+                let ready = services.items.iter().filter(has_address).count();
+                ensure!(ready == count, "{ready} of {count} have one");
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -59,26 +78,38 @@ impl Cluster {
         let names = self.service_names().await?;
         let deleted = names.iter().map(|name| async move {
             self.note_ours("DELETE services");
-            self.services().delete(name, &DeleteParams::background()).await?;
+            self.services()
+                .delete(name, &DeleteParams::background())
+                .await?;
             anyhow::Ok(())
         });
-        let deleted = futures::stream::iter(deleted).buffer_unordered(CONCURRENT).try_collect();
+        let deleted = futures::stream::iter(deleted)
+            .buffer_unordered(CONCURRENT)
+            .try_collect();
         deleted.await.context("deleting Services")
     }
 
     /// Waits until no Service is left.
     pub(crate) async fn services_are_gone(&self, limit: Duration) -> Result<()> {
-        until_every(Duration::from_millis(250), "all Services are gone", limit, async || {
-            let left = self.service_names().await?.len();
-            ensure!(left == 0, "{left} are left");
-            Ok(())
-        })
+        until_every(
+            Duration::from_millis(250),
+            "all Services are gone",
+            limit,
+            async || {
+                let left = self.service_names().await?.len();
+                ensure!(left == 0, "{left} are left");
+                Ok(())
+            },
+        )
         .await
     }
 
     async fn service_names(&self) -> Result<Vec<String>> {
         self.note_ours("LIST services");
-        let services = self.services().list_metadata(&ListParams::default().labels(OURS)).await?;
+        let services = self
+            .services()
+            .list_metadata(&ListParams::default().labels(OURS))
+            .await?;
         Ok(services.items.iter().map(ResourceExt::name_any).collect())
     }
 
@@ -90,7 +121,11 @@ impl Cluster {
         self.ask_to_delete_services().await?;
         for name in self.service_names().await? {
             let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            match self.services().patch_metadata(&name, &PatchParams::default(), &free).await {
+            match self
+                .services()
+                .patch_metadata(&name, &PatchParams::default(), &free)
+                .await
+            {
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 other => drop(other.with_context(|| format!("letting go of {name}"))?),
             }

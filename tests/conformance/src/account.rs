@@ -30,7 +30,9 @@ impl Harness {
     pub async fn settle(&self) {
         if let Err(unsettled) = self.settle_within(PATIENCE).await {
             let (warnings, last) = (self.warnings(5), self.injector.last(20));
-            panic!("not settled: {unsettled:#?}\nwarnings: {warnings:#?}\nlast requests: {last:#?}");
+            panic!(
+                "not settled: {unsettled:#?}\nwarnings: {warnings:#?}\nlast requests: {last:#?}"
+            );
         }
         // Pending operations of the cloud, and reports about them, end in this time.
         tokio::time::sleep(Duration::from_secs(30)).await;
@@ -40,7 +42,8 @@ impl Harness {
     #[must_use]
     pub fn event_reasons(&self) -> Vec<String> {
         let all = self.api.list("events").into_iter();
-        all.map(|it| format!("{} {}", it["involvedObject"]["name"], it["reason"]).replace('"', "")).collect()
+        all.map(|it| format!("{} {}", it["involvedObject"]["name"], it["reason"]).replace('"', ""))
+            .collect()
     }
 
     /// Returns the account of the requests to the cloud since it was last taken.
@@ -49,7 +52,11 @@ impl Harness {
         let since = self.accounted.swap(passed.len(), Ordering::Relaxed);
         let polls = self.cloud.api().polls;
         let mut account = Account::default();
-        for request in passed.iter().skip(since).filter(|it| it.side == Side::Cloud) {
+        for request in passed
+            .iter()
+            .skip(since)
+            .filter(|it| it.side == Side::Cloud)
+        {
             *account.counts.entry(request.without_query()).or_default() += 1;
             match request {
                 it if it.is_mutation() => account.changes += 1,
@@ -63,7 +70,11 @@ impl Harness {
     /// Returns the number of requests on this route of the cloud so far.
     #[must_use]
     pub fn count_on(&self, route: &str) -> usize {
-        self.injector.passed().iter().filter(|it| it.side == Side::Cloud && it.is_on(route)).count()
+        self.injector
+            .passed()
+            .iter()
+            .filter(|it| it.side == Side::Cloud && it.is_on(route))
+            .count()
     }
 
     /// Returns the UID of a Service of namespace `default`.
@@ -72,8 +83,14 @@ impl Harness {
     /// If the Service does not exist.
     #[must_use]
     pub fn uid(&self, service: &str) -> String {
-        let service = self.api.get("services", Some("default"), service).expect("a Service of that name");
-        service["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+        let service = self
+            .api
+            .get("services", Some("default"), service)
+            .expect("a Service of that name");
+        service["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Returns the first address, or host name, in the status of a Service of namespace `default`.
@@ -81,7 +98,10 @@ impl Harness {
     pub fn address(&self, service: &str) -> Option<String> {
         let service = self.api.get("services", Some("default"), service)?;
         let ingress = &service["status"]["loadBalancer"]["ingress"][0];
-        ingress["ip"].as_str().or(ingress["hostname"].as_str()).map(str::to_owned)
+        ingress["ip"]
+            .as_str()
+            .or(ingress["hostname"].as_str())
+            .map(str::to_owned)
     }
 }
 
@@ -90,7 +110,11 @@ pub type CloudApi = Intercepted<axum::Router>;
 
 impl Passed {
     fn without_query(&self) -> String {
-        format!("{} {}", self.method, self.target.split('?').next().unwrap_or_default())
+        format!(
+            "{} {}",
+            self.method,
+            self.target.split('?').next().unwrap_or_default()
+        )
     }
 }
 
@@ -117,8 +141,20 @@ impl Account {
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { counts, changes, polls, reads } = self;
-        let most: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).take(20).collect();
-        write!(f, "{changes} changes, {polls} polls, {reads} other reads: {most:?}")
+        let Self {
+            counts,
+            changes,
+            polls,
+            reads,
+        } = self;
+        let most: Vec<_> = counts
+            .iter()
+            .filter(|(_, count)| **count > 1)
+            .take(20)
+            .collect();
+        write!(
+            f,
+            "{changes} changes, {polls} polls, {reads} other reads: {most:?}"
+        )
     }
 }

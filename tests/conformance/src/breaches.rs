@@ -26,10 +26,18 @@ impl Breaches {
     }
 
     /// Judges a request that is about to be carried out.
-    pub(crate) fn look_at(&self, api: &ApiServer, cloud: &dyn CloudProfile, request: &Passed, body: &[u8]) {
+    pub(crate) fn look_at(
+        &self,
+        api: &ApiServer,
+        cloud: &dyn CloudProfile,
+        request: &Passed,
+        body: &[u8],
+    ) {
         match request.side {
             Side::Kubernetes => self.node_deleted(api, cloud, request),
-            Side::Cloud if request.is_mutation() && !body.is_empty() => self.cloud_changed(api, request, body),
+            Side::Cloud if request.is_mutation() && !body.is_empty() => {
+                self.cloud_changed(api, request, body)
+            }
             Side::Cloud => {}
         }
     }
@@ -37,14 +45,27 @@ impl Breaches {
     /// Checks INV-1: a Node whose machine exists is never deleted.
     fn node_deleted(&self, api: &ApiServer, cloud: &dyn CloudProfile, request: &Passed) {
         let path = request.target.split('?').next().unwrap_or_default();
-        let Some(name) = path.strip_prefix("/api/v1/nodes/").filter(|_| request.method == Method::DELETE) else {
+        let Some(name) = path
+            .strip_prefix("/api/v1/nodes/")
+            .filter(|_| request.method == Method::DELETE)
+        else {
             return;
         };
-        let Some(node) = api.get("nodes", None, name) else { return };
+        let Some(node) = api.get("nodes", None, name) else {
+            return;
+        };
         let id = node["spec"]["providerID"].as_str().unwrap_or_default();
-        let is_its = |it: &crate::profile::Machine| if id.is_empty() { it.name == name } else { it.provider_id == id };
+        let is_its = |it: &crate::profile::Machine| {
+            if id.is_empty() {
+                it.name == name
+            } else {
+                it.provider_id == id
+            }
+        };
         if cloud.machines().iter().any(is_its) {
-            self.note(format!("Node {name} is deleted although its machine exists (INV-1)"));
+            self.note(format!(
+                "Node {name} is deleted although its machine exists (INV-1)"
+            ));
         }
     }
 
@@ -54,10 +75,16 @@ impl Breaches {
         for service in api.list("services") {
             let metadata = &service["metadata"];
             let uid = metadata["uid"].as_str().unwrap_or_default();
-            let has_finalizer =
-                metadata["finalizers"].as_array().into_iter().flatten().any(|it| it == FINALIZER_LOAD_BALANCER);
+            let has_finalizer = metadata["finalizers"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|it| it == FINALIZER_LOAD_BALANCER);
             if !has_finalizer && body.contains(uid) {
-                self.note(format!("{request} for Service {} before its finalizer (INV-2)", metadata["name"]));
+                self.note(format!(
+                    "{request} for Service {} before its finalizer (INV-2)",
+                    metadata["name"]
+                ));
             }
         }
     }

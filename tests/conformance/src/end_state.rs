@@ -29,11 +29,18 @@ fn kept(kind: &str, object: &Value) -> Value {
     // Service with a class they may belong to another controller.
     let mut annotations = metadata["annotations"].clone();
     let is_foreign = !object["spec"]["loadBalancerClass"].is_null();
-    let finalizers = if is_foreign { &Value::Null } else { &metadata["finalizers"] };
+    let finalizers = if is_foreign {
+        &Value::Null
+    } else {
+        &metadata["finalizers"]
+    };
     if let Some(annotations) = annotations.as_object_mut().filter(|_| is_foreign) {
         annotations.remove(ANNOTATION_LOAD_BALANCER_ID);
     }
-    if annotations.as_object().is_some_and(serde_json::Map::is_empty) {
+    if annotations
+        .as_object()
+        .is_some_and(serde_json::Map::is_empty)
+    {
         annotations = Value::Null;
     }
     json!({
@@ -61,14 +68,23 @@ fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
             aliases.push((uid.to_owned(), format!("<uid of {kind} {name}>")));
-            let balancer: String = std::iter::once('a').chain(uid.chars().filter(|it| *it != '-')).take(32).collect();
+            let balancer: String = std::iter::once('a')
+                .chain(uid.chars().filter(|it| *it != '-'))
+                .take(32)
+                .collect();
             aliases.push((balancer, format!("<name for {name}>")));
             for port in object["spec"]["ports"].as_array().into_iter().flatten() {
                 if let Some(number) = port["nodePort"].as_u64() {
-                    aliases.push((number.to_string(), format!("<node port of {name} for {}>", port["port"])));
+                    aliases.push((
+                        number.to_string(),
+                        format!("<node port of {name} for {}>", port["port"]),
+                    ));
                 }
             }
-            if let Some(address) = object["spec"]["clusterIP"].as_str().filter(|it| *it != "None") {
+            if let Some(address) = object["spec"]["clusterIP"]
+                .as_str()
+                .filter(|it| *it != "None")
+            {
                 aliases.push((address.to_owned(), format!("<cluster IP of {name}>")));
             }
         }
@@ -126,7 +142,10 @@ impl EndState {
                 None => found.push(format!("{name} is missing: {wanted}")),
             }
         }
-        let more = other.0.iter().filter(|(name, _)| !self.0.contains_key(*name));
+        let more = other
+            .0
+            .iter()
+            .filter(|(name, _)| !self.0.contains_key(*name));
         found.extend(more.map(|(name, actual)| format!("{name} is too many: {actual}")));
         found
     }
@@ -134,10 +153,20 @@ impl EndState {
 
 /// Returns both texts from shortly before the first difference on.
 fn where_they_part<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
-    let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
-    let from = (0..=same.saturating_sub(100)).rev().find(|at| one.is_char_boundary(*at)).unwrap_or_default();
+    let same = one
+        .bytes()
+        .zip(other.bytes())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let from = (0..=same.saturating_sub(100))
+        .rev()
+        .find(|at| one.is_char_boundary(*at))
+        .unwrap_or_default();
     let cut = |text: &'a str| {
-        let end = (from..=text.len().min(from + 400)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(from);
+        let end = (from..=text.len().min(from + 400))
+            .rev()
+            .find(|at| text.is_char_boundary(*at))
+            .unwrap_or(from);
         &text[from..end]
     };
     (cut(one), cut(other))

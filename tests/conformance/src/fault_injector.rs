@@ -45,21 +45,30 @@ impl Passed {
     pub fn is_mutation(&self) -> bool {
         let reads = ["/auth/tokens", "/token", "/listInstances", "/getHealth"];
         let path = self.target.split('?').next().unwrap_or_default();
-        !self.method.is_safe() && !path.contains("reviews") && !reads.iter().any(|end| path.ends_with(end))
+        !self.method.is_safe()
+            && !path.contains("reviews")
+            && !reads.iter().any(|end| path.ends_with(end))
     }
 
     /// Returns `true` if this is a request on `route` (`GET /servers/{id}`). A prefix of the path, such as a version, is not
     /// part of the route.
     #[must_use]
     pub fn is_on(&self, route: &str) -> bool {
-        let Some((method, template)) = route.split_once(' ') else { return self.method == route };
+        let Some((method, template)) = route.split_once(' ') else {
+            return self.method == route;
+        };
         let path = self.target.split('?').next().unwrap_or_default();
         let wanted: Vec<&str> = template.trim_matches('/').split('/').collect();
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let given = segments.get(segments.len().saturating_sub(wanted.len())..).unwrap_or_default();
+        let given = segments
+            .get(segments.len().saturating_sub(wanted.len())..)
+            .unwrap_or_default();
         self.method == method
             && given.len() == wanted.len()
-            && wanted.iter().zip(given).all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
+            && wanted
+                .iter()
+                .zip(given)
+                .all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
     }
 
     /// Events are written in the background and decide nothing: they are not counted.
@@ -193,7 +202,10 @@ impl FaultInjector {
             lag: Duration::ZERO,
             lists: BTreeMap::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)), died: Arc::new(Notify::new()) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            died: Arc::new(Notify::new()),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -298,7 +310,9 @@ impl FaultInjector {
 
     /// Puts a line between the requests of the [`journal`](Self::journal).
     pub fn note(&self, what: &str) {
-        self.state().journal.push((Instant::now(), format!("-- {what}")));
+        self.state()
+            .journal
+            .push((Instant::now(), format!("-- {what}")));
     }
 
     /// Returns every request with its outcome, and every note, with the seconds since the first: to analyse one run.
@@ -306,13 +320,23 @@ impl FaultInjector {
     pub fn journal(&self) -> Vec<String> {
         let state = self.state();
         let first = state.journal.first().map(|(at, _)| *at);
-        let seconds = |at: Instant| first.map_or(0.0, |first| at.saturating_duration_since(first).as_secs_f64());
-        state.journal.iter().map(|(at, what)| format!("{:>8.1} s  {what}", seconds(*at))).collect()
+        let seconds = |at: Instant| {
+            first.map_or(0.0, |first| {
+                at.saturating_duration_since(first).as_secs_f64()
+            })
+        };
+        state
+            .journal
+            .iter()
+            .map(|(at, what)| format!("{:>8.1} s  {what}", seconds(*at)))
+            .collect()
     }
 
     fn answered(&self, passed: &Passed, how: &str) {
         if !passed.is_event() {
-            self.state().journal.push((Instant::now(), format!("{passed} → {how}")));
+            self.state()
+                .journal
+                .push((Instant::now(), format!("{passed} → {how}")));
         }
     }
 
@@ -345,27 +369,43 @@ impl FaultInjector {
         }
         let now = Instant::now();
         let (side, is_mutation) = (passed.side, passed.is_mutation());
-        let contains = |text: &str| passed.target.contains(text) || String::from_utf8_lossy(body).contains(text);
+        let contains = |text: &str| {
+            passed.target.contains(text) || String::from_utf8_lossy(body).contains(text)
+        };
         let is_changed_cloud = side == Side::Cloud && is_mutation;
         let mut singled_out = state.singled_out.iter().filter(|_| is_changed_cloud);
-        let fate = singled_out.find(|(text, _)| contains(text)).map(|(_, trouble)| *trouble);
+        let fate = singled_out
+            .find(|(text, _)| contains(text))
+            .map(|(_, trouble)| *trouble);
         state.mutations += usize::from(is_mutation);
         let chosen = state.chooser.as_mut().and_then(|choose| choose(&passed));
         state.passed.push(passed);
-        let at_number = state.kill.filter(|(number, _)| *number == state.passed.len());
+        let at_number = state
+            .kill
+            .filter(|(number, _)| *number == state.passed.len());
         if let Some(moment) = at_number.map(|(_, moment)| moment).or(chosen) {
             // A refused request is never carried out, whichever run ends.
-            return Some(Verdict::Die(if fate.is_some() { Moment::Before } else { moment }));
+            return Some(Verdict::Die(if fate.is_some() {
+                Moment::Before
+            } else {
+                moment
+            }));
         }
         if let Some(trouble) = fate {
             return Some(Verdict::Trouble(trouble));
         }
-        state.disturbances.retain(|disturbance| disturbance.until > now);
-        let State { disturbances, dice, .. } = &mut *state;
-        let hit = disturbances
-            .iter()
-            .find(|it| it.side == side && (is_mutation || !it.only_mutations) && dice.u8(0..100) < it.percent);
-        let Some(trouble) = hit.map(|it| it.trouble) else { return Some(Verdict::Forward) };
+        state
+            .disturbances
+            .retain(|disturbance| disturbance.until > now);
+        let State {
+            disturbances, dice, ..
+        } = &mut *state;
+        let hit = disturbances.iter().find(|it| {
+            it.side == side && (is_mutation || !it.only_mutations) && dice.u8(0..100) < it.percent
+        });
+        let Some(trouble) = hit.map(|it| it.trouble) else {
+            return Some(Verdict::Forward);
+        };
         state.hits += 1;
         Some(Verdict::Trouble(trouble))
     }
@@ -373,7 +413,9 @@ impl FaultInjector {
     /// Runs the action of [`interrupt_at`](Self::interrupt_at) if this request to the cloud is its number.
     fn interrupt(&self) {
         let mut state = self.state();
-        let Some((number, action)) = state.interruption.take() else { return };
+        let Some((number, action)) = state.interruption.take() else {
+            return;
+        };
         if number > 1 {
             state.interruption = Some((number - 1, action));
             return;
@@ -408,14 +450,23 @@ impl FaultInjector {
         }
         let (head, body) = fresh.await?.into_parts();
         let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
-        let kept = (Instant::now(), head.status, head.headers.clone(), body.clone());
+        let kept = (
+            Instant::now(),
+            head.status,
+            head.headers.clone(),
+            body.clone(),
+        );
         self.state().lists.insert(target.to_owned(), kept);
         Ok(of((head.status, head.headers, body)))
     }
 
     /// Wraps a service with the fault injector.
     pub fn before<S>(&self, side: Side, service: S) -> Intercepted<S> {
-        Intercepted { injector: self.clone(), side, service }
+        Intercepted {
+            injector: self.clone(),
+            side,
+            service,
+        }
     }
 }
 
@@ -449,17 +500,33 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { injector, side, service } = self.clone();
+        let Self {
+            injector,
+            side,
+            service,
+        } = self.clone();
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
-            let target = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-            let passed = Passed { side, method: head.method.clone(), target };
+            let target = head
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string);
+            let passed = Passed {
+                side,
+                method: head.method.clone(),
+                target,
+            };
             if side == Side::Cloud {
                 injector.interrupt();
             }
-            let Some(verdict) = injector.judge(passed.clone(), &body) else { return std::future::pending().await };
-            let late = (service.clone(), Request::from_parts(head.clone(), Full::new(body.clone())));
+            let Some(verdict) = injector.judge(passed.clone(), &body) else {
+                return std::future::pending().await;
+            };
+            let late = (
+                service.clone(),
+                Request::from_parts(head.clone(), Full::new(body.clone())),
+            );
             let forward = {
                 let (injector, passed) = (injector.clone(), passed.clone());
                 async move {
@@ -467,9 +534,13 @@ where
                     if let Some(witness) = witness {
                         witness(&passed, &body);
                     }
-                    let answer = service.oneshot(Request::from_parts(head, Full::new(body))).await;
+                    let answer = service
+                        .oneshot(Request::from_parts(head, Full::new(body)))
+                        .await;
                     let answer = answer.map_err(|_| NoAnswer);
-                    let how = answer.as_ref().map_or("no answer".to_owned(), |it| it.status().to_string());
+                    let how = answer
+                        .as_ref()
+                        .map_or("no answer".to_owned(), |it| it.status().to_string());
                     injector.answered(&passed, &how);
                     answer
                 }
@@ -492,7 +563,8 @@ where
                         Moment::After => _ = forward.await,
                         Moment::AfterNextRead => {
                             let (service, request) = late;
-                            injector.state().late = Some(service.oneshot(request).map(drop).boxed());
+                            injector.state().late =
+                                Some(service.oneshot(request).map(drop).boxed());
                         }
                     }
                     injector.answered(&passed, "killed");
@@ -531,15 +603,23 @@ fn refusal(side: Side, code: u16, retry_after: Option<u32>) -> Response<Body> {
     };
     let message = "refused on purpose";
     let body = match side {
-        Side::Kubernetes => serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
-            "status": "Failure", "message": message, "reason": reason, "code": code}),
+        Side::Kubernetes => {
+            serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+            "status": "Failure", "message": message, "reason": reason, "code": code})
+        }
         Side::Cloud => serde_json::json!({"error": {"code": reason, "message": message}}),
     };
     let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("application/json"),
+    );
     if let Some(seconds) = retry_after {
-        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+        response
+            .headers_mut()
+            .insert(http::header::RETRY_AFTER, seconds.into());
     }
     response
 }

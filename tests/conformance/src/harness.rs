@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use axum::Router;
-use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents, async_trait};
+use cloud_provider::{
+    ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents, async_trait,
+};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use jiff::Timestamp;
@@ -65,7 +67,8 @@ pub struct Builder {
 }
 
 /// Makes the provider of one run of the program.
-type MakeProvider = Box<dyn Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync>;
+type MakeProvider =
+    Box<dyn Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 impl Builder {
     /// Sets the options of the controllers.
@@ -101,7 +104,10 @@ impl Builder {
     /// Replaces the provider by one of the test's own.
     pub fn provider(
         mut self,
-        make: impl Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync + 'static,
+        make: impl Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.provider = Box::new(make);
         self
@@ -110,9 +116,17 @@ impl Builder {
     /// Makes an empty cluster.
     #[must_use]
     pub fn build(self) -> Harness {
-        let Self { cloud, options, seed, provider } = self;
+        let Self {
+            cloud,
+            options,
+            seed,
+            provider,
+        } = self;
         // Networks are not the program's business.
-        let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
+        let server = embedded_apiserver::Options {
+            taint_new_nodes: false,
+            ..Default::default()
+        };
         let (api, injector) = (ApiServer::with_options(server), FaultInjector::new(seed));
         injector.set_list(cloud.api().load_balancers);
         let breaches = Breaches::default();
@@ -169,7 +183,10 @@ impl Harness {
     /// # Panics
     /// If the Service does not exist.
     pub fn make_hopeless(&self, service: &str) {
-        let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
+        let object = self
+            .api
+            .get("services", Some("default"), service)
+            .expect("a Service of that name");
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         self.injector.single_out(uid, Trouble::Status(422, None));
         self.hopeless.lock().insert(service.to_owned());
@@ -202,9 +219,17 @@ impl Harness {
     /// Returns the last warnings of the program, of all its runs.
     #[must_use]
     pub fn warnings(&self, count: usize) -> Vec<String> {
-        let events = self.api.list("events").into_iter().filter(|it| it["type"] == "Warning");
+        let events = self
+            .api
+            .list("events")
+            .into_iter()
+            .filter(|it| it["type"] == "Warning");
         let text = |it: serde_json::Value| {
-            format!("{} {}: {}", it["involvedObject"]["name"], it["reason"], it["message"]).replace('"', "")
+            format!(
+                "{} {}: {}",
+                it["involvedObject"]["name"], it["reason"], it["message"]
+            )
+            .replace('"', "")
         };
         let all: Vec<String> = events.map(text).collect();
         all[all.len().saturating_sub(count)..].to_vec()
@@ -238,9 +263,22 @@ impl Harness {
     /// Returns a client of the program, behind the fence and the fault injector.
     #[must_use]
     pub fn client(&self) -> Client {
-        let below = Client::new(self.injector.before(Side::Kubernetes, self.api.service()), "default");
-        let limits = Limits { request_timeout: Some(REQUEST_TIMEOUT), fence: self.fence.clone(), ..Limits::default() };
-        wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
+        let below = Client::new(
+            self.injector.before(Side::Kubernetes, self.api.service()),
+            "default",
+        );
+        let limits = Limits {
+            request_timeout: Some(REQUEST_TIMEOUT),
+            fence: self.fence.clone(),
+            ..Limits::default()
+        };
+        wrap(
+            &below,
+            "embedded",
+            "ccm-tests",
+            &limits,
+            Arc::new(NoRequestMetrics),
+        )
     }
 
     /// Returns the provider, behind the fault injector.
@@ -263,17 +301,28 @@ impl Harness {
     /// If namespace `kube-system` does not exist.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
-        let namespace = self.api.get("namespaces", None, "kube-system").expect("every cluster has it");
+        let namespace = self
+            .api
+            .get("namespaces", None, "kube-system")
+            .expect("every cluster has it");
         let id = namespace["metadata"]["uid"].as_str().map(str::to_owned);
-        Cluster { name: "kubernetes".to_owned(), id }
+        Cluster {
+            name: "kubernetes".to_owned(),
+            id,
+        }
     }
 
     /// Initialises a provider, as the program does.
     ///
     /// # Errors
     /// The provider cannot start.
-    pub async fn initialize(&self, provider: &dyn CloudProvider, shutdown: &CancellationToken) -> anyhow::Result<()> {
-        self.initialize_with(provider, self.cloud.uses_kubernetes(), shutdown).await
+    pub async fn initialize(
+        &self,
+        provider: &dyn CloudProvider,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        self.initialize_with(provider, self.cloud.uses_kubernetes(), shutdown)
+            .await
     }
 
     /// Initialises a provider as a subcommand does: without caches, and with a client.
@@ -296,12 +345,25 @@ impl Harness {
     ) -> anyhow::Result<()> {
         let context = Context {
             cluster: self.cluster(),
-            cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
-            clients: if has_client { Arc::new(ProviderClient(self.client())) } else { Arc::new(NoClients) },
+            cluster_cidrs: self
+                .options
+                .route
+                .cluster_cidrs
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            clients: if has_client {
+                Arc::new(ProviderClient(self.client()))
+            } else {
+                Arc::new(NoClients)
+            },
             events: Arc::new(NoEvents),
             shutdown: shutdown.clone(),
         };
-        provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))
+        provider
+            .initialize(&context)
+            .await
+            .map_err(|error| anyhow!("{error}"))
     }
 
     /// Starts the program in the runtime that this runs in.
@@ -314,9 +376,11 @@ impl Harness {
         let fence = settings.identity.fence(self.fence.clone());
         settings.fence = Some(fence.clone());
         let provider = self.provider(&fence);
-        let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
+        let provider: Arc<dyn CloudProvider> =
+            Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
         self.initialize(&*provider, &shutdown).await?;
-        let handles = manager::start_controllers(&settings, provider, cluster, shutdown.clone()).await?;
+        let handles =
+            manager::start_controllers(&settings, provider, cluster, shutdown.clone()).await?;
         Ok(Program { shutdown, handles })
     }
 }
@@ -327,11 +391,24 @@ impl Harness {
     /// # Panics
     /// If Nodes or Services cannot be read.
     pub async fn explain(&self, subject: &Subject) -> Explanation {
-        let (settings, cluster, provider) = (self.settings(), self.cluster(), self.provider(&Fence::open()));
+        let (settings, cluster, provider) = (
+            self.settings(),
+            self.cluster(),
+            self.provider(&Fence::open()),
+        );
         let initialized = self.initialize(&*provider, &CancellationToken::new()).await;
-        let provider = initialized.map(|()| provider).map_err(|error| error.to_string());
+        let provider = initialized
+            .map(|()| provider)
+            .map_err(|error| error.to_string());
         let (client, now) = (self.client(), Timestamp::now());
-        let reader = Reader { settings: &settings, client, provider, cluster, lease: None, now };
+        let reader = Reader {
+            settings: &settings,
+            client,
+            provider,
+            cluster,
+            lease: None,
+            now,
+        };
         explain(&reader, subject).await.expect("an explanation")
     }
 }
@@ -341,7 +418,9 @@ struct NoClients;
 
 impl ClientBuilder for NoClients {
     fn client(&self, component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
-        Err(cloud_provider::Error::other(format!("no client for {component:?} on this harness")))
+        Err(cloud_provider::Error::other(format!(
+            "no client for {component:?} on this harness"
+        )))
     }
 }
 
@@ -357,10 +436,21 @@ impl ClientBuilder for ProviderClient {
 
 #[async_trait]
 impl KubernetesApi for ProviderClient {
-    async fn send(&self, request: http::Request<Vec<u8>>) -> cloud_provider::Result<http::Response<Vec<u8>>> {
+    async fn send(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> cloud_provider::Result<http::Response<Vec<u8>>> {
         let failed = |error: kube::Error| cloud_provider::Error::other(error.to_string());
-        let (head, body) = self.0.send(request.map(Body::from)).await.map_err(failed)?.into_parts();
-        Ok(http::Response::from_parts(head, body.collect_bytes().await.map_err(failed)?.to_vec()))
+        let (head, body) = self
+            .0
+            .send(request.map(Body::from))
+            .await
+            .map_err(failed)?
+            .into_parts();
+        Ok(http::Response::from_parts(
+            head,
+            body.collect_bytes().await.map_err(failed)?.to_vec(),
+        ))
     }
 }
 

@@ -19,7 +19,9 @@ pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
 #[must_use]
 pub fn number(value: &Value) -> u16 {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    number.and_then(|it| u16::try_from(it).ok()).unwrap_or_default()
+    number
+        .and_then(|it| u16::try_from(it).ok())
+        .unwrap_or_default()
 }
 
 /// Returns a value to compare with that of another run: with lists in order, and without nulls and the fields in
@@ -28,8 +30,11 @@ pub fn number(value: &Value) -> u16 {
 pub fn comparable(it: &Value, left_out: &[&str]) -> Value {
     match it {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
-            kept.map(|(key, value)| (key.clone(), comparable(value, left_out))).collect()
+            let kept = fields
+                .iter()
+                .filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
+            kept.map(|(key, value)| (key.clone(), comparable(value, left_out)))
+                .collect()
         }
         Value::Array(items) => {
             let mut items: Vec<_> = items.iter().map(|it| comparable(it, left_out)).collect();
@@ -44,7 +49,8 @@ pub fn comparable(it: &Value, left_out: &[&str]) -> Value {
 /// accepts, if the ports have different targets.
 #[must_use]
 pub fn same_targets(of_ports: BTreeSet<BTreeSet<String>>) -> BTreeSet<String> {
-    let difference = (of_ports.len() > 1).then(|| format!("not the same behind all ports: {of_ports:?}"));
+    let difference =
+        (of_ports.len() > 1).then(|| format!("not the same behind all ports: {of_ports:?}"));
     of_ports.into_iter().flatten().chain(difference).collect()
 }
 
@@ -57,23 +63,38 @@ mod tests {
     #[test]
     fn values_of_other_types_are_empty() {
         let it = json!({"name": "web", "ports": [80, "443", 70_000], "none": null});
-        assert_eq!([text(&it["name"]), text(&it["ports"]), text(&it["lost"])], ["web", "", ""]);
-        assert_eq!(list(&it["ports"]).map(number).collect::<Vec<_>>(), [80, 443, 0]);
+        assert_eq!(
+            [text(&it["name"]), text(&it["ports"]), text(&it["lost"])],
+            ["web", "", ""]
+        );
+        assert_eq!(
+            list(&it["ports"]).map(number).collect::<Vec<_>>(),
+            [80, 443, 0]
+        );
         assert_eq!(list(&it["name"]).count(), 0);
     }
 
     #[test]
     fn comparable_values_have_no_order_of_lists_and_no_left_out_fields() {
-        let [one, two] =
-            [json!([{"id": 7, "port": 80}, {"port": 443, "id": null}]), json!([{"port": 443}, {"port": 80}])];
+        let [one, two] = [
+            json!([{"id": 7, "port": 80}, {"port": 443, "id": null}]),
+            json!([{"port": 443}, {"port": 80}]),
+        ];
         assert_eq!(comparable(&one, &["id"]), comparable(&two, &["id"]));
         assert_ne!(comparable(&one, &[]), comparable(&two, &[]));
     }
 
     #[test]
     fn ports_with_different_targets_are_an_entry_among_the_targets() {
-        let of_ports = |all: &[&str]| all.iter().map(|it| BTreeSet::from([(*it).to_owned()])).collect();
-        assert_eq!(same_targets(of_ports(&["a"])), BTreeSet::from(["a".to_owned()]));
+        let of_ports = |all: &[&str]| {
+            all.iter()
+                .map(|it| BTreeSet::from([(*it).to_owned()]))
+                .collect()
+        };
+        assert_eq!(
+            same_targets(of_ports(&["a"])),
+            BTreeSet::from(["a".to_owned()])
+        );
         assert_eq!(same_targets(of_ports(&["a", "b"])).len(), 3);
     }
 }

@@ -33,8 +33,8 @@ pub use account::{Account, CloudApi, PATIENCE};
 pub use fake_cloud::FaultInjector;
 pub use harness::{Harness, Program};
 pub use profile::{
-    ApiRequests, Capabilities, CloudProfile, Effort, LoadBalancerFacts, Machine, MakeProfile, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudProfile, Effort, LoadBalancerFacts, Machine, MakeProfile,
+    Namesake, ProgramSettings, RouteFacts,
 };
 pub use proofs::{Cost, Limit};
 

@@ -59,15 +59,29 @@ fn ready_condition(is_ready: bool) -> Value {
 fn conditions(is_ready: bool) -> Vec<Value> {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let fine = [
-        ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        (
+            "MemoryPressure",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        (
+            "DiskPressure",
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        (
+            "PIDPressure",
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
     ];
     let fine = fine.map(|(kind, reason, message)| {
         json!({"type": kind, "status": "False", "reason": reason, "message": message,
             "lastHeartbeatTime": now, "lastTransitionTime": now})
     });
-    fine.into_iter().chain([ready_condition(is_ready)]).collect()
+    fine.into_iter()
+        .chain([ready_condition(is_ready)])
+        .collect()
 }
 
 fn image(number: usize) -> Value {
@@ -79,5 +93,7 @@ fn image(number: usize) -> Value {
 
 /// Returns a number that differs from name to name.
 fn hash(name: &str) -> u128 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

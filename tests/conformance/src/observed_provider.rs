@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerDescription, LoadBalancerRequest,
-    LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan, RemovalOutcome, Result, Routes, Service,
-    ServiceReview, TargetIdentity, Volumes, async_trait,
+    Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerDescription,
+    LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan,
+    RemovalOutcome, Result, Routes, Service, ServiceReview, TargetIdentity, Volumes, async_trait,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -31,9 +31,14 @@ impl Overlaps {
         let mut calls = self.calls();
         if !calls.running.insert(uid.clone()) {
             let name = request.service.metadata.name.as_deref().unwrap_or_default();
-            calls.overlapped.push(format!("{call} of Service {name:?} began while another call for it ran"));
+            calls.overlapped.push(format!(
+                "{call} of Service {name:?} began while another call for it ran"
+            ));
         }
-        Call { overlaps: self.clone(), uid }
+        Call {
+            overlaps: self.clone(),
+            uid,
+        }
     }
 
     /// Returns the overlaps in words.
@@ -70,7 +75,10 @@ impl ObservedProvider {
     #[must_use]
     pub fn new(inner: Arc<dyn CloudProvider>, overlaps: Overlaps) -> Self {
         let balancers = inner.load_balancers().is_some();
-        let balancers = balancers.then(|| ObservedBalancers { inner: Arc::clone(&inner), overlaps });
+        let balancers = balancers.then(|| ObservedBalancers {
+            inner: Arc::clone(&inner),
+            overlaps,
+        });
         Self { inner, balancers }
     }
 }
@@ -117,7 +125,9 @@ impl CloudProvider for ObservedProvider {
 
 impl ObservedBalancers {
     fn inner(&self) -> &dyn LoadBalancers {
-        self.inner.load_balancers().expect("PROV-19: an accessor always gives the same answer")
+        self.inner
+            .load_balancers()
+            .expect("PROV-19: an accessor always gives the same answer")
     }
 }
 
@@ -155,7 +165,11 @@ impl LoadBalancers for ObservedBalancers {
     fn target_annotations(&self) -> &[String] {
         self.inner().target_annotations()
     }
-    fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+    fn orphans(
+        &self,
+        cluster: &Cluster,
+        service_exists: &dyn Fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
         self.inner().orphans(cluster, service_exists)
     }
     fn review(&self, service: &Service) -> ServiceReview {
@@ -187,7 +201,10 @@ impl LoadBalancers for ObservedBalancers {
         let _call = self.overlaps.begin(&request, "plan");
         self.inner().plan(request, goal).await
     }
-    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    async fn describe(
+        &self,
+        request: LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         self.inner().describe(request).await
     }
 }

@@ -103,7 +103,9 @@ pub trait CloudProfile: Send + Sync + 'static {
     }
     /// Removes all faults at once.
     fn clear_faults(&self) {
-        self.fault_injector().into_iter().for_each(FaultInjector::clear_faults);
+        self.fault_injector()
+            .into_iter()
+            .for_each(FaultInjector::clear_faults);
     }
     /// Returns the ways in which the list on this route, and everything else, can be wrong.
     fn list_faults(&self, route: &str) -> Vec<Fault> {
@@ -219,7 +221,10 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { crash_every: 1, chaos_seeds: 60 }
+        Self {
+            crash_every: 1,
+            chaos_seeds: 60,
+        }
     }
 }
 
@@ -228,14 +233,20 @@ impl Effort {
     /// The variable is a list of names with blanks between them.
     #[must_use]
     pub fn of(cloud: &dyn CloudProfile) -> Self {
-        cloud.effort().among(cloud.name(), std::env::var("CCM_CHANGED_CLOUDS").ok().as_deref())
+        cloud.effort().among(
+            cloud.name(),
+            std::env::var("CCM_CHANGED_CLOUDS").ok().as_deref(),
+        )
     }
 
     fn among(self, name: &str, changed: Option<&str>) -> Self {
         if changed.is_none_or(|names| names.split_whitespace().any(|it| it == name)) {
             return self;
         }
-        Self { crash_every: self.crash_every * 5, chaos_seeds: self.chaos_seeds.div_ceil(5) }
+        Self {
+            crash_every: self.crash_every * 5,
+            chaos_seeds: self.chaos_seeds.div_ceil(5),
+        }
     }
 }
 
@@ -289,11 +300,23 @@ mod tests {
 
     #[test]
     fn clouds_that_did_not_change_are_tried_at_a_fifth_of_the_crash_points_and_seeds() {
-        let own = Effort { crash_every: 3, chaos_seeds: 12 };
-        let table = [(None, 3, 12), (Some("other acme"), 3, 12), (Some("acme-two"), 15, 3), (Some(""), 15, 3)];
+        let own = Effort {
+            crash_every: 3,
+            chaos_seeds: 12,
+        };
+        let table = [
+            (None, 3, 12),
+            (Some("other acme"), 3, 12),
+            (Some("acme-two"), 15, 3),
+            (Some(""), 15, 3),
+        ];
         for (changed, crash_every, chaos_seeds) in table {
             let effort = own.among("acme", changed);
-            assert_eq!((effort.crash_every, effort.chaos_seeds), (crash_every, chaos_seeds), "{changed:?}");
+            assert_eq!(
+                (effort.crash_every, effort.chaos_seeds),
+                (crash_every, chaos_seeds),
+                "{changed:?}"
+            );
         }
     }
 }

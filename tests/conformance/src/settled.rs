@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::names::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCER, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
+use cloud_provider::names::{
+    FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCER, TAINT_SHUTDOWN, TAINT_UNINITIALIZED,
+};
 use serde_json::Value;
 
 use crate::harness::Harness;
@@ -48,7 +50,13 @@ fn nodes_unsettled(nodes: &[Value], machines: &[Machine], found: &mut Vec<String
     for node in nodes {
         let (name, id) = (name_of(node), text(&node["spec"]["providerID"]));
         let is_ready = has_condition(node, "Ready", "True");
-        let machine = machines.iter().find(|it| if id.is_empty() { it.name == name } else { it.provider_id == id });
+        let machine = machines.iter().find(|it| {
+            if id.is_empty() {
+                it.name == name
+            } else {
+                it.provider_id == id
+            }
+        });
         match machine {
             None if !is_ready => found.push(format!("Node {name} is there, its machine is not")),
             None => {}
@@ -74,14 +82,28 @@ fn targets(nodes: &[Value]) -> BTreeSet<String> {
         let excluded = text(&node["metadata"]["labels"][LABEL_EXCLUDE_BALANCER]);
         node["metadata"]["labels"][LABEL_EXCLUDE_BALANCER].is_null() || excluded == "false"
     };
-    let alive = nodes.iter().filter(|node| node["metadata"]["deletionTimestamp"].is_null()).filter(is_included);
-    alive.map(|node| text(&node["spec"]["providerID"]).to_owned()).filter(|id| !id.is_empty()).collect()
+    let alive = nodes
+        .iter()
+        .filter(|node| node["metadata"]["deletionTimestamp"].is_null())
+        .filter(is_included);
+    alive
+        .map(|node| text(&node["spec"]["providerID"]).to_owned())
+        .filter(|id| !id.is_empty())
+        .collect()
 }
 
 /// Returns the provider IDs of machines that may be missing among the targets.
 fn optional_targets(harness: &Harness) -> BTreeSet<String> {
-    let machines = if harness.cloud.refuses_stopped_targets() { harness.cloud.machines() } else { Vec::new() };
-    machines.into_iter().filter(|it| it.is_stopped).map(|it| it.provider_id).collect()
+    let machines = if harness.cloud.refuses_stopped_targets() {
+        harness.cloud.machines()
+    } else {
+        Vec::new()
+    };
+    machines
+        .into_iter()
+        .filter(|it| it.is_stopped)
+        .map(|it| it.provider_id)
+        .collect()
 }
 
 fn wants_balancer(service: &Value) -> bool {
@@ -107,10 +129,17 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
     let (targets, optional) = (targets(nodes), optional_targets(harness));
     for service in harness.api.list("services") {
         let name = name_of(&service);
-        let balancers = marked.remove(text(&service["metadata"]["uid"])).unwrap_or_default();
-        let has_finalizer = list(&service["metadata"]["finalizers"]).any(|it| it == FINALIZER_LOAD_BALANCER);
+        let balancers = marked
+            .remove(text(&service["metadata"]["uid"]))
+            .unwrap_or_default();
+        let has_finalizer =
+            list(&service["metadata"]["finalizers"]).any(|it| it == FINALIZER_LOAD_BALANCER);
         let ingress = &service["status"]["loadBalancer"]["ingress"][0];
-        let address = text(if ingress["ip"].is_null() { &ingress["hostname"] } else { &ingress["ip"] });
+        let address = text(if ingress["ip"].is_null() {
+            &ingress["hostname"]
+        } else {
+            &ingress["ip"]
+        });
         if !service["metadata"]["deletionTimestamp"].is_null() {
             found.push(format!("Service {name} is still being deleted"));
         } else if harness.is_hopeless(name) && wants_balancer(&service) {
@@ -121,15 +150,24 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
             let problem = match balancers.as_slice() {
                 [] => Some("no load balancer".to_owned()),
                 [_, _, ..] => Some(format!("{} load balancers", balancers.len())),
-                [balancer] => balancer_unsettled(&service, balancer, (&targets, &optional), address),
+                [balancer] => {
+                    balancer_unsettled(&service, balancer, (&targets, &optional), address)
+                }
             };
             let problem = problem.or_else(|| (!has_finalizer).then(|| "no finalizer".to_owned()));
             found.extend(problem.map(|problem| format!("Service {name} has {problem}")));
-        } else if (has_finalizer && !is_another_controllers(&service)) || !address.is_empty() || !balancers.is_empty() {
+        } else if (has_finalizer && !is_another_controllers(&service))
+            || !address.is_empty()
+            || !balancers.is_empty()
+        {
             found.push(format!("Service {name} wants nothing, but: finalizer {has_finalizer}, address {address:?}, in the cloud {balancers:?}"));
         }
     }
-    found.extend(marked.into_values().map(|leaked| format!("leaked: {leaked:?}")));
+    found.extend(
+        marked
+            .into_values()
+            .map(|leaked| format!("leaked: {leaked:?}")),
+    );
 }
 
 fn balancer_unsettled(
@@ -138,22 +176,44 @@ fn balancer_unsettled(
     (targets, optional): (&BTreeSet<String>, &BTreeSet<String>),
     address: &str,
 ) -> Option<String> {
-    let number = |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
-    let keeps_ports = !balancer.ports.is_empty() && balancer.ports.iter().all(|(.., node_port)| *node_port == 0);
+    let number =
+        |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
+    let keeps_ports =
+        !balancer.ports.is_empty() && balancer.ports.iter().all(|(.., node_port)| *node_port == 0);
     let ports: BTreeSet<_> = list(&service["spec"]["ports"])
         .map(|it| {
-            let node_port = if keeps_ports { 0 } else { number(&it["nodePort"]) };
-            (number(&it["port"]), text(&it["protocol"]).to_owned(), node_port)
+            let node_port = if keeps_ports {
+                0
+            } else {
+                number(&it["nodePort"])
+            };
+            (
+                number(&it["port"]),
+                text(&it["protocol"]).to_owned(),
+                node_port,
+            )
         })
         .collect();
     if ports != balancer.ports {
-        return Some(format!("ports {:?} in the cloud, not {ports:?}", balancer.ports));
+        return Some(format!(
+            "ports {:?} in the cloud, not {ports:?}",
+            balancer.ports
+        ));
     }
-    if !targets.symmetric_difference(&balancer.targets).all(|it| targets.contains(it) && optional.contains(it)) {
-        return Some(format!("targets {:?} in the cloud, not {targets:?}", balancer.targets));
+    if !targets
+        .symmetric_difference(&balancer.targets)
+        .all(|it| targets.contains(it) && optional.contains(it))
+    {
+        return Some(format!(
+            "targets {:?} in the cloud, not {targets:?}",
+            balancer.targets
+        ));
     }
     if address.is_empty() || balancer.address.as_deref() != Some(address) {
-        return Some(format!("address {address:?} in its status, {:?} in the cloud", balancer.address));
+        return Some(format!(
+            "address {address:?} in its status, {:?} in the cloud",
+            balancer.address
+        ));
     }
     None
 }
@@ -165,12 +225,20 @@ fn routes_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String>)
         for cidr in list(&node["spec"]["podCIDRs"]) {
             wanted.insert((text(cidr).to_owned(), id.to_owned()));
             if !has_condition(node, "NetworkUnavailable", "False") {
-                found.push(format!("Node {} is not said to have a network", name_of(node)));
+                found.push(format!(
+                    "Node {} is not said to have a network",
+                    name_of(node)
+                ));
             }
         }
     }
-    let actual: Vec<(String, String)> =
-        harness.cloud.routes().into_iter().filter(|it| it.is_ours).map(|it| (it.destination, it.target)).collect();
+    let actual: Vec<(String, String)> = harness
+        .cloud
+        .routes()
+        .into_iter()
+        .filter(|it| it.is_ours)
+        .map(|it| (it.destination, it.target))
+        .collect();
     for route in &wanted {
         if !actual.contains(route) {
             found.push(format!("no route {route:?}"));
@@ -182,6 +250,10 @@ fn routes_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String>)
         }
     }
     if actual.len() > wanted.len() {
-        found.push(format!("{} routes for {} ranges", actual.len(), wanted.len()));
+        found.push(format!(
+            "{} routes for {} ranges",
+            actual.len(),
+            wanted.len()
+        ));
     }
 }

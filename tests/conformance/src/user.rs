@@ -26,20 +26,32 @@ impl User {
     /// Returns a user of this cluster.
     #[must_use]
     pub fn of(api: &ApiServer) -> Self {
-        Self { api: api.clone(), annotations: Value::Null }
+        Self {
+            api: api.clone(),
+            annotations: Value::Null,
+        }
     }
 
     /// Gives these annotations to all Services from now on.
     #[must_use]
     pub fn annotating(self, annotations: Value) -> Self {
-        Self { annotations, ..self }
+        Self {
+            annotations,
+            ..self
+        }
     }
 
     /// Sends a request; the answer's status code and body.
     ///
     /// # Panics
     /// If there is no answer.
-    pub async fn request(&self, method: Method, path: &str, content_type: &str, body: &Value) -> (u16, Value) {
+    pub async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         self.request_as("", method, path, content_type, body).await
     }
 
@@ -55,15 +67,32 @@ impl User {
         content_type: &str,
         body: &Value,
     ) -> (u16, Value) {
-        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let mut request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, content_type);
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            Bytes::from(body.to_string())
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, content_type);
         if !token.is_empty() {
             request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).expect("a request");
-        let answer = self.api.service().oneshot(request).await.expect("an answer");
+        let answer = self
+            .api
+            .service()
+            .oneshot(request)
+            .await
+            .expect("an answer");
         let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.expect("a whole answer").to_bytes();
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .expect("a whole answer")
+            .to_bytes();
         (status, serde_json::from_slice(&body).unwrap_or_default())
     }
 
@@ -72,7 +101,9 @@ impl User {
     /// # Panics
     /// If the API refuses it.
     pub async fn create(&self, path: &str, object: &Value) -> Value {
-        let (status, answer) = self.request(Method::POST, path, "application/json", object).await;
+        let (status, answer) = self
+            .request(Method::POST, path, "application/json", object)
+            .await;
         assert_eq!(status, 201, "{object} was refused: {answer}");
         answer
     }
@@ -82,8 +113,18 @@ impl User {
     /// # Panics
     /// If the API refuses it for another reason.
     pub async fn patch(&self, path: &str, patch: &Value) -> bool {
-        let (status, answer) = self.request(Method::PATCH, path, "application/strategic-merge-patch+json", patch).await;
-        assert!(status == 200 || status == 404, "{patch} on {path} was refused: {answer}");
+        let (status, answer) = self
+            .request(
+                Method::PATCH,
+                path,
+                "application/strategic-merge-patch+json",
+                patch,
+            )
+            .await;
+        assert!(
+            status == 200 || status == 404,
+            "{patch} on {path} was refused: {answer}"
+        );
         status == 200
     }
 
@@ -92,8 +133,13 @@ impl User {
     /// # Panics
     /// If the API refuses it for another reason.
     pub async fn delete(&self, path: &str) -> bool {
-        let (status, answer) = self.request(Method::DELETE, path, "application/json", &Value::Null).await;
-        assert!((200..300).contains(&status) || status == 404, "deleting {path} was refused: {answer}");
+        let (status, answer) = self
+            .request(Method::DELETE, path, "application/json", &Value::Null)
+            .await;
+        assert!(
+            (200..300).contains(&status) || status == 404,
+            "deleting {path} was refused: {answer}"
+        );
         status != 404
     }
 
@@ -120,7 +166,8 @@ impl User {
         if let Some(list) = list.as_array_mut() {
             list.insert(0, json!({"$patch": "replace"}));
         }
-        self.patch_service(name, &json!({"spec": {"ports": list}})).await
+        self.patch_service(name, &json!({"spec": {"ports": list}}))
+            .await
     }
 
     /// Deletes a Service of namespace `default`.
@@ -146,7 +193,11 @@ impl User {
 
     /// Says whether a Node is ready, as its kubelet or the control plane for it.
     pub async fn set_ready(&self, name: &str, is_ready: bool) -> bool {
-        self.patch(&format!("{NODES}/{name}/status"), &node_object::readiness(is_ready)).await
+        self.patch(
+            &format!("{NODES}/{name}/status"),
+            &node_object::readiness(is_ready),
+        )
+        .await
     }
 
     /// Deletes a Node of the cluster.

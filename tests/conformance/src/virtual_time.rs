@@ -30,13 +30,23 @@ impl VirtualTime {
             .build()
             .expect("a runtime without I/O");
         runtime.block_on(async {
-            let beginning = *self.beginning.get_or_insert_with(|| Instant::now() + HEAD_START);
+            let beginning = *self
+                .beginning
+                .get_or_insert_with(|| Instant::now() + HEAD_START);
             // Whole milliseconds, as timers have; otherwise each life would round differently.
-            let ahead = (beginning + self.elapsed).saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
-            tokio::time::advance(Duration::from_millis(u64::try_from(ahead).unwrap_or(u64::MAX))).await;
+            let ahead = (beginning + self.elapsed)
+                .saturating_duration_since(Instant::now())
+                .as_micros()
+                .div_ceil(1000);
+            tokio::time::advance(Duration::from_millis(
+                u64::try_from(ahead).unwrap_or(u64::MAX),
+            ))
+            .await;
             let begun = Instant::now();
             let outcome = life().await;
-            self.elapsed += Duration::from_millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+            self.elapsed += Duration::from_millis(
+                u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            );
             outcome
         })
     }
@@ -73,6 +83,9 @@ mod tests {
             });
             tokio::task::yield_now().await;
         });
-        assert!(receiver.recv().is_err(), "the task and what it held are gone");
+        assert!(
+            receiver.recv().is_err(),
+            "the task and what it held are gone"
+        );
     }
 }

@@ -8,10 +8,12 @@ use aws_fake::{ACCOUNT, CLUSTER, Fault, Handle, KEY_ID, Kind, REGION, SECRET, VP
 use axum::Router;
 use ccm_conformance::json::{list, number, same_targets, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
-use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name};
+use cloud_provider::{
+    CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name,
+};
 use provider_aws::{Ec2, NAME};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
@@ -42,13 +44,19 @@ impl AwsCloud {
     /// Makes a cloud whose Services get classic load balancers.
     #[must_use]
     pub fn classic() -> Self {
-        Self { fake: Handle::new(World::default()), kind: Kind::Classic }
+        Self {
+            fake: Handle::new(World::default()),
+            kind: Kind::Classic,
+        }
     }
 
     /// Makes a cloud whose Services get network load balancers with security groups.
     #[must_use]
     pub fn network() -> Self {
-        Self { kind: Kind::Network, ..Self::classic() }
+        Self {
+            kind: Kind::Network,
+            ..Self::classic()
+        }
     }
 
     /// The annotations of Services that ask for load balancers of this kind; `null` removes one.
@@ -65,65 +73,116 @@ impl AwsCloud {
 
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
         let mut cloud = self.fake.lock();
-        cloud.each(Kind::Instance).iter_mut().filter(|it| it["privateDnsName"] == name).for_each(change);
+        cloud
+            .each(Kind::Instance)
+            .iter_mut()
+            .filter(|it| it["privateDnsName"] == name)
+            .for_each(change);
     }
 }
 
 fn tag(it: &Value, key: &str) -> Option<String> {
-    let of_ec2 = list(&it["tagSet"]).find(|it| it["key"] == key).map(|it| text(&it["value"]));
-    of_ec2.or_else(|| list(&it["_tags"]).find(|it| it["Key"] == key).map(|it| text(&it["Value"])))
+    let of_ec2 = list(&it["tagSet"])
+        .find(|it| it["key"] == key)
+        .map(|it| text(&it["value"]));
+    of_ec2.or_else(|| {
+        list(&it["_tags"])
+            .find(|it| it["Key"] == key)
+            .map(|it| text(&it["Value"]))
+    })
 }
 
 fn provider_id(instance: &Value) -> String {
-    format!("aws:///{}/{}", text(&instance["placement"]["availabilityZone"]), text(&instance["instanceId"]))
+    format!(
+        "aws:///{}/{}",
+        text(&instance["placement"]["availabilityZone"]),
+        text(&instance["instanceId"])
+    )
 }
 
 fn machine_of(cloud: &World, id: &Value) -> String {
-    let found = cloud.all("instance").iter().find(|it| it["instanceId"] == *id);
+    let found = cloud
+        .all("instance")
+        .iter()
+        .find(|it| it["instanceId"] == *id);
     found.map_or_else(|| format!("nobody at {id}"), provider_id)
 }
 
 fn classic(cloud: &World, it: &Value) -> LoadBalancerFacts {
     let port = |it: &Value| {
-        (number(&it["Listener"]["LoadBalancerPort"]), "TCP".to_owned(), number(&it["Listener"]["InstancePort"]))
+        (
+            number(&it["Listener"]["LoadBalancerPort"]),
+            "TCP".to_owned(),
+            number(&it["Listener"]["InstancePort"]),
+        )
     };
     LoadBalancerFacts {
         service_uid: tag(it, OWNER),
         address: it["DNSName"].as_str().map(str::to_owned),
         ports: list(&it["ListenerDescriptions"]).map(port).collect(),
-        targets: list(&it["Instances"]).map(|it| machine_of(cloud, &it["InstanceId"])).collect(),
+        targets: list(&it["Instances"])
+            .map(|it| machine_of(cloud, &it["InstanceId"]))
+            .collect(),
     }
 }
 
 fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
     let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
-    for listener in cloud.all("listener").iter().filter(|listener| listener["LoadBalancerArn"] == it["LoadBalancerArn"])
+    for listener in cloud
+        .all("listener")
+        .iter()
+        .filter(|listener| listener["LoadBalancerArn"] == it["LoadBalancerArn"])
     {
         let arn = &listener["DefaultActions"][0]["TargetGroupArn"];
-        let group = cloud.all("target-group").iter().find(|it| it["TargetGroupArn"] == *arn).unwrap_or(&Value::Null);
+        let group = cloud
+            .all("target-group")
+            .iter()
+            .find(|it| it["TargetGroupArn"] == *arn)
+            .unwrap_or(&Value::Null);
         ports.insert((
             number(&listener["Port"]),
             text(&listener["Protocol"]).replace("TLS", "TCP"),
             number(&group["Port"]),
         ));
-        sets.insert(list(&group["_targets"]).map(|it| machine_of(cloud, &it["Id"])).collect::<BTreeSet<_>>());
+        sets.insert(
+            list(&group["_targets"])
+                .map(|it| machine_of(cloud, &it["Id"]))
+                .collect::<BTreeSet<_>>(),
+        );
     }
     let targets = same_targets(sets);
     let address = it["DNSName"].as_str().map(str::to_owned);
-    LoadBalancerFacts { service_uid: tag(it, OWNER), address, ports, targets }
+    LoadBalancerFacts {
+        service_uid: tag(it, OWNER),
+        address,
+        ports,
+        targets,
+    }
 }
 
 /// Returns an object without what differs from run to run and concerns nobody: the order of lists, what only the fake needs.
 fn comparable(it: &Value) -> Value {
     match it {
         Value::Object(fields) => {
-            let left_out = ["State", "_settings", "_rules", "_held", "_hidden", "networkInterfaceId"];
-            let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
-            kept.map(|(key, value)| (key.clone(), comparable(value))).collect()
+            let left_out = [
+                "State",
+                "_settings",
+                "_rules",
+                "_held",
+                "_hidden",
+                "networkInterfaceId",
+            ];
+            let kept = fields
+                .iter()
+                .filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
+            kept.map(|(key, value)| (key.clone(), comparable(value)))
+                .collect()
         }
         Value::Array(items) => {
             let mut items: Vec<_> = items.iter().map(comparable).collect();
-            items.sort_by_cached_key(|it| (text(&it["Listener"]["LoadBalancerPort"]), it.to_string()));
+            items.sort_by_cached_key(|it| {
+                (text(&it["Listener"]["LoadBalancerPort"]), it.to_string())
+            });
             items.into()
         }
         other => other.clone(),
@@ -135,27 +194,54 @@ impl CloudProfile for AwsCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         let [load_balancers, create] = match self.kind {
-            Kind::Network => ["GET /elbv2/DescribeLoadBalancers", "POST /elbv2/CreateLoadBalancer"],
-            _ => ["GET /elb/DescribeLoadBalancers", "POST /elb/CreateLoadBalancer"],
+            Kind::Network => [
+                "GET /elbv2/DescribeLoadBalancers",
+                "POST /elbv2/CreateLoadBalancer",
+            ],
+            _ => [
+                "GET /elb/DescribeLoadBalancers",
+                "POST /elb/CreateLoadBalancer",
+            ],
         };
-        ApiRequests { machines: "GET /ec2/DescribeInstances", load_balancers, create, polls: &[] }
+        ApiRequests {
+            machines: "GET /ec2/DescribeInstances",
+            load_balancers,
+            create,
+            polls: &[],
+        }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 5, chaos_seeds: 20 }
+        Effort {
+            crash_every: 5,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
         aws_fake::router(&self.fake)
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "cloud.conf".into(), text: Self::cloud_conf() };
-        let variables =
-            [("AWS_ACCESS_KEY_ID", KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_EC2_METADATA_DISABLED", "true")];
-        let setup = Setup { environment: Environment::of(variables), fence: fence.clone(), ..Setup::of(file) };
+        let file = ConfigFile {
+            path: "cloud.conf".into(),
+            text: Self::cloud_conf(),
+        };
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", KEY_ID),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ];
+        let setup = Setup {
+            environment: Environment::of(variables),
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
         let provider = Ec2::new(&setup, move |http| {
             let api = api.clone();
             http.service(service_fn(move |request| {
@@ -172,8 +258,13 @@ impl CloudProfile for AwsCloud {
             ("AWS_SECRET_ACCESS_KEY", SECRET),
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ];
-        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        ProgramSettings { environment, cloud_config: Some(Self::cloud_conf()) }
+        let environment = variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        ProgramSettings {
+            environment,
+            cloud_config: Some(Self::cloud_conf()),
+        }
     }
 
     fn has_session_affinity(&self) -> bool {
@@ -183,7 +274,11 @@ impl CloudProfile for AwsCloud {
         self.kind == Kind::Network
     }
     fn service_annotations(&self) -> Value {
-        if self.kind == Kind::Network { Self::annotations(self.kind) } else { Value::Null }
+        if self.kind == Kind::Network {
+            Self::annotations(self.kind)
+        } else {
+            Value::Null
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -192,13 +287,19 @@ impl CloudProfile for AwsCloud {
         machine_of(&cloud, &id.into())
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["instanceState"] = json!({"code": 80, "name": "stopped"}));
+        self.change(name, |it| {
+            it["instanceState"] = json!({"code": 80, "name": "stopped"})
+        });
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["instanceState"] = json!({"code": 16, "name": "running"}));
+        self.change(name, |it| {
+            it["instanceState"] = json!({"code": 16, "name": "running"})
+        });
     }
     fn terminate(&self, name: &str) {
-        self.change(name, |it| it["instanceState"] = json!({"code": 48, "name": "terminated"}));
+        self.change(name, |it| {
+            it["instanceState"] = json!({"code": 48, "name": "terminated"})
+        });
         let mut cloud = self.fake.lock();
         let gone: Vec<_> = cloud
             .all("instance")
@@ -215,26 +316,43 @@ impl CloudProfile for AwsCloud {
             is_stopped: it["instanceState"]["name"] == "stopped",
         };
         let cloud = self.fake.lock();
-        let is_there = |it: &&Value| it["_account"] == ACCOUNT && it["instanceState"]["name"] != "terminated";
-        cloud.all("instance").iter().filter(is_there).map(machine).collect()
+        let is_there =
+            |it: &&Value| it["_account"] == ACCOUNT && it["instanceState"]["name"] != "terminated";
+        cloud
+            .all("instance")
+            .iter()
+            .filter(is_there)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
         let all = cloud.all("classic").iter().map(|it| classic(&cloud, it));
-        all.chain(cloud.all("network").iter().map(|it| network(&cloud, it))).collect()
+        all.chain(cloud.all("network").iter().map(|it| network(&cloud, it)))
+            .collect()
     }
     fn leftovers(&self) -> Vec<String> {
-        let served: Vec<_> = self.load_balancers().into_iter().filter_map(|it| it.service_uid).collect();
+        let served: Vec<_> = self
+            .load_balancers()
+            .into_iter()
+            .filter_map(|it| it.service_uid)
+            .collect();
         let cloud = self.fake.lock();
         let owned = cloud.all("group").iter().chain(cloud.all("target-group"));
         let is_left = |it: &&Value| tag(it, OWNER).is_some_and(|uid| !served.contains(&uid));
-        owned.filter(is_left).map(|it| format!("left over: {}{}", it["groupName"], it["TargetGroupName"])).collect()
+        owned
+            .filter(is_left)
+            .map(|it| format!("left over: {}{}", it["groupName"], it["TargetGroupName"]))
+            .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
-        let all =
-            cloud.all("table").iter().flat_map(|it| list(&it["routeSet"])).filter(|it| it["origin"] == "CreateRoute");
+        let all = cloud
+            .all("table")
+            .iter()
+            .flat_map(|it| list(&it["routeSet"]))
+            .filter(|it| it["origin"] == "CreateRoute");
         let facts = |it: &Value| {
             let destination = text(&it["destinationCidrBlock"]);
             RouteFacts {
@@ -247,18 +365,37 @@ impl CloudProfile for AwsCloud {
     }
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let kinds = ["classic", "network", "target-group", "listener", "group", "table"];
-        let mut all: Vec<_> = kinds.into_iter().flat_map(|kind| cloud.all(kind)).map(comparable).collect();
+        let kinds = [
+            "classic",
+            "network",
+            "target-group",
+            "listener",
+            "group",
+            "table",
+        ];
+        let mut all: Vec<_> = kinds
+            .into_iter()
+            .flat_map(|kind| cloud.all(kind))
+            .map(comparable)
+            .collect();
         // One by one: IDs and node ports are others in each run, and with them the order.
         for it in &mut all {
             it["ipPermissions"] = Value::Null;
             it["routeSet"] = Value::Null;
         }
         let rule = |group: &Value| -> Vec<_> {
-            list(&group["_rules"]).map(|it| json!({"rule of": group["groupName"], "rule": it})).collect()
+            list(&group["_rules"])
+                .map(|it| json!({"rule of": group["groupName"], "rule": it}))
+                .collect()
         };
         all.extend(cloud.all("group").iter().flat_map(rule));
-        all.extend(cloud.all("table").iter().flat_map(|it| list(&it["routeSet"])).map(comparable));
+        all.extend(
+            cloud
+                .all("table")
+                .iter()
+                .flat_map(|it| list(&it["routeSet"]))
+                .map(comparable),
+        );
         all
     }
     fn aliases(&self) -> Vec<(String, String)> {
@@ -268,28 +405,50 @@ impl CloudProfile for AwsCloud {
             for key in ["instanceId", "ipAddress", "privateIpAddress", "dnsName"] {
                 aliases.push((text(&it[key]), format!("<{key} of {name}>")));
             }
-            aliases.push((text(&it["placement"]["availabilityZone"]), "<a zone>".to_owned()));
+            aliases.push((
+                text(&it["placement"]["availabilityZone"]),
+                "<a zone>".to_owned(),
+            ));
         }
         for it in cloud.all("classic").iter().chain(cloud.all("network")) {
             let name = text(&it["LoadBalancerName"]);
-            for key in ["LoadBalancerArn", "DNSName"].into_iter().filter(|key| it[*key].is_string()) {
+            for key in ["LoadBalancerArn", "DNSName"]
+                .into_iter()
+                .filter(|key| it[*key].is_string())
+            {
                 aliases.push((text(&it[key]), format!("<{key} of {name}>")));
             }
         }
         for it in cloud.all("target-group") {
-            let what = format!("of {} for {}", tag(it, SERVICE).unwrap_or_default(), text(&it["Port"]));
-            aliases.push((text(&it["TargetGroupArn"]), format!("<target group {what}>")));
-            aliases.push((text(&it["TargetGroupName"]), format!("<name of the target group {what}>")));
+            let what = format!(
+                "of {} for {}",
+                tag(it, SERVICE).unwrap_or_default(),
+                text(&it["Port"])
+            );
+            aliases.push((
+                text(&it["TargetGroupArn"]),
+                format!("<target group {what}>"),
+            ));
+            aliases.push((
+                text(&it["TargetGroupName"]),
+                format!("<name of the target group {what}>"),
+            ));
         }
         for it in cloud.all("listener") {
             let balancer = text(&it["LoadBalancerArn"]);
-            aliases.push((text(&it["ListenerArn"]), format!("<listener {} of {balancer}>", text(&it["Port"]))));
+            aliases.push((
+                text(&it["ListenerArn"]),
+                format!("<listener {} of {balancer}>", text(&it["Port"])),
+            ));
         }
         for it in cloud.all("group") {
             let owner = tag(it, SERVICE).map(|name| format!("<group of {name}>"));
             aliases.push((
                 text(&it["groupId"]),
-                format!("<ID of {}>", owner.clone().unwrap_or_else(|| text(&it["groupName"]))),
+                format!(
+                    "<ID of {}>",
+                    owner.clone().unwrap_or_else(|| text(&it["groupName"]))
+                ),
             ));
             aliases.extend(owner.map(|owner| (text(&it["groupName"]), owner)));
         }
@@ -307,17 +466,23 @@ impl CloudProfile for AwsCloud {
         let mut cloud = self.fake.lock();
         cloud.add_balancer(Kind::Classic, THEIRS);
         cloud.add_balancer(Kind::Network, THEIRS);
-        let rule = json!({"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "cidrIp": THEIR_ADDRESS});
+        let rule =
+            json!({"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "cidrIp": THEIR_ADDRESS});
         cloud.add_rule("sg-nodes", &rule);
         cloud
             .each(Kind::Group)
             .push(json!({"groupId": "sg-theirs", "groupName": THEIRS, "groupDescription": THEIRS, "vpcId": VPC,
             "ownerId": ACCOUNT, "tagSet": [], "ipPermissions": [], "_rules": [], "_account": ACCOUNT}));
         cloud.add_rule("sg-theirs", &rule);
-        let hop = cloud.all("instance").first().map(|it| it["instanceId"].clone());
-        let route =
-            json!({"destinationCidrBlock": THEIR_RANGE, "instanceId": hop, "origin": "CreateRoute", "state": "active"});
-        let tables = cloud.each(Kind::Table).iter_mut().filter_map(|it| it["routeSet"].as_array_mut());
+        let hop = cloud
+            .all("instance")
+            .first()
+            .map(|it| it["instanceId"].clone());
+        let route = json!({"destinationCidrBlock": THEIR_RANGE, "instanceId": hop, "origin": "CreateRoute", "state": "active"});
+        let tables = cloud
+            .each(Kind::Table)
+            .iter_mut()
+            .filter_map(|it| it["routeSet"].as_array_mut());
         tables.for_each(|routes| routes.push(route.clone()));
     }
     fn things_of_others(&self) -> Vec<Value> {
@@ -326,11 +491,21 @@ impl CloudProfile for AwsCloud {
             .into_iter()
             .flat_map(|kind| cloud.all(kind))
             .filter(|it| it["LoadBalancerName"] == THEIRS || it["groupName"] == THEIRS);
-        let rules =
-            cloud.all("group").iter().flat_map(|it| list(&it["_rules"])).filter(|it| it["cidrIp"] == THEIR_ADDRESS);
-        let routes = cloud.all("table").iter().flat_map(|it| list(&it["routeSet"]));
+        let rules = cloud
+            .all("group")
+            .iter()
+            .flat_map(|it| list(&it["_rules"]))
+            .filter(|it| it["cidrIp"] == THEIR_ADDRESS);
+        let routes = cloud
+            .all("table")
+            .iter()
+            .flat_map(|it| list(&it["routeSet"]));
         let mut all: Vec<_> = named.chain(rules).cloned().collect();
-        all.extend(routes.filter(|it| it["destinationCidrBlock"] == THEIR_RANGE).cloned());
+        all.extend(
+            routes
+                .filter(|it| it["destinationCidrBlock"] == THEIR_RANGE)
+                .cloned(),
+        );
         all
     }
 
@@ -338,8 +513,17 @@ impl CloudProfile for AwsCloud {
         Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
-        let codes = ["RequestLimitExceeded", "Throttling", "InternalError", "AuthFailure", "UnauthorizedOperation"];
-        Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
+        let codes = [
+            "RequestLimitExceeded",
+            "Throttling",
+            "InternalError",
+            "AuthFailure",
+            "UnauthorizedOperation",
+        ];
+        Fault::of_list(route)
+            .into_iter()
+            .chain(codes.map(|code| Fault::code("", code)))
+            .collect()
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code(self.api().create, "TooManyLoadBalancers"))
@@ -355,9 +539,15 @@ impl CloudProfile for AwsCloud {
     }
     fn tamper(&self) -> bool {
         let mut cloud = self.fake.lock();
-        cloud.each(Kind::Classic).iter_mut().for_each(|it| it["ListenerDescriptions"] = json!([]));
+        cloud
+            .each(Kind::Classic)
+            .iter_mut()
+            .for_each(|it| it["ListenerDescriptions"] = json!([]));
         cloud.each(Kind::Listener).clear();
-        cloud.each(Kind::TargetGroup).iter_mut().for_each(|it| it["LoadBalancerArns"] = json!([]));
+        cloud
+            .each(Kind::TargetGroup)
+            .iter_mut()
+            .for_each(|it| it["LoadBalancerArns"] = json!([]));
         true
     }
     fn remove_load_balancers(&self) -> bool {
@@ -369,12 +559,18 @@ impl CloudProfile for AwsCloud {
     }
 
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
-        self.fake.lock().add_balancer(self.kind, &default_load_balancer_name(service));
+        self.fake
+            .lock()
+            .add_balancer(self.kind, &default_load_balancer_name(service));
         Some(Namesake::Refused)
     }
     /// A Service may ask for a load balancer of the other kind, which is then created.
     fn add_alternative(&self) -> Option<Value> {
-        let other = if self.kind == Kind::Network { Kind::Classic } else { Kind::Network };
+        let other = if self.kind == Kind::Network {
+            Kind::Classic
+        } else {
+            Kind::Network
+        };
         Some(json!({"metadata": {"annotations": Self::annotations(other)}}))
     }
 
@@ -399,20 +595,49 @@ impl CloudProfile for AwsCloud {
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
         const SERVICES: usize = 40;
-        let [created, joined, deleted] = if self.kind == Kind::Network { [13, 3, 8] } else { [8, 1, 5] };
+        let [created, joined, deleted] = if self.kind == Kind::Network {
+            [13, 3, 8]
+        } else {
+            [8, 1, 5]
+        };
         let reads = if self.kind == Kind::Network { 12 } else { 4 };
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 20 },
-            created: Limit { changes: created * SERVICES, reads: 2 * reads * SERVICES },
+            initialised: Limit {
+                changes: 0,
+                reads: 20,
+            },
+            created: Limit {
+                changes: created * SERVICES,
+                reads: 2 * reads * SERVICES,
+            },
             // The first three network load balancers are created within the burst of the budget, and a minute old when all of them
             // are there: one list for all, and ten reads for each of the three.
-            unchanged: Limit { changes: 0, reads: if self.kind == Kind::Network { SERVICES } else { 0 } },
-            steady: Limit { changes: 0, reads: 30 },
-            not_ready: Limit { changes: 0, reads: 260 },
-            joined: Limit { changes: joined * SERVICES + 2, reads: 2 * reads * SERVICES },
-            deleted: Limit { changes: deleted * SERVICES, reads: 2 * reads * SERVICES },
+            unchanged: Limit {
+                changes: 0,
+                reads: if self.kind == Kind::Network {
+                    SERVICES
+                } else {
+                    0
+                },
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 30,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 260,
+            },
+            joined: Limit {
+                changes: joined * SERVICES + 2,
+                reads: 2 * reads * SERVICES,
+            },
+            deleted: Limit {
+                changes: deleted * SERVICES,
+                reads: 2 * reads * SERVICES,
+            },
         }
     }
 }

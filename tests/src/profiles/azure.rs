@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use azure_fake::{
-    Azure as Cloud, CLIENT, Fault, GROUP, Handle, LOCATION, NETWORK, ROUTE_TABLE, SECURITY_GROUP, SUBSCRIPTION, TENANT,
-    id,
+    Azure as Cloud, CLIENT, Fault, GROUP, Handle, LOCATION, NETWORK, ROUTE_TABLE, SECURITY_GROUP,
+    SUBSCRIPTION, TENANT, id,
 };
 use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
 use provider_azure::{Azure, NAME};
@@ -63,7 +63,10 @@ fn provider_id(machine: &Value) -> String {
 fn destinations(rule: &Value) -> Vec<String> {
     let properties = &rule["properties"];
     let single = Some(text(&properties["destinationAddressPrefix"])).filter(|it| !it.is_empty());
-    list(&properties["destinationAddressPrefixes"]).map(text).chain(single).collect()
+    list(&properties["destinationAddressPrefixes"])
+        .map(text)
+        .chain(single)
+        .collect()
 }
 
 /// Returns an object without what differs from run to run and concerns nobody.
@@ -72,9 +75,14 @@ fn comparable(mut it: Value) -> Value {
         fields.remove("etag");
     }
     if let Some(properties) = it["properties"].as_object_mut() {
-        ["priority", "destinationAddressPrefix", "destinationAddressPrefixes", "loadBalancerBackendAddresses"]
-            .iter()
-            .for_each(|key| drop(properties.remove(*key)));
+        [
+            "priority",
+            "destinationAddressPrefix",
+            "destinationAddressPrefixes",
+            "loadBalancerBackendAddresses",
+        ]
+        .iter()
+        .for_each(|key| drop(properties.remove(*key)));
     }
     it
 }
@@ -83,7 +91,10 @@ impl AzureCloud {
     /// Creates a resource group whose load balancers have pools of this form.
     #[must_use]
     pub fn new(form: Form) -> Self {
-        Self { fake: Handle::new(Cloud::default()), form }
+        Self {
+            fake: Handle::new(Cloud::default()),
+            form,
+        }
     }
 
     /// Returns the configuration file, with further keys.
@@ -107,16 +118,25 @@ impl AzureCloud {
 
     fn members(cloud: &Cloud, pool: &Value) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
-        let by_ip: BTreeMap<String, String> =
-            cloud.machines().map(|it| (cloud.address_of(it), provider_id(it))).collect();
+        let by_ip: BTreeMap<String, String> = cloud
+            .machines()
+            .map(|it| (cloud.address_of(it), provider_id(it)))
+            .collect();
         for address in items(pool, "loadBalancerBackendAddresses") {
             let ip = text(&address["properties"]["ipAddress"]);
             found.insert(by_ip.get(&ip).cloned().unwrap_or(ip));
         }
-        let interface = |it: &Value| text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
-        let machines: BTreeMap<String, String> = cloud.machines().map(|it| (interface(it), provider_id(it))).collect();
+        let interface =
+            |it: &Value| text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
+        let machines: BTreeMap<String, String> = cloud
+            .machines()
+            .map(|it| (interface(it), provider_id(it)))
+            .collect();
         for configuration in cloud.members_of(&text(&pool["id"])) {
-            let interface = configuration.split("/ipConfigurations/").next().unwrap_or_default();
+            let interface = configuration
+                .split("/ipConfigurations/")
+                .next()
+                .unwrap_or_default();
             found.insert(machines.get(interface).cloned().unwrap_or(configuration));
         }
         found
@@ -124,8 +144,12 @@ impl AzureCloud {
 
     /// Returns the members of each pool, by its ID.
     fn pools(cloud: &Cloud) -> BTreeMap<String, BTreeSet<String>> {
-        let pools = cloud.all(BALANCERS).flat_map(|it| items(it, "backendAddressPools"));
-        pools.map(|pool| (text(&pool["id"]), Self::members(cloud, pool))).collect()
+        let pools = cloud
+            .all(BALANCERS)
+            .flat_map(|it| items(it, "backendAddressPools"));
+        pools
+            .map(|pool| (text(&pool["id"]), Self::members(cloud, pool)))
+            .collect()
     }
 
     fn facts(
@@ -135,23 +159,37 @@ impl AzureCloud {
         pools: &BTreeMap<String, BTreeSet<String>>,
     ) -> LoadBalancerFacts {
         let name = text(&frontend["name"]);
-        let address = cloud.get(&text(&frontend["properties"]["publicIPAddress"]["id"])).cloned().unwrap_or_default();
+        let address = cloud
+            .get(&text(&frontend["properties"]["publicIPAddress"]["id"]))
+            .cloned()
+            .unwrap_or_default();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
-        let number = |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
-        for rule in items(balancer, "loadBalancingRules").filter(|it| text(&it["name"]).starts_with(&name)) {
+        let number =
+            |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
+        for rule in
+            items(balancer, "loadBalancingRules").filter(|it| text(&it["name"]).starts_with(&name))
+        {
             let properties = &rule["properties"];
             let keeps_port = properties["enableFloatingIP"] == true;
             ports.insert((
                 number(&properties["frontendPort"]),
                 text(&properties["protocol"]).to_uppercase(),
-                if keeps_port { 0 } else { number(&properties["backendPort"]) },
+                if keeps_port {
+                    0
+                } else {
+                    number(&properties["backendPort"])
+                },
             ));
             let members = pools.get(&text(&properties["backendAddressPool"]["id"]));
             targets.extend(members.into_iter().flatten().cloned());
         }
         LoadBalancerFacts {
-            service_uid: owner(&name).and_then(|_| address["tags"]["ccm-rs-service"].as_str()).map(str::to_owned),
-            address: address["properties"]["ipAddress"].as_str().map(str::to_owned),
+            service_uid: owner(&name)
+                .and_then(|_| address["tags"]["ccm-rs-service"].as_str())
+                .map(str::to_owned),
+            address: address["properties"]["ipAddress"]
+                .as_str()
+                .map(str::to_owned),
             ports,
             targets,
         }
@@ -169,7 +207,10 @@ impl CloudProfile for AzureCloud {
     }
     /// A subscription is in the path of each request: there is no other one that a credential could show instead.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: false }
+        Capabilities {
+            routes: true,
+            accounts: false,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -187,24 +228,44 @@ impl CloudProfile for AzureCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 5, chaos_seeds: 20 }
+        Effort {
+            crash_every: 5,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
         self.fake.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "azure.json".into(), text: self.config(&Value::Null) };
-        let setup = Setup { fence: fence.clone(), ..Setup::of(file) };
-        Arc::new(Azure::new(&setup, move |http| http.service(api.clone())).expect("a valid configuration"))
+        let file = ConfigFile {
+            path: "azure.json".into(),
+            text: self.config(&Value::Null),
+        };
+        let setup = Setup {
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
+        Arc::new(
+            Azure::new(&setup, move |http| http.service(api.clone()))
+                .expect("a valid configuration"),
+        )
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        let path = std::env::temp_dir()
-            .join(format!("azure-environment-{}.json", url.replace(|it: char| !it.is_ascii_digit(), "")));
+        let path = std::env::temp_dir().join(format!(
+            "azure-environment-{}.json",
+            url.replace(|it: char| !it.is_ascii_digit(), "")
+        ));
         let endpoints = json!({"activeDirectoryEndpoint": url, "resourceManagerEndpoint": url});
         std::fs::write(&path, endpoints.to_string()).expect("a file");
-        let environment = vec![("AZURE_ENVIRONMENT_FILEPATH".to_owned(), path.display().to_string())];
-        ProgramSettings { environment, cloud_config: Some(self.config(&json!({"cloud": "AzureStackCloud"}))) }
+        let environment = vec![(
+            "AZURE_ENVIRONMENT_FILEPATH".to_owned(),
+            path.display().to_string(),
+        )];
+        ProgramSettings {
+            environment,
+            cloud_config: Some(self.config(&json!({"cloud": "AzureStackCloud"}))),
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -229,7 +290,8 @@ impl CloudProfile for AzureCloud {
         let machine = |it: &Value| Machine {
             name: text(&it["properties"]["osProfile"]["computerName"]),
             provider_id: provider_id(it),
-            is_stopped: it["properties"]["instanceView"]["statuses"][1]["code"] != "PowerState/running",
+            is_stopped: it["properties"]["instanceView"]["statuses"][1]["code"]
+                != "PowerState/running",
         };
         self.fake.lock().machines().map(machine).collect()
     }
@@ -239,21 +301,33 @@ impl CloudProfile for AzureCloud {
         let pools = Self::pools(&cloud);
         let of = |it: &Value| {
             let frontends = items(it, "frontendIPConfigurations");
-            frontends.map(|frontend| Self::facts(&cloud, it, frontend, &pools)).collect::<Vec<_>>()
+            frontends
+                .map(|frontend| Self::facts(&cloud, it, frontend, &pools))
+                .collect::<Vec<_>>()
         };
         cloud.all(BALANCERS).flat_map(of).collect()
     }
     fn leftovers(&self) -> Vec<String> {
-        let served: Vec<_> = self.load_balancers().into_iter().filter_map(|it| it.address).collect();
+        let served: Vec<_> = self
+            .load_balancers()
+            .into_iter()
+            .filter_map(|it| it.address)
+            .collect();
         let cloud = self.fake.lock();
         let is_left = |it: &&Value| {
-            it["tags"]["ccm-rs-service"].is_string() && !served.contains(&text(&it["properties"]["ipAddress"]))
+            it["tags"]["ccm-rs-service"].is_string()
+                && !served.contains(&text(&it["properties"]["ipAddress"]))
         };
-        let mut left: Vec<_> =
-            cloud.all(ADDRESSES).filter(is_left).map(|it| format!("left over: {}", it["name"])).collect();
+        let mut left: Vec<_> = cloud
+            .all(ADDRESSES)
+            .filter(is_left)
+            .map(|it| format!("left over: {}", it["name"]))
+            .collect();
         let rules = cloud.all(GROUPS).flat_map(|it| items(it, "securityRules"));
         for rule in rules.filter(|it| text(&it["name"]).starts_with("k8s-azure-lb_")) {
-            let stale = destinations(rule).into_iter().filter(|ip| !served.contains(ip));
+            let stale = destinations(rule)
+                .into_iter()
+                .filter(|ip| !served.contains(ip));
             left.extend(stale.map(|ip| format!("left over: {ip} in rule {}", rule["name"])));
         }
         left
@@ -263,32 +337,60 @@ impl CloudProfile for AzureCloud {
         let facts = |it: &Value| {
             let hop = text(&it["properties"]["nextHopIpAddress"]);
             let destination = text(&it["properties"]["addressPrefix"]);
-            let target =
-                cloud.machines().find(|machine| cloud.address_of(machine) == hop).map_or(hop.clone(), provider_id);
-            RouteFacts { is_ours: destination.starts_with(POD_RANGE), destination, target }
+            let target = cloud
+                .machines()
+                .find(|machine| cloud.address_of(machine) == hop)
+                .map_or(hop.clone(), provider_id);
+            RouteFacts {
+                is_ours: destination.starts_with(POD_RANGE),
+                destination,
+                target,
+            }
         };
-        cloud.all(TABLES).flat_map(|it| items(it, "routes")).map(facts).collect()
+        cloud
+            .all(TABLES)
+            .flat_map(|it| items(it, "routes"))
+            .map(facts)
+            .collect()
     }
     /// Returns each element of a document on its own: names are others in each run, and with them the order.
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let mut found: Vec<Value> = cloud.all(ADDRESSES).cloned().map(comparable).collect();
         for (kind, lists) in [
-            (BALANCERS, &["frontendIPConfigurations", "backendAddressPools", "probes", "loadBalancingRules"][..]),
+            (
+                BALANCERS,
+                &[
+                    "frontendIPConfigurations",
+                    "backendAddressPools",
+                    "probes",
+                    "loadBalancingRules",
+                ][..],
+            ),
             (GROUPS, &["securityRules"]),
             (TABLES, &["routes"]),
         ] {
             for document in cloud.all(kind) {
                 found.push(json!({"document": document["id"], "tags": document["tags"]}));
-                found.extend(lists.iter().flat_map(|list| items(document, list)).cloned().map(comparable));
+                found.extend(
+                    lists
+                        .iter()
+                        .flat_map(|list| items(document, list))
+                        .cloned()
+                        .map(comparable),
+                );
                 for pool in items(document, "backendAddressPools") {
                     found.extend(
-                        Self::members(&cloud, pool).into_iter().map(|it| json!({"pool": pool["id"], "member": it})),
+                        Self::members(&cloud, pool)
+                            .into_iter()
+                            .map(|it| json!({"pool": pool["id"], "member": it})),
                     );
                 }
                 for rule in items(document, "securityRules") {
                     found.extend(
-                        destinations(rule).into_iter().map(|it| json!({"rule": rule["name"], "destination": it})),
+                        destinations(rule)
+                            .into_iter()
+                            .map(|it| json!({"rule": rule["name"], "destination": it})),
                     );
                 }
             }
@@ -304,11 +406,19 @@ impl CloudProfile for AzureCloud {
             aliases.push((text(&machine["id"]), format!("<ID of {name}>")));
         }
         for address in cloud.all(ADDRESSES) {
-            aliases.push((text(&address["properties"]["ipAddress"]), format!("<address {}>", text(&address["name"]))));
+            aliases.push((
+                text(&address["properties"]["ipAddress"]),
+                format!("<address {}>", text(&address["name"])),
+            ));
         }
-        let frontends = cloud.all(BALANCERS).flat_map(|it| items(it, "frontendIPConfigurations"));
+        let frontends = cloud
+            .all(BALANCERS)
+            .flat_map(|it| items(it, "frontendIPConfigurations"));
         for name in frontends.map(|it| text(&it["name"])) {
-            aliases.extend(owner(&name).map(|owner| (format!("external/{owner}"), format!("<share of {owner}>"))));
+            aliases.extend(
+                owner(&name)
+                    .map(|owner| (format!("external/{owner}"), format!("<share of {owner}>"))),
+            );
         }
         aliases
     }
@@ -326,20 +436,35 @@ impl CloudProfile for AzureCloud {
         });
         let route = json!({"name": THEIRS, "properties": {"addressPrefix": THEIR_RANGE, "nextHopType": "Internet"}});
         let table = cloud.get(&id(TABLES, ROUTE_TABLE)).cloned();
-        let mut table = table.unwrap_or_else(|| json!({"location": LOCATION, "properties": {"routes": []}}));
-        table["properties"]["routes"].as_array_mut().into_iter().for_each(|all| all.push(route.clone()));
+        let mut table =
+            table.unwrap_or_else(|| json!({"location": LOCATION, "properties": {"routes": []}}));
+        table["properties"]["routes"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.push(route.clone()));
         cloud.insert(&id(TABLES, ROUTE_TABLE), table);
     }
     fn things_of_others(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let mut found = Vec::new();
-        for document in [BALANCERS, GROUPS, TABLES].into_iter().flat_map(|kind| cloud.all(kind)) {
-            let lists = document["properties"].as_object().into_iter().flat_map(|it| it.values());
+        for document in [BALANCERS, GROUPS, TABLES]
+            .into_iter()
+            .flat_map(|kind| cloud.all(kind))
+        {
+            let lists = document["properties"]
+                .as_object()
+                .into_iter()
+                .flat_map(|it| it.values());
             let theirs = lists.flat_map(list).filter(|it| it["name"] == THEIRS);
             found.extend(theirs.cloned().map(|mut it| {
                 // Azure adds these when the document is written.
-                ["id", "etag"].iter().for_each(|key| drop(it.as_object_mut().map(|it| it.remove(*key))));
-                it["properties"].as_object_mut().into_iter().for_each(|it| drop(it.remove("provisioningState")));
+                ["id", "etag"]
+                    .iter()
+                    .for_each(|key| drop(it.as_object_mut().map(|it| it.remove(*key))));
+                it["properties"]
+                    .as_object_mut()
+                    .into_iter()
+                    .for_each(|it| drop(it.remove("provisioningState")));
                 it
             }));
         }
@@ -351,9 +476,16 @@ impl CloudProfile for AzureCloud {
         Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
-        let codes = [(429, "SubscriptionRequestsThrottled"), (409, "RetryableError"), (500, "InternalServerError")];
+        let codes = [
+            (429, "SubscriptionRequestsThrottled"),
+            (409, "RetryableError"),
+            (500, "InternalServerError"),
+        ];
         let of = |(status, code): (u16, &str)| Fault::refused_as("", status, code, "on purpose");
-        Fault::of_list(route).into_iter().chain(codes.map(of)).collect()
+        Fault::of_list(route)
+            .into_iter()
+            .chain(codes.map(of))
+            .collect()
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::refused_as(
@@ -373,8 +505,11 @@ impl CloudProfile for AzureCloud {
     }
     fn remove_load_balancers(&self) -> bool {
         let mut cloud = self.fake.lock();
-        let all: Vec<String> =
-            cloud.all(BALANCERS).chain(cloud.all(ADDRESSES)).map(|it| text(&it["id"]).to_lowercase()).collect();
+        let all: Vec<String> = cloud
+            .all(BALANCERS)
+            .chain(cloud.all(ADDRESSES))
+            .map(|it| text(&it["id"]).to_lowercase())
+            .collect();
         all.iter().for_each(|id| drop(cloud.objects.remove(id)));
         true
     }
@@ -391,20 +526,45 @@ impl CloudProfile for AzureCloud {
         const NODES: usize = 240;
         const SERVICES: usize = 40;
         // An interface is written on its own, after it was read.
-        let members = if self.form == Form::Addresses { 0 } else { NODES + 2 };
+        let members = if self.form == Form::Addresses {
+            0
+        } else {
+            NODES + 2
+        };
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 30 },
+            initialised: Limit {
+                changes: 0,
+                reads: 30,
+            },
             // A public address each, and few writes of the documents.
-            created: Limit { changes: SERVICES + 24 + members, reads: 4 * SERVICES + 40 + members },
+            created: Limit {
+                changes: SERVICES + 24 + members,
+                reads: 4 * SERVICES + 40 + members,
+            },
             // A list of instances may be due: their IDs are the members.
-            unchanged: Limit { changes: 0, reads: if self.form == Form::ScaleSet { 4 } else { 0 } },
-            steady: Limit { changes: 0, reads: 60 },
+            unchanged: Limit {
+                changes: 0,
+                reads: if self.form == Form::ScaleSet { 4 } else { 0 },
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
             // Every five seconds a list each of machines, their states, interfaces and scale sets.
-            not_ready: Limit { changes: 0, reads: 500 },
-            joined: Limit { changes: 24, reads: 4 * SERVICES + 40 },
-            deleted: Limit { changes: SERVICES + 24 + members, reads: 5 * SERVICES + 40 + members },
+            not_ready: Limit {
+                changes: 0,
+                reads: 500,
+            },
+            joined: Limit {
+                changes: 24,
+                reads: 4 * SERVICES + 40,
+            },
+            deleted: Limit {
+                changes: SERVICES + 24 + members,
+                reads: 5 * SERVICES + 40 + members,
+            },
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Router;
 use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Setup};
 use gcp_fake::{Fault, Gcp, Handle, PROJECT, REGION, ZONE, path_of};
@@ -32,7 +32,11 @@ pub struct GcpCloud {
 
 impl Default for GcpCloud {
     fn default() -> Self {
-        Self { fake: Handle::new(Gcp::default()), is_internal: false, owners: Arc::default() }
+        Self {
+            fake: Handle::new(Gcp::default()),
+            is_internal: false,
+            owners: Arc::default(),
+        }
     }
 }
 
@@ -45,11 +49,18 @@ impl GcpCloud {
     /// A cloud whose load balancers are internal.
     #[must_use]
     pub fn internal() -> Self {
-        Self { is_internal: true, ..Self::default() }
+        Self {
+            is_internal: true,
+            ..Self::default()
+        }
     }
 
     fn text(&self, endpoint: &str) -> String {
-        let kind = if self.is_internal { "Internal" } else { "External" };
+        let kind = if self.is_internal {
+            "Internal"
+        } else {
+            "External"
+        };
         format!(
             "[global]\nproject-id = {PROJECT}\nlocal-zone = {ZONE}\nnetwork-name = default\nsubnetwork-name = default\n\
              node-tags = node\napi-endpoint = {endpoint}/compute/v1/\nload-balancer-type = {kind}\n"
@@ -66,14 +77,25 @@ impl GcpCloud {
 
     /// Returns an object of the API by its URL.
     fn at(cloud: &Gcp, url: &Value) -> Value {
-        cloud.objects.get(path_of(url.as_str().unwrap_or_default())).cloned().unwrap_or_default()
+        cloud
+            .objects
+            .get(path_of(url.as_str().unwrap_or_default()))
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn facts(cloud: &Gcp, rule: &Value) -> LoadBalancerFacts {
-        let description: Value = serde_json::from_str(&text(&rule["description"])).unwrap_or_default();
-        let labelled = rule["labels"]["ccm-rs-service"].as_str().or(description["ccm-rs/service"].as_str());
+        let description: Value =
+            serde_json::from_str(&text(&rule["description"])).unwrap_or_default();
+        let labelled = rule["labels"]["ccm-rs-service"]
+            .as_str()
+            .or(description["ccm-rs/service"].as_str());
         let name = format!("k8s-fw-{}", text(&rule["name"]));
-        let firewall = cloud.all("firewalls").find(|it| it["name"] == name.as_str()).cloned().unwrap_or_default();
+        let firewall = cloud
+            .all("firewalls")
+            .find(|it| it["name"] == name.as_str())
+            .cloned()
+            .unwrap_or_default();
         let protocol = text(&rule["IPProtocol"]);
         let mut ports = BTreeSet::new();
         for range in list(&firewall["allowed"][0]["ports"]).map(text) {
@@ -86,13 +108,18 @@ impl GcpCloud {
         } else {
             Self::at(cloud, &rule["backendService"])
         };
-        let groups: Vec<Value> = list(&pool["backends"]).map(|it| Self::at(cloud, &it["group"])).collect();
+        let groups: Vec<Value> = list(&pool["backends"])
+            .map(|it| Self::at(cloud, &it["group"]))
+            .collect();
         let members = groups.iter().flat_map(|group| list(&group["members"]));
         LoadBalancerFacts {
             service_uid: labelled.map(str::to_owned),
             address: rule["IPAddress"].as_str().map(str::to_owned),
             ports,
-            targets: list(&pool["instances"]).chain(members).map(|url| provider_id(&text(url))).collect(),
+            targets: list(&pool["instances"])
+                .chain(members)
+                .map(|url| provider_id(&text(url)))
+                .collect(),
         }
     }
 }
@@ -102,7 +129,10 @@ impl CloudProfile for GcpCloud {
         "gce"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: false }
+        Capabilities {
+            routes: true,
+            accounts: false,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -119,7 +149,10 @@ impl CloudProfile for GcpCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 9, chaos_seeds: 10 }
+        Effort {
+            crash_every: 9,
+            chaos_seeds: 10,
+        }
     }
 
     fn uses_kubernetes(&self) -> bool {
@@ -129,9 +162,16 @@ impl CloudProfile for GcpCloud {
         self.fake.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "gce.conf".into(), text: self.text("http://gcp") };
+        let file = ConfigFile {
+            path: "gce.conf".into(),
+            text: self.text("http://gcp"),
+        };
         let environment = Environment::of([("GCE_METADATA_HOST", "gcp")]);
-        let setup = Setup { environment, fence: fence.clone(), ..Setup::of(file) };
+        let setup = Setup {
+            environment,
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
         let config = Config::read(&setup).expect("a valid configuration");
         Arc::new(Gce::new(config, &setup, &in_process(api)).expect("a valid address"))
     }
@@ -147,10 +187,14 @@ impl CloudProfile for GcpCloud {
         self.fake.lock().add_instance(name, ZONE)
     }
     fn stop(&self, name: &str) {
-        self.fake.lock().change_instance(name, |it| it["status"] = "TERMINATED".into());
+        self.fake
+            .lock()
+            .change_instance(name, |it| it["status"] = "TERMINATED".into());
     }
     fn start(&self, name: &str) {
-        self.fake.lock().change_instance(name, |it| it["status"] = "RUNNING".into());
+        self.fake
+            .lock()
+            .change_instance(name, |it| it["status"] = "RUNNING".into());
     }
     fn terminate(&self, name: &str) {
         self.fake.lock().remove_instance(name);
@@ -169,15 +213,31 @@ impl CloudProfile for GcpCloud {
         let mut all = Vec::new();
         for rule in cloud.all("forwardingRules") {
             let facts = Self::facts(&cloud, rule);
-            owners.extend(facts.service_uid.iter().map(|uid| (text(&rule["name"]), uid.clone())));
+            owners.extend(
+                facts
+                    .service_uid
+                    .iter()
+                    .map(|uid| (text(&rule["name"]), uid.clone())),
+            );
             all.push(facts);
         }
         // The firewall for traffic is deleted last, so one without a forwarding rule belongs to an incomplete deletion.
-        let has_rule = |name: &str| cloud.all("forwardingRules").any(|rule| rule["name"] == name);
-        let names = cloud.all("firewalls").filter_map(|it| it["name"].as_str()?.strip_prefix("k8s-fw-"));
+        let has_rule = |name: &str| {
+            cloud
+                .all("forwardingRules")
+                .any(|rule| rule["name"] == name)
+        };
+        let names = cloud
+            .all("firewalls")
+            .filter_map(|it| it["name"].as_str()?.strip_prefix("k8s-fw-"));
         for name in names.filter(|name| !has_rule(name)) {
             let (ports, targets) = (BTreeSet::new(), BTreeSet::new());
-            all.push(LoadBalancerFacts { service_uid: owners.get(name).cloned(), address: None, ports, targets });
+            all.push(LoadBalancerFacts {
+                service_uid: owners.get(name).cloned(),
+                address: None,
+                ports,
+                targets,
+            });
         }
         all
     }
@@ -193,18 +253,31 @@ impl CloudProfile for GcpCloud {
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let is_made = |path: &&String| {
-            !["/instances/", "/networks/", "/subnetworks/", "/zones/us-central1-a", "/zones/us-central1-b"]
-                .iter()
-                .any(|it| path.contains(it) && !path.contains("/instanceGroups/"))
+            ![
+                "/instances/",
+                "/networks/",
+                "/subnetworks/",
+                "/zones/us-central1-a",
+                "/zones/us-central1-b",
+            ]
+            .iter()
+            .any(|it| path.contains(it) && !path.contains("/instanceGroups/"))
         };
-        let all = cloud.objects.iter().filter(|(path, _)| is_made(path)).map(|(_, it)| it.clone());
+        let all = cloud
+            .objects
+            .iter()
+            .filter(|(path, _)| is_made(path))
+            .map(|(_, it)| it.clone());
         let mut all: Vec<Value> = all.collect();
         for object in &mut all {
             for key in ["id", "fingerprint", "labelFingerprint"] {
                 object.as_object_mut().map(|it| it.remove(key));
             }
             for key in ["instances", "members", "backends"] {
-                object[key].as_array_mut().into_iter().for_each(|all| all.sort_by_key(ToString::to_string));
+                object[key]
+                    .as_array_mut()
+                    .into_iter()
+                    .for_each(|all| all.sort_by_key(ToString::to_string));
             }
         }
         all
@@ -215,16 +288,26 @@ impl CloudProfile for GcpCloud {
         for it in cloud.all("instances") {
             let (name, nic) = (text(&it["name"]), &it["networkInterfaces"][0]);
             aliases.push((text(&nic["networkIP"]), format!("<address of {name}>")));
-            aliases.push((text(&nic["accessConfigs"][0]["natIP"]), format!("<external address of {name}>")));
+            aliases.push((
+                text(&nic["accessConfigs"][0]["natIP"]),
+                format!("<external address of {name}>"),
+            ));
         }
         for it in cloud.all("forwardingRules") {
-            let description: Value = serde_json::from_str(&text(&it["description"])).unwrap_or_default();
+            let description: Value =
+                serde_json::from_str(&text(&it["description"])).unwrap_or_default();
             let service = text(&description["kubernetes.io/service-name"]);
             aliases.push((text(&it["IPAddress"]), format!("<address of {service}>")));
             aliases.push((text(&it["name"]), format!("<load balancer of {service}>")));
         }
-        for it in cloud.all("healthChecks").chain(cloud.all("httpHealthChecks")) {
-            if let Some(id) = text(&it["name"]).strip_prefix("k8s-").and_then(|it| it.strip_suffix("-node")) {
+        for it in cloud
+            .all("healthChecks")
+            .chain(cloud.all("httpHealthChecks"))
+        {
+            if let Some(id) = text(&it["name"])
+                .strip_prefix("k8s-")
+                .and_then(|it| it.strip_suffix("-node"))
+            {
                 aliases.push((id.to_owned(), "<cluster>".to_owned()));
             }
         }
@@ -237,17 +320,23 @@ impl CloudProfile for GcpCloud {
         cloud.insert(&pool, json!({"instances": [], "sessionAffinity": "NONE"}));
         let rule = json!({"target": cloud.link(&pool), "IPAddress": "203.0.113.250", "IPProtocol": "TCP", "portRange": "80-80",
             "loadBalancingScheme": "EXTERNAL", "description": THEIRS});
-        cloud.insert(&format!("{PROJECT}/regions/{REGION}/forwardingRules/{THEIRS}"), rule);
+        cloud.insert(
+            &format!("{PROJECT}/regions/{REGION}/forwardingRules/{THEIRS}"),
+            rule,
+        );
         let network = cloud.link(&format!("{PROJECT}/global/networks/default"));
-        let firewall = json!({"network": network, "allowed": [{"IPProtocol": "tcp"}], "priority": 900});
+        let firewall =
+            json!({"network": network, "allowed": [{"IPProtocol": "tcp"}], "priority": 900});
         cloud.insert(&format!("{PROJECT}/global/firewalls/{THEIRS}"), firewall);
         let hop = cloud.link(&format!("{PROJECT}/zones/{ZONE}/instances/worker-1"));
-        let route =
-            json!({"network": network, "destRange": "192.168.7.0/24", "nextHopInstance": hop, "priority": 1000});
+        let route = json!({"network": network, "destRange": "192.168.7.0/24", "nextHopInstance": hop, "priority": 1000});
         cloud.insert(&format!("{PROJECT}/global/routes/{THEIRS}"), route);
     }
     fn things_of_others(&self) -> Vec<Value> {
-        self.objects().into_iter().filter(|it| it["name"] == THEIRS).collect()
+        self.objects()
+            .into_iter()
+            .filter(|it| it["name"] == THEIRS)
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
@@ -256,15 +345,28 @@ impl CloudProfile for GcpCloud {
     fn quota_fault(&self) -> Option<Fault> {
         // That of forwarding rules would refuse their replacement as well, which needs no further one in the cloud.
         let message = "Quota of pools exceeded. Limit: 15.0 in region us-central1.";
-        Some(Fault::refused_as(self.pool_route(), 403, "quotaExceeded", message))
+        Some(Fault::refused_as(
+            self.pool_route(),
+            403,
+            "quotaExceeded",
+            message,
+        ))
     }
     fn tamper(&self) -> bool {
-        self.fake.lock().objects.retain(|path, _| !path.contains("/firewalls/k8s-fw-"));
+        self.fake
+            .lock()
+            .objects
+            .retain(|path, _| !path.contains("/firewalls/k8s-fw-"));
         true
     }
     fn remove_load_balancers(&self) -> bool {
-        let is_kept = |path: &str| !path.contains("/forwardingRules/") && !path.contains("/firewalls/k8s-fw-");
-        self.fake.lock().objects.retain(|path, it| is_kept(path) || it["name"] == THEIRS);
+        let is_kept = |path: &str| {
+            !path.contains("/forwardingRules/") && !path.contains("/firewalls/k8s-fw-")
+        };
+        self.fake
+            .lock()
+            .objects
+            .retain(|path, it| is_kept(path) || it["name"] == THEIRS);
         true
     }
 
@@ -275,18 +377,43 @@ impl CloudProfile for GcpCloud {
         let nodes = if self.is_internal { 120 } else { 210 };
         // A pool, a forwarding rule and a firewall; once a check and its firewall. A target pool is created with at most 200
         // instances, so the others are added to it.
-        let created = if self.is_internal { 3 * SERVICES + 10 } else { 4 * SERVICES + 5 };
+        let created = if self.is_internal {
+            3 * SERVICES + 10
+        } else {
+            4 * SERVICES + 5
+        };
         Cost {
             nodes,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 10 },
+            initialised: Limit {
+                changes: 0,
+                reads: 10,
+            },
             // The forwarding rule and a held address.
-            created: Limit { changes: created, reads: 2 * SERVICES + 60 },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 260 },
-            joined: Limit { changes: SERVICES + 5, reads: 4 * SERVICES + 20 },
-            deleted: Limit { changes: 3 * SERVICES + 5, reads: 9 * SERVICES },
+            created: Limit {
+                changes: created,
+                reads: 2 * SERVICES + 60,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 260,
+            },
+            joined: Limit {
+                changes: SERVICES + 5,
+                reads: 4 * SERVICES + 20,
+            },
+            deleted: Limit {
+                changes: 3 * SERVICES + 5,
+                reads: 9 * SERVICES,
+            },
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use hetzner_fake::{Balancer, Fake, Fault, Options, PROJECT, Route, Server, TOKEN, Target};
@@ -41,7 +41,10 @@ impl Default for HetznerCloud {
     /// Creates a cloud whose actions take a little while: not a whole number of the provider's polls, so that their end
     /// and a poll never meet.
     fn default() -> Self {
-        Self::new(Options { action_time: Duration::from_millis(1400), ..Options::default() })
+        Self::new(Options {
+            action_time: Duration::from_millis(1400),
+            ..Options::default()
+        })
     }
 }
 
@@ -62,16 +65,25 @@ impl HetznerCloud {
     /// Returns the configuration: settings without a default, and the network.
     #[must_use]
     pub fn config(&self) -> Config {
-        let network = Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: true };
-        let load_balancers =
-            Defaults::default().set(LOAD_BALANCERS_LOCATION.key(), "fsn1").set(LOAD_BALANCERS_TYPE.key(), "lb11");
+        let network = Network {
+            name_or_id: "kubernetes".to_owned(),
+            check_attached: false,
+            routes: true,
+        };
+        let load_balancers = Defaults::default()
+            .set(LOAD_BALANCERS_LOCATION.key(), "fsn1")
+            .set(LOAD_BALANCERS_TYPE.key(), "lb11");
         Config {
             token: Credential::token(TOKEN),
             endpoint: "http://hetzner/v1".to_owned(),
             debug: false,
             rate_limit_left_to_others: 10,
             network: Some(network),
-            instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: CachePolicy::Shared },
+            instances: Instances {
+                address_family: AddressFamily::Ipv4,
+                zone_label: true,
+                cache: CachePolicy::Shared,
+            },
             metrics_address: None,
             load_balancers: Some(load_balancers),
             adoptable_tag: None,
@@ -81,11 +93,16 @@ impl HetznerCloud {
 
     fn change_all(&self, change: impl Fn(&mut Balancer)) -> bool {
         let all = self.fake.load_balancers();
-        all.iter().all(|it| self.fake.change_load_balancer(&it.name, &change).is_some())
+        all.iter()
+            .all(|it| self.fake.change_load_balancer(&it.name, &change).is_some())
     }
 
     fn machine(server: Server) -> Machine {
-        Machine { provider_id: id_of(server.id), is_stopped: server.status == "off", name: server.name }
+        Machine {
+            provider_id: id_of(server.id),
+            is_stopped: server.status == "off",
+            name: server.name,
+        }
     }
 }
 
@@ -120,7 +137,10 @@ impl CloudProfile for HetznerCloud {
         "hcloud"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -135,10 +155,16 @@ impl CloudProfile for HetznerCloud {
         self.fake.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let setup = Setup { fence: fence.clone(), ..Setup::default() };
-        let cloud = provider_hetzner::transports::cloud(&self.config(), &setup).service(api).build();
+        let setup = Setup {
+            fence: fence.clone(),
+            ..Setup::default()
+        };
+        let cloud = provider_hetzner::transports::cloud(&self.config(), &setup)
+            .service(api)
+            .build();
         let cloud = cloud.expect("the address is an address");
-        let metadata = Transport::builder("http://hetzner/hetzner/v1/metadata").service(self.fake.router());
+        let metadata =
+            Transport::builder("http://hetzner/hetzner/v1/metadata").service(self.fake.router());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(self.config(), cloud, None, metadata))
     }
@@ -149,8 +175,13 @@ impl CloudProfile for HetznerCloud {
             ("HCLOUD_METRICS_ENABLED", "false".to_owned()),
             ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1".to_owned()),
         ];
-        let environment = variables.map(|(name, value)| (name.to_owned(), value)).into();
-        ProgramSettings { environment, cloud_config: None }
+        let environment = variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
+        ProgramSettings {
+            environment,
+            cloud_config: None,
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -172,7 +203,8 @@ impl CloudProfile for HetznerCloud {
     }
 
     fn confuse(&self, confused: bool) {
-        self.fake.set_token(TOKEN, if confused { OTHERS } else { PROJECT });
+        self.fake
+            .set_token(TOKEN, if confused { OTHERS } else { PROJECT });
     }
     fn add_machine_of_others(&self, name: &str) {
         self.fake.add_server_to(OTHERS, name);
@@ -184,20 +216,27 @@ impl CloudProfile for HetznerCloud {
 
     fn routes(&self) -> Vec<RouteFacts> {
         let servers = self.fake.servers().into_iter();
-        let by_address: BTreeMap<String, String> =
-            servers.filter_map(|it| Some((it.ip_in(self.network)?.to_string(), id_of(it.id)))).collect();
+        let by_address: BTreeMap<String, String> = servers
+            .filter_map(|it| Some((it.ip_in(self.network)?.to_string(), id_of(it.id))))
+            .collect();
         let facts = |it: hetzner_fake::Route| RouteFacts {
             is_ours: it.destination.starts_with(POD_RANGE),
             target: by_address.get(&it.gateway).cloned().unwrap_or(it.gateway),
             destination: it.destination,
         };
-        self.fake.routes(self.network).into_iter().map(facts).collect()
+        self.fake
+            .routes(self.network)
+            .into_iter()
+            .map(facts)
+            .collect()
     }
 
     fn objects(&self) -> Vec<Value> {
         let mut objects = self.fake.objects();
         for object in &mut objects {
-            ["/services", "/targets"].into_iter().for_each(|list| sort(object.pointer_mut(list)));
+            ["/services", "/targets"]
+                .into_iter()
+                .for_each(|list| sort(object.pointer_mut(list)));
         }
         objects
     }
@@ -207,16 +246,25 @@ impl CloudProfile for HetznerCloud {
         for server in self.fake.servers() {
             let name = &server.name;
             aliases.push((server.id.to_string(), format!("<machine {name}>")));
-            aliases.extend(server.ipv4.map(|ip| (ip.to_string(), format!("<IPv4 of {name}>"))));
+            aliases.extend(
+                server
+                    .ipv4
+                    .map(|ip| (ip.to_string(), format!("<IPv4 of {name}>"))),
+            );
             let private = server.ip_in(self.network);
-            aliases.extend(private.map(|ip| (ip.to_string(), format!("<private address of {name}>"))));
+            aliases
+                .extend(private.map(|ip| (ip.to_string(), format!("<private address of {name}>"))));
         }
         for balancer in self.fake.load_balancers() {
             let name = &balancer.name;
             aliases.push((balancer.id.to_string(), format!("<id of {name}>")));
             for (ip, family) in [(&balancer.ipv4, "IPv4"), (&balancer.ipv6, "IPv6")] {
                 aliases.push((ip.ip.to_string(), format!("<{family} of {name}>")));
-                aliases.extend(ip.dns_ptr.clone().map(|pointer| (pointer, format!("<{family} pointer of {name}>"))));
+                aliases.extend(
+                    ip.dns_ptr
+                        .clone()
+                        .map(|pointer| (pointer, format!("<{family} pointer of {name}>"))),
+                );
             }
             for net in &balancer.private_net {
                 aliases.push((net.ip.to_string(), format!("<private address of {name}>")));
@@ -226,28 +274,62 @@ impl CloudProfile for HetznerCloud {
     }
 
     fn leave_things_of_others(&self) {
-        let gateway = self.fake.server("worker-1").and_then(|it| it.ip_in(self.network));
+        let gateway = self
+            .fake
+            .server("worker-1")
+            .and_then(|it| it.ip_in(self.network));
         let gateway = gateway.expect("worker-1 in the network").to_string();
-        let route = |range: &str| Route { destination: range.to_owned(), gateway: gateway.clone() };
-        self.fake.change_network(self.network, |it| it.routes.extend(THEIR_RANGES.map(route)));
+        let route = |range: &str| Route {
+            destination: range.to_owned(),
+            gateway: gateway.clone(),
+        };
+        self.fake
+            .change_network(self.network, |it| it.routes.extend(THEIR_RANGES.map(route)));
         self.fake.add_load_balancer(THEIRS);
     }
 
     fn things_of_others(&self) -> Vec<Value> {
-        let routes = self.fake.routes(self.network).into_iter().map(|it| json!({"route": it}));
-        let routes = routes.filter(|it| THEIR_RANGES.iter().any(|range| it["route"]["destination"] == *range));
-        routes.chain(self.fake.objects().into_iter().filter(|it| it["name"] == THEIRS)).collect()
+        let routes = self
+            .fake
+            .routes(self.network)
+            .into_iter()
+            .map(|it| json!({"route": it}));
+        let routes = routes.filter(|it| {
+            THEIR_RANGES
+                .iter()
+                .any(|range| it["route"]["destination"] == *range)
+        });
+        routes
+            .chain(
+                self.fake
+                    .objects()
+                    .into_iter()
+                    .filter(|it| it["name"] == THEIRS),
+            )
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
         Some(&self.fake)
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
-        let codes = ["server_error", "rate_limit_exceeded", "maintenance", "unauthorized"];
-        [Fault::of_list(route), codes.map(|code| Fault::code("", code)).into()].concat()
+        let codes = [
+            "server_error",
+            "rate_limit_exceeded",
+            "maintenance",
+            "unauthorized",
+        ];
+        [
+            Fault::of_list(route),
+            codes.map(|code| Fault::code("", code)).into(),
+        ]
+        .concat()
     }
     fn quota_fault(&self) -> Option<Fault> {
-        Some(Fault::code("POST /load_balancers", "resource_limit_exceeded"))
+        Some(Fault::code(
+            "POST /load_balancers",
+            "resource_limit_exceeded",
+        ))
     }
     fn protect(&self, is_protected: bool) -> bool {
         self.change_all(|it| it.is_protected = is_protected)
@@ -256,17 +338,26 @@ impl CloudProfile for HetznerCloud {
         self.change_all(|it| it.services.clear())
     }
     fn remove_load_balancers(&self) -> bool {
-        self.fake.load_balancers().iter().all(|it| self.fake.remove_load_balancer(&it.name))
+        self.fake
+            .load_balancers()
+            .iter()
+            .all(|it| self.fake.remove_load_balancer(&it.name))
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
-        self.fake.add_load_balancer(&default_load_balancer_name(service));
+        self.fake
+            .add_load_balancer(&default_load_balancer_name(service));
         Some(Namesake::Adopted)
     }
 
     /// Raises the cloud's limits, which are about its customers and not about the program.
     fn prepare(&mut self, machines: usize) {
-        *self = Self::new(Options { limit: 360_000, remaining: 360_000, ..Options::default() });
-        self.fake.change_type("lb11", |it| it.max_targets = machines);
+        *self = Self::new(Options {
+            limit: 360_000,
+            remaining: 360_000,
+            ..Options::default()
+        });
+        self.fake
+            .change_type("lb11", |it| it.max_targets = machines);
     }
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
@@ -275,13 +366,34 @@ impl CloudProfile for HetznerCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 4 * PAGES + 5 },
-            created: Limit { changes: SERVICES, reads: SERVICES + PAGES + 5 },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 4 * PAGES },
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
-            joined: Limit { changes: SERVICES, reads: PAGES + 5 },
-            deleted: Limit { changes: SERVICES, reads: SERVICES + PAGES + 5 },
+            initialised: Limit {
+                changes: 0,
+                reads: 4 * PAGES + 5,
+            },
+            created: Limit {
+                changes: SERVICES,
+                reads: SERVICES + PAGES + 5,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 4 * PAGES,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 122 * PAGES,
+            },
+            joined: Limit {
+                changes: SERVICES,
+                reads: PAGES + 5,
+            },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: SERVICES + PAGES + 5,
+            },
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::Router;
 use ccm_conformance::json::{list, number, same_targets};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Service, Setup};
 use openstack_fake::{Fake, Fault, Network, Options, Server};
@@ -49,7 +49,10 @@ pub struct OpenStackCloud {
 impl Default for OpenStackCloud {
     /// Creates a cloud with short pages, so that lists have several.
     fn default() -> Self {
-        Self::new(Options { page_size: 20, ..Options::default() })
+        Self::new(Options {
+            page_size: 20,
+            ..Options::default()
+        })
     }
 }
 
@@ -65,7 +68,13 @@ impl OpenStackCloud {
             "subnet-id = {}\nfloating-network-id = {}\nmanage-security-groups = true\ncreate-monitor = true\n",
             network.subnet, public.id
         );
-        Self { fake, network, public, router, balancing }
+        Self {
+            fake,
+            network,
+            public,
+            router,
+            balancing,
+        }
     }
 
     /// Disables floating IPs, security groups and health monitors.
@@ -86,18 +95,33 @@ impl OpenStackCloud {
 
     /// Creates a load balancer by hand and returns its ID.
     fn add_load_balancer(&self, name: &str) -> String {
-        self.fake.add_load_balancer(&json!({"name": name, "vip_subnet_id": self.network.subnet}))
+        self.fake
+            .add_load_balancer(&json!({"name": name, "vip_subnet_id": self.network.subnet}))
     }
 
     /// Returns the provider IDs of servers by their address.
     fn servers_by_ip(&self) -> BTreeMap<String, String> {
-        self.fake.servers().into_iter().map(|it| (it.ip, id_of(&it.id))).collect()
+        self.fake
+            .servers()
+            .into_iter()
+            .map(|it| (it.ip, id_of(&it.id)))
+            .collect()
     }
 
-    fn facts(&self, balancer: &Value, servers: &BTreeMap<String, String>, floating: &[Value]) -> LoadBalancerFacts {
+    fn facts(
+        &self,
+        balancer: &Value,
+        servers: &BTreeMap<String, String>,
+        floating: &[Value],
+    ) -> LoadBalancerFacts {
         let tags = list(&balancer["tags"]).filter_map(Value::as_str);
-        let uid = tags.filter_map(|tag| tag.strip_prefix(MARK)?.split(':').nth(1)).next().map(str::to_owned);
-        let on_port = floating.iter().find(|it| it["port_id"] == balancer["vip_port_id"]);
+        let uid = tags
+            .filter_map(|tag| tag.strip_prefix(MARK)?.split(':').nth(1))
+            .next()
+            .map(str::to_owned);
+        let on_port = floating
+            .iter()
+            .find(|it| it["port_id"] == balancer["vip_port_id"]);
         let address = on_port.map_or(&balancer["vip_address"], |it| &it["floating_ip_address"]);
         let mut facts = LoadBalancerFacts {
             service_uid: uid,
@@ -107,18 +131,32 @@ impl OpenStackCloud {
         };
         let mut sets = BTreeSet::new();
         for listener in list(&balancer["listeners"]) {
-            let pool =
-                list(&balancer["pools"]).find(|it| it["id"] == listener["default_pool_id"]).unwrap_or(&Value::Null);
-            let node_ports: BTreeSet<u16> = list(&pool["members"]).map(|it| number(&it["protocol_port"])).collect();
+            let pool = list(&balancer["pools"])
+                .find(|it| it["id"] == listener["default_pool_id"])
+                .unwrap_or(&Value::Null);
+            let node_ports: BTreeSet<u16> = list(&pool["members"])
+                .map(|it| number(&it["protocol_port"]))
+                .collect();
             let protocol = listener["protocol"].as_str().unwrap_or_default().to_owned();
             for node_port in node_ports {
-                facts.ports.insert((number(&listener["protocol_port"]), protocol.clone(), node_port));
+                facts.ports.insert((
+                    number(&listener["protocol_port"]),
+                    protocol.clone(),
+                    node_port,
+                ));
             }
             let server = |member: &Value| {
                 let address = member["address"].as_str().unwrap_or_default();
-                servers.get(address).cloned().unwrap_or_else(|| format!("nobody at {address}"))
+                servers
+                    .get(address)
+                    .cloned()
+                    .unwrap_or_else(|| format!("nobody at {address}"))
             };
-            sets.insert(list(&pool["members"]).map(server).collect::<BTreeSet<String>>());
+            sets.insert(
+                list(&pool["members"])
+                    .map(server)
+                    .collect::<BTreeSet<String>>(),
+            );
         }
         facts.targets = same_targets(sets);
         facts
@@ -128,10 +166,21 @@ impl OpenStackCloud {
     /// irrelevant.
     fn port(&self, server: &Server, groups: &[Value]) -> Vec<Value> {
         let port = self.fake.port(&server.port).unwrap_or_default();
-        let name = |id: &Value| groups.iter().find(|it| it["id"] == *id).map_or(Value::Null, |it| it["name"].clone());
-        let carried = list(&port["security_groups"]).map(|id| json!({"port of": server.name, "carries": name(id)}));
+        let name = |id: &Value| {
+            groups
+                .iter()
+                .find(|it| it["id"] == *id)
+                .map_or(Value::Null, |it| it["name"].clone())
+        };
+        let carried = list(&port["security_groups"])
+            .map(|id| json!({"port of": server.name, "carries": name(id)}));
         let let_through = list(&port["allowed_address_pairs"]);
-        carried.chain(let_through.map(|it| json!({"port of": server.name, "lets through": it["ip_address"]}))).collect()
+        carried
+            .chain(
+                let_through
+                    .map(|it| json!({"port of": server.name, "lets through": it["ip_address"]})),
+            )
+            .collect()
     }
 }
 
@@ -141,8 +190,9 @@ fn id_of(server: &str) -> String {
 
 /// Removes fields that differ between runs and are irrelevant: IDs, times, order, and states of Octavia's workers.
 fn comparable(balancer: &mut Value) {
-    let pools: BTreeMap<String, Value> =
-        list(&balancer["pools"]).map(|it| (it["id"].to_string(), it["name"].clone())).collect();
+    let pools: BTreeMap<String, Value> = list(&balancer["pools"])
+        .map(|it| (it["id"].to_string(), it["name"].clone()))
+        .collect();
     for listener in balancer["listeners"].as_array_mut().into_iter().flatten() {
         let pool = pools.get(&listener["default_pool_id"].to_string()).cloned();
         listener["default_pool_id"] = pool.unwrap_or_default();
@@ -150,10 +200,17 @@ fn comparable(balancer: &mut Value) {
     strip(balancer);
     let sort = |list: Option<&mut Value>, keys: &[&str]| {
         if let Some(list) = list.and_then(Value::as_array_mut) {
-            list.sort_by_cached_key(|it| keys.iter().map(|key| it[*key].to_string()).collect::<Vec<_>>());
+            list.sort_by_cached_key(|it| {
+                keys.iter()
+                    .map(|key| it[*key].to_string())
+                    .collect::<Vec<_>>()
+            });
         }
     };
-    sort(balancer.get_mut("listeners"), &["protocol_port", "protocol"]);
+    sort(
+        balancer.get_mut("listeners"),
+        &["protocol_port", "protocol"],
+    );
     for pool in balancer["pools"].as_array_mut().into_iter().flatten() {
         sort(pool.get_mut("members"), &["name"]);
     }
@@ -163,7 +220,14 @@ fn comparable(balancer: &mut Value) {
 fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            for key in ["id", "created_at", "updated_at", "operating_status", "revision_number", "loadbalancers"] {
+            for key in [
+                "id",
+                "created_at",
+                "updated_at",
+                "operating_status",
+                "revision_number",
+                "loadbalancers",
+            ] {
                 map.remove(key);
             }
             map.values_mut().for_each(strip);
@@ -178,7 +242,10 @@ impl CloudProfile for OpenStackCloud {
         "openstack"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -190,22 +257,35 @@ impl CloudProfile for OpenStackCloud {
     }
     /// Returns a lower effort: OpenStack needs thousands of requests where other clouds need hundreds.
     fn effort(&self) -> Effort {
-        Effort { crash_every: 9, chaos_seeds: 30 }
+        Effort {
+            crash_every: 9,
+            chaos_seeds: 30,
+        }
     }
 
     fn router(&self) -> Router {
         self.fake.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "cloud.conf".into(), text: self.cloud_conf(openstack_fake::ENDPOINT) };
-        let setup = Setup { fence: fence.clone(), ..Setup::of(file) };
+        let file = ConfigFile {
+            path: "cloud.conf".into(),
+            text: self.cloud_conf(openstack_fake::ENDPOINT),
+        };
+        let setup = Setup {
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
         let config = Config::read(&setup).expect("a configuration without mistakes");
-        let services = Services::over(&config, &setup, in_process(api)).expect("addresses are addresses");
+        let services =
+            Services::over(&config, &setup, in_process(api)).expect("addresses are addresses");
         Arc::new(OpenStack::over(config, services, &setup))
     }
     fn program(&self, url: &str) -> ProgramSettings {
         self.fake.set_options(|it| url.clone_into(&mut it.endpoint));
-        ProgramSettings { cloud_config: Some(self.cloud_conf(url)), ..ProgramSettings::default() }
+        ProgramSettings {
+            cloud_config: Some(self.cloud_conf(url)),
+            ..ProgramSettings::default()
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -221,8 +301,11 @@ impl CloudProfile for OpenStackCloud {
         self.fake.terminate(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine =
-            |it: Server| Machine { provider_id: id_of(&it.id), is_stopped: it.status == "SHUTOFF", name: it.name };
+        let machine = |it: Server| Machine {
+            provider_id: id_of(&it.id),
+            is_stopped: it.status == "SHUTOFF",
+            name: it.name,
+        };
         self.fake.servers().into_iter().map(machine).collect()
     }
 
@@ -235,7 +318,11 @@ impl CloudProfile for OpenStackCloud {
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let (servers, floating) = (self.servers_by_ip(), self.fake.floating_ips());
-        self.fake.load_balancers().iter().map(|it| self.facts(it, &servers, &floating)).collect()
+        self.fake
+            .load_balancers()
+            .iter()
+            .map(|it| self.facts(it, &servers, &floating))
+            .collect()
     }
 
     fn routes(&self) -> Vec<RouteFacts> {
@@ -244,7 +331,11 @@ impl CloudProfile for OpenStackCloud {
             let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
             let (destination, hop) = (text("destination"), text("nexthop"));
             let target = servers.get(&hop).cloned().unwrap_or(hop);
-            RouteFacts { is_ours: destination.starts_with(POD_RANGE), target, destination }
+            RouteFacts {
+                is_ours: destination.starts_with(POD_RANGE),
+                target,
+                destination,
+            }
         };
         self.fake.routes(&self.router).iter().map(facts).collect()
     }
@@ -254,20 +345,44 @@ impl CloudProfile for OpenStackCloud {
         let mut objects: Vec<Value> = self.fake.load_balancers();
         objects.iter_mut().for_each(comparable);
         objects.extend(self.fake.floating_ips().into_iter().map(|it| {
-            let keys = ["description", "floating_ip_address", "fixed_ip_address", "port_id", "status"];
+            let keys = [
+                "description",
+                "floating_ip_address",
+                "fixed_ip_address",
+                "port_id",
+                "status",
+            ];
             json!({"floating IP": keys.map(|key| &it[key])})
         }));
         for group in &groups {
-            objects.push(json!({"security group": group["name"], "description": group["description"]}));
+            objects.push(
+                json!({"security group": group["name"], "description": group["description"]}),
+            );
             // One by one, because the order of node ports differs between runs.
             objects.extend(list(&group["security_group_rules"]).map(|rule| {
-                let keys =
-                    ["direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix"];
+                let keys = [
+                    "direction",
+                    "ethertype",
+                    "protocol",
+                    "port_range_min",
+                    "port_range_max",
+                    "remote_ip_prefix",
+                ];
                 json!({"rule of": group["name"], "rule": keys.map(|key| &rule[key])})
             }));
         }
-        objects.extend(self.fake.servers().iter().flat_map(|it| self.port(it, &groups)));
-        objects.extend(self.fake.routes(&self.router).into_iter().map(|it| json!({"route": it})));
+        objects.extend(
+            self.fake
+                .servers()
+                .iter()
+                .flat_map(|it| self.port(it, &groups)),
+        );
+        objects.extend(
+            self.fake
+                .routes(&self.router)
+                .into_iter()
+                .map(|it| json!({"route": it})),
+        );
         objects
     }
 
@@ -282,12 +397,24 @@ impl CloudProfile for OpenStackCloud {
         let floating = self.fake.floating_ips();
         for balancer in self.fake.load_balancers() {
             let name = balancer["name"].as_str().unwrap_or_default();
-            for (key, what) in [("id", "id"), ("vip_address", "VIP"), ("vip_port_id", "port")] {
-                aliases.push((balancer[key].as_str().unwrap_or_default().to_owned(), format!("<{what} of {name}>")));
+            for (key, what) in [
+                ("id", "id"),
+                ("vip_address", "VIP"),
+                ("vip_port_id", "port"),
+            ] {
+                aliases.push((
+                    balancer[key].as_str().unwrap_or_default().to_owned(),
+                    format!("<{what} of {name}>"),
+                ));
             }
-            let on_port = floating.iter().filter(|it| it["port_id"] == balancer["vip_port_id"]);
+            let on_port = floating
+                .iter()
+                .filter(|it| it["port_id"] == balancer["vip_port_id"]);
             aliases.extend(on_port.filter_map(|it| {
-                Some((it["floating_ip_address"].as_str()?.to_owned(), format!("<floating IP of {name}>")))
+                Some((
+                    it["floating_ip_address"].as_str()?.to_owned(),
+                    format!("<floating IP of {name}>"),
+                ))
             }));
         }
         aliases
@@ -298,29 +425,43 @@ impl CloudProfile for OpenStackCloud {
         let port = |name: &str| self.fake.server(name).expect("a server of that name");
         let hop = port("worker-1").ip;
         let routes = THEIR_RANGES.map(|range| json!({"destination": range, "nexthop": hop}));
-        self.fake.change_router(&self.router, |it| it.insert("routes".to_owned(), json!(routes)));
+        self.fake.change_router(&self.router, |it| {
+            it.insert("routes".to_owned(), json!(routes))
+        });
         let group = self.fake.add_security_group(THEIRS);
         self.fake.change_port(&port("worker-2").port, |it| {
             it.insert("security_groups".to_owned(), json!([group]));
             let pair = json!({"ip_address": THEIR_ADDRESS, "mac_address": "fa:16:3e:00:00:07"});
             it.insert("allowed_address_pairs".to_owned(), json!([pair]));
         });
-        self.fake.add_load_balancer(&json!({"name": THEIRS, "vip_subnet_id": self.network.subnet,
-            "listeners": [{"name": THEIRS, "protocol": "TCP", "protocol_port": 80}]}));
+        self.fake.add_load_balancer(
+            &json!({"name": THEIRS, "vip_subnet_id": self.network.subnet,
+            "listeners": [{"name": THEIRS, "protocol": "TCP", "protocol_port": 80}]}),
+        );
         self.fake.add_floating_ip(&self.public, THEIRS, None);
     }
 
     fn things_of_others(&self) -> Vec<Value> {
-        let named = |all: Vec<Value>, key: &'static str| all.into_iter().filter(move |it| it[key] == THEIRS);
+        let named = |all: Vec<Value>, key: &'static str| {
+            all.into_iter().filter(move |it| it[key] == THEIRS)
+        };
         let groups: Vec<Value> = named(self.fake.security_groups(), "name").collect();
         let mut theirs: Vec<Value> = named(self.fake.floating_ips(), "description").collect();
         theirs.extend(self.fake.load_balancer(THEIRS));
         let routes = self.fake.routes(&self.router).into_iter();
-        theirs.extend(routes.filter(|it| THEIR_RANGES.iter().any(|range| it["destination"] == *range)));
+        theirs.extend(
+            routes.filter(|it| THEIR_RANGES.iter().any(|range| it["destination"] == *range)),
+        );
         for port in self.fake.ports() {
-            let pairs = list(&port["allowed_address_pairs"]).filter(|it| it["ip_address"] == THEIR_ADDRESS);
-            let carried = list(&port["security_groups"]).filter(|id| groups.iter().any(|it| it["id"] == **id));
-            theirs.extend(pairs.chain(carried).map(|it| json!({"port": port["id"], "has": it})));
+            let pairs =
+                list(&port["allowed_address_pairs"]).filter(|it| it["ip_address"] == THEIR_ADDRESS);
+            let carried = list(&port["security_groups"])
+                .filter(|id| groups.iter().any(|it| it["id"] == **id));
+            theirs.extend(
+                pairs
+                    .chain(carried)
+                    .map(|it| json!({"port": port["id"], "has": it})),
+            );
         }
         theirs.extend(groups);
         theirs
@@ -333,13 +474,18 @@ impl CloudProfile for OpenStackCloud {
         [Fault::of_list(route), vec![Fault::refused(route, 404)]].concat()
     }
     fn quota_fault(&self) -> Option<Fault> {
-        Some(Fault::refused_as("POST /lbaas/loadbalancers", 403, "", "Quota has been met for resources: Load Balancer"))
+        Some(Fault::refused_as(
+            "POST /lbaas/loadbalancers",
+            403,
+            "",
+            "Quota has been met for resources: Load Balancer",
+        ))
     }
     fn remove_load_balancers(&self) -> bool {
-        self.fake
-            .load_balancers()
-            .iter()
-            .all(|it| self.fake.remove_load_balancer(it["id"].as_str().unwrap_or_default()))
+        self.fake.load_balancers().iter().all(|it| {
+            self.fake
+                .remove_load_balancer(it["id"].as_str().unwrap_or_default())
+        })
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
@@ -349,8 +495,11 @@ impl CloudProfile for OpenStackCloud {
     fn add_alternative(&self) -> Option<Value> {
         let id = self.add_load_balancer("by hand");
         let port = self.fake.load_balancer(&id).unwrap_or_default()["vip_port_id"].clone();
-        self.fake.add_floating_ip(&self.public, "by hand", port.as_str());
-        Some(json!({"metadata": {"annotations": {"loadbalancer.openstack.org/load-balancer-id": id}}}))
+        self.fake
+            .add_floating_ip(&self.public, "by hand", port.as_str());
+        Some(
+            json!({"metadata": {"annotations": {"loadbalancer.openstack.org/load-balancer-id": id}}}),
+        )
     }
 
     fn prepare(&mut self, _machines: usize) {
@@ -364,16 +513,37 @@ impl CloudProfile for OpenStackCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 6 * PAGES },
-            created: Limit { changes: 3 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
-            unchanged: Limit { changes: 0, reads: 8 * SERVICES + 4 * PAGES },
-            steady: Limit { changes: 0, reads: 8 * PAGES },
+            initialised: Limit {
+                changes: 0,
+                reads: 6 * PAGES,
+            },
+            created: Limit {
+                changes: 3 * SERVICES,
+                reads: 10 * SERVICES + 4 * PAGES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 8 * SERVICES + 4 * PAGES,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 8 * PAGES,
+            },
             // Servers, and the ports that have their addresses.
-            not_ready: Limit { changes: 0, reads: 2 * 122 * PAGES },
+            not_ready: Limit {
+                changes: 0,
+                reads: 2 * 122 * PAGES,
+            },
             // One request for each pool.
-            joined: Limit { changes: 2 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
+            joined: Limit {
+                changes: 2 * SERVICES,
+                reads: 10 * SERVICES + 4 * PAGES,
+            },
             // Dependents that are deleted with it, such as its members, are not read.
-            deleted: Limit { changes: SERVICES, reads: 6 * SERVICES },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: 6 * SERVICES,
+            },
         }
     }
 }

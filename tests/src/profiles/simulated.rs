@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
-use cloud_provider::{AddressType, CloudProvider, Fence, NodeAddress, Service, default_load_balancer_name};
+use cloud_provider::{
+    AddressType, CloudProvider, Fence, NodeAddress, Service, default_load_balancer_name,
+};
 use fake_cloud::{Fault, FaultKind, Refused};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{
-    self, Cloud, CloudRoute, DEFAULT_PROJECT, DEFAULT_TOKEN, LoadBalancer, LoadBalancerChange, LoadBalancerSpec,
-    MachineChange, MachineState, NewMachine, NewRoute, Options, PAGE_SIZE,
+    self, Cloud, CloudRoute, DEFAULT_PROJECT, DEFAULT_TOKEN, LoadBalancer, LoadBalancerChange,
+    LoadBalancerSpec, MachineChange, MachineState, NewMachine, NewRoute, Options, PAGE_SIZE,
 };
 use provider_simulated::provider::{NAME, Simulated};
 use serde_json::{Value, json};
@@ -32,7 +34,10 @@ pub struct SimulatedCloud(pub Cloud);
 impl Default for SimulatedCloud {
     /// Creates a cloud whose operations take a little while.
     fn default() -> Self {
-        Self(Cloud::new(Options { operation_milliseconds: 1500, ..Options::default() }))
+        Self(Cloud::new(Options {
+            operation_milliseconds: 1500,
+            ..Options::default()
+        }))
     }
 }
 
@@ -40,8 +45,18 @@ fn facts(balancer: &LoadBalancer) -> LoadBalancerFacts {
     LoadBalancerFacts {
         service_uid: balancer.spec.labels.get(SERVICE).cloned(),
         address: balancer.ip.clone(),
-        ports: balancer.spec.listeners.iter().map(|it| (it.port, it.protocol.clone(), it.target_port)).collect(),
-        targets: balancer.spec.targets.iter().map(|id| format!("simulated://{id}")).collect(),
+        ports: balancer
+            .spec
+            .listeners
+            .iter()
+            .map(|it| (it.port, it.protocol.clone(), it.target_port))
+            .collect(),
+        targets: balancer
+            .spec
+            .targets
+            .iter()
+            .map(|id| format!("simulated://{id}"))
+            .collect(),
     }
 }
 
@@ -50,7 +65,10 @@ impl CloudProfile for SimulatedCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -61,7 +79,10 @@ impl CloudProfile for SimulatedCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { chaos_seeds: 250, ..Effort::default() }
+        Effort {
+            chaos_seeds: 250,
+            ..Effort::default()
+        }
     }
 
     fn router(&self) -> Router {
@@ -77,12 +98,19 @@ impl CloudProfile for SimulatedCloud {
         Arc::new(Simulated::new(transport, None))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        let cloud_config = format!("endpoint: {url}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
-        ProgramSettings { cloud_config: Some(cloud_config), ..ProgramSettings::default() }
+        let cloud_config =
+            format!("endpoint: {url}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
+        ProgramSettings {
+            cloud_config: Some(cloud_config),
+            ..ProgramSettings::default()
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
-        let machine = self.0.add_machine(NewMachine { name: name.to_owned(), ..NewMachine::default() });
+        let machine = self.0.add_machine(NewMachine {
+            name: name.to_owned(),
+            ..NewMachine::default()
+        });
         format!("simulated://{}", machine.id)
     }
     fn stop(&self, name: &str) {
@@ -104,11 +132,18 @@ impl CloudProfile for SimulatedCloud {
     }
 
     fn confuse(&self, confused: bool) {
-        self.0.add_token(DEFAULT_TOKEN, if confused { OTHERS } else { DEFAULT_PROJECT });
+        self.0.add_token(
+            DEFAULT_TOKEN,
+            if confused { OTHERS } else { DEFAULT_PROJECT },
+        );
     }
     fn add_machine_of_others(&self, name: &str) {
         let (name, project) = (name.to_owned(), OTHERS.to_owned());
-        self.0.add_machine(NewMachine { name, project, ..NewMachine::default() });
+        self.0.add_machine(NewMachine {
+            name,
+            project,
+            ..NewMachine::default()
+        });
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
@@ -123,7 +158,11 @@ impl CloudProfile for SimulatedCloud {
         self.0.routes().into_iter().map(facts).collect()
     }
     fn objects(&self) -> Vec<Value> {
-        let balancers = self.0.load_balancers().into_iter().map(|it| json!({"load balancer": it}));
+        let balancers = self
+            .0
+            .load_balancers()
+            .into_iter()
+            .map(|it| json!({"load balancer": it}));
         let routes = self.0.routes().into_iter().map(|it| json!({"route": it}));
         balancers.chain(routes).collect()
     }
@@ -132,32 +171,60 @@ impl CloudProfile for SimulatedCloud {
         for machine in self.0.machines() {
             aliases.push((machine.id, format!("<machine {}>", machine.name)));
             for address in machine.addresses {
-                aliases.push((address.address.to_string(), format!("<{:?} of {}>", address.kind, machine.name)));
+                aliases.push((
+                    address.address.to_string(),
+                    format!("<{:?} of {}>", address.kind, machine.name),
+                ));
             }
         }
         for balancer in self.0.load_balancers() {
             aliases.push((balancer.id, format!("<id of {}>", balancer.spec.name)));
-            aliases.extend(balancer.ip.map(|ip| (ip, format!("<address of {}>", balancer.spec.name))));
+            aliases.extend(
+                balancer
+                    .ip
+                    .map(|ip| (ip, format!("<address of {}>", balancer.spec.name))),
+            );
         }
         for route in self.0.routes() {
-            aliases.push((route.id, format!("<id of route {}>", route.route.destination)));
+            aliases.push((
+                route.id,
+                format!("<id of route {}>", route.route.destination),
+            ));
         }
         aliases
     }
 
     fn leave_things_of_others(&self) {
         let machine = self.0.machines()[0].id.clone();
-        let spec = |name: &str| LoadBalancerSpec { name: name.to_owned(), ..LoadBalancerSpec::default() };
+        let spec = |name: &str| LoadBalancerSpec {
+            name: name.to_owned(),
+            ..LoadBalancerSpec::default()
+        };
         self.0.add_load_balancer(spec(THEIRS));
         for range in THEIR_RANGES {
-            let route = NewRoute { destination: range.to_owned(), machine: machine.clone(), ..NewRoute::default() };
+            let route = NewRoute {
+                destination: range.to_owned(),
+                machine: machine.clone(),
+                ..NewRoute::default()
+            };
             self.0.add_route(route);
         }
     }
     fn things_of_others(&self) -> Vec<Value> {
-        let balancers = self.0.load_balancers().into_iter().filter(|it| it.spec.name == THEIRS);
-        let routes = self.0.routes().into_iter().filter(|it| THEIR_RANGES.contains(&&*it.route.destination));
-        balancers.map(|it| json!(it.spec)).chain(routes.map(|it| json!(it.route))).collect()
+        let balancers = self
+            .0
+            .load_balancers()
+            .into_iter()
+            .filter(|it| it.spec.name == THEIRS);
+        let routes = self
+            .0
+            .routes()
+            .into_iter()
+            .filter(|it| THEIR_RANGES.contains(&&*it.route.destination));
+        balancers
+            .map(|it| json!(it.spec))
+            .chain(routes.map(|it| json!(it.route)))
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
@@ -171,14 +238,22 @@ impl CloudProfile for SimulatedCloud {
             FaultKind::LostAnswer => cloud::Fault::new(cloud::FaultKind::LostAnswer),
             FaultKind::Hang => cloud::Fault::new(cloud::FaultKind::Hang),
             FaultKind::EmptyList => cloud::Fault::new(cloud::FaultKind::EmptyList),
-            FaultKind::MissingPage(page) => {
-                cloud::Fault::new(cloud::FaultKind::MissingPage).at_page(page).without_total()
+            FaultKind::MissingPage(page) => cloud::Fault::new(cloud::FaultKind::MissingPage)
+                .at_page(page)
+                .without_total(),
+            FaultKind::EarlyEnd(page) => cloud::Fault::new(cloud::FaultKind::EarlyEnd)
+                .at_page(page)
+                .without_total(),
+            FaultKind::Latency(time) => {
+                cloud::Fault::latency(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
             }
-            FaultKind::EarlyEnd(page) => cloud::Fault::new(cloud::FaultKind::EarlyEnd).at_page(page).without_total(),
-            FaultKind::Latency(time) => cloud::Fault::latency(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             other => panic!("the simulated cloud has no fault {other:?}"),
         };
-        self.0.inject(if fault.route.is_empty() { simulated } else { simulated.on(&fault.route) });
+        self.0.inject(if fault.route.is_empty() {
+            simulated
+        } else {
+            simulated.on(&fault.route)
+        });
     }
     fn clear_faults(&self) {
         self.0.clear_faults();
@@ -187,23 +262,43 @@ impl CloudProfile for SimulatedCloud {
         use FaultKind::{EarlyEnd, EmptyList, Hang, LostAnswer, MissingPage};
         let of_all = [500, 401, 403, 404, 429, 503].map(|status| Fault::status("", status));
         let of_list = [EmptyList, MissingPage(2), EarlyEnd(1)].map(|kind| Fault::new(route, kind));
-        [&of_all[..], &of_list, &[LostAnswer, Hang].map(|kind| Fault::new("", kind))].concat()
+        [
+            &of_all[..],
+            &of_list,
+            &[LostAnswer, Hang].map(|kind| Fault::new("", kind)),
+        ]
+        .concat()
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::status("POST /v1/load-balancers", 403))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        self.0.load_balancers().iter().all(|it| self.0.protect_load_balancer(&it.id, is_protected))
+        self.0
+            .load_balancers()
+            .iter()
+            .all(|it| self.0.protect_load_balancer(&it.id, is_protected))
     }
     fn tamper(&self) -> bool {
-        let change = || LoadBalancerChange { listeners: Some([].into()), ..LoadBalancerChange::default() };
-        self.0.load_balancers().iter().all(|it| self.0.edit_load_balancer(&it.id, change()).is_some())
+        let change = || LoadBalancerChange {
+            listeners: Some([].into()),
+            ..LoadBalancerChange::default()
+        };
+        self.0
+            .load_balancers()
+            .iter()
+            .all(|it| self.0.edit_load_balancer(&it.id, change()).is_some())
     }
     fn remove_load_balancers(&self) -> bool {
-        self.0.load_balancers().iter().all(|it| self.0.remove_load_balancer(&it.id))
+        self.0
+            .load_balancers()
+            .iter()
+            .all(|it| self.0.remove_load_balancer(&it.id))
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
-        let spec = LoadBalancerSpec { name: default_load_balancer_name(service), ..LoadBalancerSpec::default() };
+        let spec = LoadBalancerSpec {
+            name: default_load_balancer_name(service),
+            ..LoadBalancerSpec::default()
+        };
         self.0.add_load_balancer(spec);
         Some(Namesake::Refused)
     }
@@ -211,7 +306,11 @@ impl CloudProfile for SimulatedCloud {
     fn add_twins(&self) -> bool {
         for it in self.0.load_balancers() {
             let name = format!("twin-of-{}", it.id);
-            let spec = LoadBalancerSpec { name, address: String::new(), ..it.spec };
+            let spec = LoadBalancerSpec {
+                name,
+                address: String::new(),
+                ..it.spec
+            };
             self.0.add_load_balancer(spec);
         }
         true
@@ -222,9 +321,17 @@ impl CloudProfile for SimulatedCloud {
         self.0.set_options(Options::default());
     }
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
-        let addresses = [(AddressType::InternalIP, internal), (AddressType::ExternalIP, external)];
-        let addresses = addresses.map(|(kind, address)| NodeAddress::new(kind, address)).into();
-        let change = MachineChange { addresses: Some(addresses), ..MachineChange::default() };
+        let addresses = [
+            (AddressType::InternalIP, internal),
+            (AddressType::ExternalIP, external),
+        ];
+        let addresses = addresses
+            .map(|(kind, address)| NodeAddress::new(kind, address))
+            .into();
+        let change = MachineChange {
+            addresses: Some(addresses),
+            ..MachineChange::default()
+        };
         self.0.change_machine(name, change).is_some()
     }
     fn cost(&self) -> Cost {
@@ -234,14 +341,35 @@ impl CloudProfile for SimulatedCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 4 * PAGES },
-            created: Limit { changes: SERVICES, reads: SERVICES },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 2 * PAGES },
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
-            joined: Limit { changes: SERVICES, reads: PAGES + 5 },
+            initialised: Limit {
+                changes: 0,
+                reads: 4 * PAGES,
+            },
+            created: Limit {
+                changes: SERVICES,
+                reads: SERVICES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 2 * PAGES,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 122 * PAGES,
+            },
+            joined: Limit {
+                changes: SERVICES,
+                reads: PAGES + 5,
+            },
             // The load balancer and a machine, which shows that the credential is right, and the load balancer again.
-            deleted: Limit { changes: SERVICES, reads: 3 * SERVICES },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: 3 * SERVICES,
+            },
         }
     }
 }

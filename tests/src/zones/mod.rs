@@ -29,7 +29,9 @@ pub type Zones = BTreeSet<String>;
 /// *Invalid*, if one of them is empty.
 pub fn listed_zones(text: &str) -> Result<Zones> {
     split(text, ",").map_err(|error| {
-        Error::invalid(format!("error parsing zones {text}, must be strings separated by commas: {error}"))
+        Error::invalid(format!(
+            "error parsing zones {text}, must be strings separated by commas: {error}"
+        ))
     })
 }
 
@@ -52,12 +54,18 @@ pub fn label_zone_list(label: &str) -> Result<Vec<String>> {
 /// Returns the label of a volume that can be attached in these zones (HELP-82).
 #[must_use]
 pub fn zones_label<'a>(zones: impl IntoIterator<Item = &'a String>) -> String {
-    zones.into_iter().map(String::as_str).collect::<Vec<_>>().join(ZONE_DELIMITER)
+    zones
+        .into_iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(ZONE_DELIMITER)
 }
 
 fn split<C: FromIterator<String>>(text: &str, delimiter: &str) -> Result<C, String> {
     let parts = text.split(delimiter).map(|part| match part.trim() {
-        "" => Err(format!("{delimiter:?} separated list ({text:?}) must not contain an empty string")),
+        "" => Err(format!(
+            "{delimiter:?} separated list ({text:?}) must not contain an empty string"
+        )),
         zone => Ok(zone.to_owned()),
     });
     parts.collect()

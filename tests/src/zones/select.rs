@@ -26,7 +26,14 @@ pub struct Selection<'a> {
 impl Default for Selection<'_> {
     fn default() -> Self {
         const NONE: &Zones = &Zones::new();
-        Self { zone: None, zones: None, zones_with_nodes: NONE, node_labels: None, allowed_topologies: &[], claim: "" }
+        Self {
+            zone: None,
+            zones: None,
+            zones_with_nodes: NONE,
+            node_labels: None,
+            allowed_topologies: &[],
+            claim: "",
+        }
     }
 }
 
@@ -36,9 +43,15 @@ impl Default for Selection<'_> {
 /// *Invalid*, if it names anything but zones.
 pub fn topology_zones(terms: &[TopologySelectorTerm]) -> Result<Zones> {
     let mut zones = Zones::new();
-    for expression in terms.iter().flat_map(|term| term.match_label_expressions.iter().flatten()) {
+    for expression in terms
+        .iter()
+        .flat_map(|term| term.match_label_expressions.iter().flatten())
+    {
         if ![LABEL_ZONE, LABEL_ZONE_BETA].contains(&&*expression.key) {
-            return Err(Error::invalid(format!("unsupported key found in matchLabelExpressions: {}", expression.key)));
+            return Err(Error::invalid(format!(
+                "unsupported key found in matchLabelExpressions: {}",
+                expression.key
+            )));
         }
         zones.extend(expression.values.iter().cloned());
     }
@@ -52,7 +65,9 @@ pub fn topology_zones(terms: &[TopologySelectorTerm]) -> Result<Zones> {
 pub fn select_zones(given: &Selection<'_>, count: u32) -> Result<Zones> {
     let has_parameter = given.zone.is_some() || given.zones.is_some();
     if given.zone.is_some() && given.zones.is_some() {
-        return Err(Error::invalid("both zone and zones StorageClass parameters must not be used at the same time"));
+        return Err(Error::invalid(
+            "both zone and zones StorageClass parameters must not be used at the same time",
+        ));
     }
     let mut node_zone = "";
     if let Some(labels) = given.node_labels {
@@ -62,9 +77,14 @@ pub fn select_zones(given: &Selection<'_>, count: u32) -> Result<Zones> {
                  specify allowedTopologies in StorageClass for constraining zones",
             ));
         }
-        node_zone = labels.get(LABEL_ZONE).or_else(|| labels.get(LABEL_ZONE_BETA)).ok_or_else(|| {
-            Error::invalid(format!("Either {LABEL_ZONE} or {LABEL_ZONE_BETA} Label for node missing"))
-        })?;
+        node_zone = labels
+            .get(LABEL_ZONE)
+            .or_else(|| labels.get(LABEL_ZONE_BETA))
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "Either {LABEL_ZONE} or {LABEL_ZONE_BETA} Label for node missing"
+                ))
+            })?;
         if count == 1 {
             return Ok([node_zone.to_owned()].into());
         }
@@ -81,11 +101,17 @@ pub fn select_zones(given: &Selection<'_>, count: u32) -> Result<Zones> {
         (Some(zone), _) => Ok([zone.to_owned()].into()),
         (None, Some(zones)) => from_parameter(zones, given.claim, count),
         (None, None) if !given.zones_with_nodes.is_empty() => {
-            choose_zones_including(given.zones_with_nodes, given.claim, node_zone, count).map_err(|error| {
-                Error::invalid(format!("cannot process zones where nodes exist in the cluster: {error}"))
-            })
+            choose_zones_including(given.zones_with_nodes, given.claim, node_zone, count).map_err(
+                |error| {
+                    Error::invalid(format!(
+                        "cannot process zones where nodes exist in the cluster: {error}"
+                    ))
+                },
+            )
         }
-        (None, None) => Err(Error::invalid("cannot determine zones to provision volume in")),
+        (None, None) => Err(Error::invalid(
+            "cannot determine zones to provision volume in",
+        )),
     }
 }
 
@@ -103,10 +129,15 @@ fn from_topologies(
         )));
     }
     if has_parameter {
-        return Err(Error::invalid("zone[s] cannot be specified in StorageClass if allowedTopologies specified"));
+        return Err(Error::invalid(
+            "zone[s] cannot be specified in StorageClass if allowedTopologies specified",
+        ));
     }
-    choose_zones_including(allowed, given.claim, node_zone, count)
-        .map_err(|error| Error::invalid(format!("cannot process zones in allowedTopologies: {error}")))
+    choose_zones_including(allowed, given.claim, node_zone, count).map_err(|error| {
+        Error::invalid(format!(
+            "cannot process zones in allowedTopologies: {error}"
+        ))
+    })
 }
 
 fn from_parameter(zones: &Zones, claim: &str, count: u32) -> Result<Zones> {
@@ -136,13 +167,23 @@ mod tests {
     #[test]
     fn zones_that_are_listed_as_none_give_none() {
         let zones = Zones::new();
-        let given = Selection { zones: Some(&zones), ..Selection::default() };
+        let given = Selection {
+            zones: Some(&zones),
+            ..Selection::default()
+        };
         let error = select_zone(&given).unwrap_err().to_string();
         assert!(error.ends_with("Found 0 zones, need 1 zones"), "{error}");
         assert!(select_zones(&given, 0).unwrap().is_empty());
         let zones: Zones = ["a".to_owned()].into();
-        let given = Selection { zones: Some(&zones), claim: "web-4294967295", ..Selection::default() };
+        let given = Selection {
+            zones: Some(&zones),
+            claim: "web-4294967295",
+            ..Selection::default()
+        };
         let error = select_zone(&given).unwrap_err().to_string();
-        assert_eq!(error, "could not determine a zone to provision volume in", "the quirk of HELP-85");
+        assert_eq!(
+            error, "could not determine a zone to provision volume in",
+            "the quirk of HELP-85"
+        );
     }
 }

@@ -19,7 +19,10 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::scenarios::{SCENARIOS, Scenario};
 
-const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/alerts/ccm-rs.rules.yaml");
+const RULES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../deploy/alerts/ccm-rs.rules.yaml"
+);
 
 fn main() -> ExitCode {
     let rules = std::fs::read_to_string(RULES).expect(RULES);
@@ -32,27 +35,40 @@ fn main() -> ExitCode {
     }));
     trials.extend(SCENARIOS.iter().map(|scenario| {
         let rules = rules.clone();
-        Trial::ignorable_test(scenario.name, move || with_promtool(|promtool| play(scenario, &rules, promtool)))
+        Trial::ignorable_test(scenario.name, move || {
+            with_promtool(|promtool| play(scenario, &rules, promtool))
+        })
     }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn every_alert_is_made_to_fire(rules: &str) -> Result<(), Failed> {
-    let declared: BTreeSet<&str> =
-        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).map(str::trim).collect();
-    let expected: BTreeSet<&str> =
-        SCENARIOS.iter().flat_map(|scenario| scenario.firing).flat_map(|(_, alerts)| alerts.iter().copied()).collect();
+    let declared: BTreeSet<&str> = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .map(str::trim)
+        .collect();
+    let expected: BTreeSet<&str> = SCENARIOS
+        .iter()
+        .flat_map(|scenario| scenario.firing)
+        .flat_map(|(_, alerts)| alerts.iter().copied())
+        .collect();
     if declared == expected {
         return Ok(());
     }
     let unplayed: Vec<_> = declared.difference(&expected).collect();
     let unknown: Vec<_> = expected.difference(&declared).collect();
-    Err(format!("alerts that no scenario makes fire: {unplayed:?}; alerts that no rule has: {unknown:?}").into())
+    Err(format!(
+        "alerts that no scenario makes fire: {unplayed:?}; alerts that no rule has: {unknown:?}"
+    )
+    .into())
 }
 
 fn with_promtool(test: impl FnOnce(&Path) -> Result<(), Failed>) -> Result<Completion, Failed> {
     let Some(promtool) = promtool() else {
-        return Ok(Completion::ignored_with("there is no promtool: see deploy/alerts/test.sh"));
+        return Ok(Completion::ignored_with(
+            "there is no promtool: see deploy/alerts/test.sh",
+        ));
     };
     test(&promtool).map(|()| Completion::Completed)
 }
@@ -62,7 +78,9 @@ fn promtool() -> Option<PathBuf> {
         return Some(path.into());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join("promtool")).find(|candidate| candidate.is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join("promtool"))
+        .find(|candidate| candidate.is_file())
 }
 
 fn play(scenario: &Scenario, rules: &str, promtool: &Path) -> Result<(), Failed> {

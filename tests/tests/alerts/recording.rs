@@ -29,15 +29,32 @@ enum Value {
 
 impl Recording {
     pub(crate) fn for_rules(rules: &str) -> Self {
-        Self { rules: rules.to_owned(), ..Self::default() }
+        Self {
+            rules: rules.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Records one round of scrapes; a replica that is down has no response.
-    pub(crate) fn scrape<'a>(&mut self, replicas: impl IntoIterator<Item = (&'a str, Option<Vec<String>>)>) {
+    pub(crate) fn scrape<'a>(
+        &mut self,
+        replicas: impl IntoIterator<Item = (&'a str, Option<Vec<String>>)>,
+    ) {
         for (instance, texts) in replicas {
             let up = f64::from(u8::from(texts.is_some()));
-            self.store(&Sample { name: "up".to_owned(), labels: BTreeMap::new(), value: up }, instance);
-            for family in texts.into_iter().flatten().flat_map(|text| parse(&text).into_values()) {
+            self.store(
+                &Sample {
+                    name: "up".to_owned(),
+                    labels: BTreeMap::new(),
+                    value: up,
+                },
+                instance,
+            );
+            for family in texts
+                .into_iter()
+                .flatten()
+                .flat_map(|text| parse(&text).into_values())
+            {
                 for sample in family.samples {
                     if self.is_named(&sample.name) {
                         self.store(&sample, instance);
@@ -47,9 +64,17 @@ impl Recording {
         }
         self.scrapes += 1;
         let scrapes = self.scrapes;
-        for values in self.series.values_mut().filter(|values| values.len() < scrapes) {
+        for values in self
+            .series
+            .values_mut()
+            .filter(|values| values.len() < scrapes)
+        {
             let was_there = matches!(values.last(), Some(Value::Number(_)));
-            values.push(if was_there { Value::Gone } else { Value::Missing });
+            values.push(if was_there {
+                Value::Gone
+            } else {
+                Value::Missing
+            });
         }
     }
 
@@ -61,10 +86,16 @@ impl Recording {
         let mut labels = sample.labels.clone();
         labels.insert("job".to_owned(), JOB.to_owned());
         labels.insert("instance".to_owned(), instance.to_owned());
-        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value:?}"))
+            .collect();
         let key = format!("{}{{{}}}", sample.name, labels.join(","));
         let scrapes = self.scrapes;
-        let values = self.series.entry(key).or_insert_with(|| vec![Value::Missing; scrapes]);
+        let values = self
+            .series
+            .entry(key)
+            .or_insert_with(|| vec![Value::Missing; scrapes]);
         assert_eq!(values.len(), scrapes, "{} twice in one scrape", sample.name);
         values.push(Value::Number(sample.value));
     }
@@ -79,15 +110,25 @@ impl Recording {
         // Writing to a string cannot fail.
         for (series, values) in &self.series {
             let values: Vec<String> = values.iter().map(Value::to_string).collect();
-            _ = writeln!(out, "  - series: '{series}'\n    values: '{}'", values.join(" "));
+            _ = writeln!(
+                out,
+                "  - series: '{series}'\n    values: '{}'",
+                values.join(" ")
+            );
         }
         out.push_str("  promql_expr_test:\n");
         for (minute, alerts) in scenario.firing {
             let expr = "max by (alertname) (ALERTS{alertstate=\"firing\"})";
-            _ = write!(out, "  - expr: '{expr}'\n    eval_time: {minute}m\n    exp_samples:");
+            _ = write!(
+                out,
+                "  - expr: '{expr}'\n    eval_time: {minute}m\n    exp_samples:"
+            );
             out.push_str(if alerts.is_empty() { " []\n" } else { "\n" });
             for alert in *alerts {
-                _ = writeln!(out, "    - {{labels: '{{alertname=\"{alert}\"}}', value: 1}}");
+                _ = writeln!(
+                    out,
+                    "    - {{labels: '{{alertname=\"{alert}\"}}', value: 1}}"
+                );
             }
         }
         out

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cloud_provider::names::{
-    EFFECT_NO_SCHEDULE, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
-    TAINT_UNINITIALIZED,
+    EFFECT_NO_SCHEDULE, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
+    SERVICE_CONTROLLER, TAINT_UNINITIALIZED,
 };
 use cloud_provider::{Node, Service, Taint};
 use controllers::options::ServiceOptions;
@@ -60,7 +60,12 @@ pub(crate) struct State {
 impl State {
     /// Returns the state of a healthy leader.
     pub(crate) fn leader() -> Self {
-        let controllers = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER];
+        let controllers = [
+            NODE_CONTROLLER,
+            NODE_LIFECYCLE_CONTROLLER,
+            ROUTE_CONTROLLER,
+            SERVICE_CONTROLLER,
+        ];
         Self {
             leads: true,
             controllers: controllers.iter().map(|names| names.metric).collect(),
@@ -118,12 +123,30 @@ impl Replica {
         let (metrics, health) = (Metrics::at(Arc::new(clock.clone())), Health::new());
         let is_well = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&is_well);
-        let check = move || if asked.load(Ordering::Relaxed) { Ok(()) } else { Err("not renewed".to_owned()) };
+        let check = move || {
+            if asked.load(Ordering::Relaxed) {
+                Ok(())
+            } else {
+                Err("not renewed".to_owned())
+            }
+        };
         health.add("leaderElection", Arc::new(check));
         metrics.elections().leading(LEASE, false);
         let (nodes, services) = (Cache::with([]), Cache::with([]));
-        let (orphans, vanished, running, clock) = (Arc::default(), Arc::default(), Vec::new(), clock.clone());
-        Self { metrics, health, is_well, nodes, services, orphans, vanished, running, is_made: false, clock }
+        let (orphans, vanished, running, clock) =
+            (Arc::default(), Arc::default(), Vec::new(), clock.clone());
+        Self {
+            metrics,
+            health,
+            is_well,
+            nodes,
+            services,
+            orphans,
+            vanished,
+            running,
+            is_made: false,
+            clock,
+        }
     }
 
     /// Lets a minute pass, and returns the scrapes of both paths.
@@ -138,38 +161,55 @@ impl Replica {
             self.work(state);
         }
         _ = self.health.report(Probe::Healthz, &[]);
-        vec![self.metrics.render(), self.metrics.render_slis(&self.health)]
+        vec![
+            self.metrics.render(),
+            self.metrics.render_slis(&self.health),
+        ]
     }
 
     fn run(&mut self, controllers: &[&'static str]) {
         self.running.retain(|(name, _)| controllers.contains(name));
         for &name in controllers {
             if !self.running.iter().any(|(running, _)| *running == name) {
-                self.running.push((name, self.metrics.controller_runs(name)));
+                self.running
+                    .push((name, self.metrics.controller_runs(name)));
             }
         }
         if !controllers.is_empty() && !self.is_made {
             self.is_made = true;
             self.metrics.queues().created(QUEUE);
             self.metrics.count_nodes(self.nodes.clone(), |_| true);
-            self.metrics.count_services(self.services.clone(), ServiceOptions::default());
+            self.metrics
+                .count_services(self.services.clone(), ServiceOptions::default());
             let orphans = Arc::clone(&self.orphans);
             let vanished = Arc::clone(&self.vanished);
-            self.metrics.count_held("service", move || vanished.load(Ordering::Relaxed));
-            self.metrics.count_orphans("load_balancer", move || Some(orphans.load(Ordering::Relaxed)));
+            self.metrics
+                .count_held("service", move || vanished.load(Ordering::Relaxed));
+            self.metrics.count_orphans("load_balancer", move || {
+                Some(orphans.load(Ordering::Relaxed))
+            });
         }
     }
 
     fn ask(&self, state: &State) {
         let (requests, path) = (self.metrics.requests(), "/api/v1/nodes/a");
-        let info = RequestInfo::new(&Method::GET, &path.parse().expect(path), "10.0.0.1:443".into());
+        let info = RequestInfo::new(
+            &Method::GET,
+            &path.parse().expect(path),
+            "10.0.0.1:443".into(),
+        );
         for &(status, times) in &state.api {
             (0..times).for_each(|_| requests.answered(&info, status, Duration::from_millis(10)));
         }
-        state.kubeconfig_changes.iter().for_each(|&is_in_use| requests.kubeconfig_changed(is_in_use));
+        state
+            .kubeconfig_changes
+            .iter()
+            .for_each(|&is_in_use| requests.kubeconfig_changed(is_in_use));
         let cloud = self.metrics.cloud("simulated");
         for &(status, times) in &state.cloud {
-            (0..times).for_each(|_| cloud.finished("GET /v1/machines", status, Duration::from_millis(100)));
+            (0..times).for_each(|_| {
+                cloud.finished("GET /v1/machines", status, Duration::from_millis(100))
+            });
         }
     }
 
@@ -189,27 +229,46 @@ impl Replica {
         }
         let (services, routes) = (self.metrics.services(), self.metrics.routes());
         (0..state.target_errors).for_each(|_| services.node_sync_failed());
-        let outcome = if state.routes_are_unread { SyncOutcome::Error } else { SyncOutcome::Noop };
+        let outcome = if state.routes_are_unread {
+            SyncOutcome::Error
+        } else {
+            SyncOutcome::Noop
+        };
         (0..6).for_each(|_| routes.synced(outcome, SyncTrigger::Periodic));
         let failed = state.failed_routes;
-        routes.route_counts(RouteCounts { desired: 10, present: 10 - failed, foreign: 3, failed });
+        routes.route_counts(RouteCounts {
+            desired: 10,
+            present: 10 - failed,
+            foreign: 3,
+            failed,
+        });
         self.fill_caches(state);
     }
 
     fn fill_caches(&self, state: &State) {
         let begun = |ago: Duration| self.clock.now().checked_sub(ago).expect("a time");
         self.nodes.insert(node(state.node_waits.map(begun)));
-        self.services.insert(service(state.load_balancer_waits.map(begun)));
+        self.services
+            .insert(service(state.load_balancer_waits.map(begun)));
     }
 }
 
 fn node(waits_since: Option<Timestamp>) -> Node {
     let taints = waits_since.map(|_| Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE));
-    Node { name: "worker-1".into(), created: waits_since, taints: taints.into_iter().collect(), ..Node::default() }
+    Node {
+        name: "worker-1".into(),
+        created: waits_since,
+        taints: taints.into_iter().collect(),
+        ..Node::default()
+    }
 }
 
 fn service(waits_since: Option<Timestamp>) -> Service {
-    let ingress = if waits_since.is_some() { json!([]) } else { json!([{"ip": "192.0.2.1"}]) };
+    let ingress = if waits_since.is_some() {
+        json!([])
+    } else {
+        json!([{"ip": "192.0.2.1"}])
+    };
     let object = json!({
         "metadata": {"name": "web", "namespace": "default", "creationTimestamp": waits_since},
         "spec": {"type": "LoadBalancer"},

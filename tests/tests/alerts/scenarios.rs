@@ -28,16 +28,28 @@ impl Scenario {
     pub(crate) fn record(&self, rules: &str) -> Recording {
         let clock = ManualClock::new("2026-01-01T00:00:00Z".parse().expect("a time"));
         let (mut recording, mut replicas) = (Recording::for_rules(rules), [None, None]);
-        let last = self.firing.iter().map(|(minute, _)| *minute).max().unwrap_or_default();
+        let last = self
+            .firing
+            .iter()
+            .map(|(minute, _)| *minute)
+            .max()
+            .unwrap_or_default();
         for scrape in 0..=last * SCRAPES_PER_MINUTE {
             let states = (self.happens)(f64::from(scrape) / f64::from(SCRAPES_PER_MINUTE));
-            let scraped = replicas.iter_mut().zip(&states).map(|(replica, state)| match state {
-                Some(state) => Some(replica.get_or_insert_with(|| Replica::start(&clock)).live(state)),
-                None => {
-                    *replica = None;
-                    None
-                }
-            });
+            let scraped = replicas
+                .iter_mut()
+                .zip(&states)
+                .map(|(replica, state)| match state {
+                    Some(state) => Some(
+                        replica
+                            .get_or_insert_with(|| Replica::start(&clock))
+                            .live(state),
+                    ),
+                    None => {
+                        *replica = None;
+                        None
+                    }
+                });
             recording.scrape(["a", "b"].into_iter().zip(scraped));
             clock.advance(Duration::from_secs(u64::from(60 / SCRAPES_PER_MINUTE)));
         }
@@ -50,7 +62,10 @@ impl Scenario {
 fn while_wrong(minute: f64, wrong: impl FnOnce(&mut State, Duration)) -> [Option<State>; 2] {
     let mut leader = State::leader();
     if is_wrong(minute) {
-        wrong(&mut leader, Duration::from_secs_f64((minute - f64::from(FROM)) * 60.0));
+        wrong(
+            &mut leader,
+            Duration::from_secs_f64((minute - f64::from(FROM)) * 60.0),
+        );
     }
     [Some(leader), Some(State::standby())]
 }
@@ -96,11 +111,23 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "all_replicas_are_down",
-        happens: |minute| if is_wrong(minute) { [None, None] } else { while_wrong(minute, |_, _| {}) },
+        happens: |minute| {
+            if is_wrong(minute) {
+                [None, None]
+            } else {
+                while_wrong(minute, |_, _| {})
+            }
+        },
         firing: &[
             (19, &[]),
             (24, &[]),
-            (26, &["CloudControllerManagerDown", "CloudControllerManagerNoControllers"]),
+            (
+                26,
+                &[
+                    "CloudControllerManagerDown",
+                    "CloudControllerManagerNoControllers",
+                ],
+            ),
             (
                 40,
                 &[
@@ -120,7 +147,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[
             (19, &[]),
             (23, &["CloudControllerManagerLeaderCount"]),
-            (26, &["CloudControllerManagerLeaderCount", "CloudControllerManagerNoControllers"]),
+            (
+                26,
+                &[
+                    "CloudControllerManagerLeaderCount",
+                    "CloudControllerManagerNoControllers",
+                ],
+            ),
             (
                 40,
                 &[
@@ -137,30 +170,54 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "two_lead",
         happens: |minute| {
-            let second = if is_wrong(minute) { State::leader() } else { State::standby() };
+            let second = if is_wrong(minute) {
+                State::leader()
+            } else {
+                State::standby()
+            };
             [Some(State::leader()), Some(second)]
         },
-        firing: &[(19, &[]), (23, &["CloudControllerManagerLeaderCount"]), (85, &[])],
+        firing: &[
+            (19, &[]),
+            (23, &["CloudControllerManagerLeaderCount"]),
+            (85, &[]),
+        ],
     },
     Scenario {
         name: "the_service_controller_ended",
         happens: |minute| while_wrong(minute, |state, _| without("service", state)),
-        firing: &[(25, &[]), (35, &["CloudControllerManagerServiceControllerAbsent"]), (85, &[])],
+        firing: &[
+            (25, &[]),
+            (35, &["CloudControllerManagerServiceControllerAbsent"]),
+            (85, &[]),
+        ],
     },
     Scenario {
         name: "the_node_controller_ended",
         happens: |minute| while_wrong(minute, |state, _| without("cloud-node", state)),
-        firing: &[(25, &[]), (35, &["CloudControllerManagerNodeControllerAbsent"]), (85, &[])],
+        firing: &[
+            (25, &[]),
+            (35, &["CloudControllerManagerNodeControllerAbsent"]),
+            (85, &[]),
+        ],
     },
     Scenario {
         name: "the_lifecycle_controller_ended",
         happens: |minute| while_wrong(minute, |state, _| without("cloud-node-lifecycle", state)),
-        firing: &[(25, &[]), (35, &["CloudControllerManagerNodeLifecycleControllerAbsent"]), (85, &[])],
+        firing: &[
+            (25, &[]),
+            (35, &["CloudControllerManagerNodeLifecycleControllerAbsent"]),
+            (85, &[]),
+        ],
     },
     Scenario {
         name: "services_fail_again_and_again",
         happens: |minute| while_wrong(minute, |state, _| state.retries = 15),
-        firing: &[(25, &[]), (45, &["CloudControllerManagerRetries"]), (95, &[])],
+        firing: &[
+            (25, &[]),
+            (45, &["CloudControllerManagerRetries"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "a_service_fails_now_and_then",
@@ -170,39 +227,73 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "a_queue_grows",
         happens: |minute| {
-            while_wrong(minute, |state, since| state.depth = usize::try_from(since.as_secs() / 10).unwrap_or(0))
+            while_wrong(minute, |state, since| {
+                state.depth = usize::try_from(since.as_secs() / 10).unwrap_or(0)
+            })
         },
-        firing: &[(30, &[]), (55, &["CloudControllerManagerQueueGrows"]), (95, &[])],
+        firing: &[
+            (30, &[]),
+            (55, &["CloudControllerManagerQueueGrows"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "a_worker_never_comes_back",
         happens: |minute| while_wrong(minute, |state, since| state.longest = since),
-        firing: &[(29, &[]), (35, &["CloudControllerManagerWorkerStuck"]), (80, &[])],
+        firing: &[
+            (29, &[]),
+            (35, &["CloudControllerManagerWorkerStuck"]),
+            (80, &[]),
+        ],
     },
     Scenario {
         name: "the_api_server_fails",
         happens: |minute| while_wrong(minute, |state, _| state.api.push((Some(503), 10))),
-        firing: &[(25, &[]), (40, &["CloudControllerManagerAPIErrors"]), (95, &[])],
+        firing: &[
+            (25, &[]),
+            (40, &["CloudControllerManagerAPIErrors"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "the_api_server_does_not_answer",
         happens: |minute| while_wrong(minute, |state, _| state.api = vec![(None, 10)]),
-        firing: &[(25, &[]), (40, &["CloudControllerManagerAPIErrors"]), (95, &[])],
+        firing: &[
+            (25, &[]),
+            (40, &["CloudControllerManagerAPIErrors"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "a_permission_is_missing",
         happens: |minute| while_wrong(minute, |state, _| state.api.push((Some(403), 2))),
-        firing: &[(40, &[]), (65, &["CloudControllerManagerForbidden"]), (110, &[])],
+        firing: &[
+            (40, &[]),
+            (65, &["CloudControllerManagerForbidden"]),
+            (110, &[]),
+        ],
     },
     Scenario {
         name: "nodes_are_initialised_slowly",
-        happens: |minute| while_wrong(minute, |state, _| state.initialised_at = Some(Duration::from_secs(200))),
-        firing: &[(15, &[]), (40, &["CloudControllerManagerSlowNodeInitialisation"]), (110, &[])],
+        happens: |minute| {
+            while_wrong(minute, |state, _| {
+                state.initialised_at = Some(Duration::from_secs(200))
+            })
+        },
+        firing: &[
+            (15, &[]),
+            (40, &["CloudControllerManagerSlowNodeInitialisation"]),
+            (110, &[]),
+        ],
     },
     Scenario {
         name: "a_new_kubeconfig_cannot_be_used",
         happens: |minute| while_wrong(minute, |state, _| state.kubeconfig_changes = vec![false; 6]),
-        firing: &[(19, &[]), (25, &["CloudControllerManagerCredentialNotReloaded"]), (95, &[])],
+        firing: &[
+            (19, &[]),
+            (25, &["CloudControllerManagerCredentialNotReloaded"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "a_kubeconfig_is_read_amid_its_replacement",
@@ -218,17 +309,33 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "a_node_is_never_initialised",
         happens: |minute| while_wrong(minute, |state, since| state.node_waits = Some(since)),
-        firing: &[(24, &[]), (30, &["CloudControllerManagerNodeUninitialised"]), (75, &[])],
+        firing: &[
+            (24, &[]),
+            (30, &["CloudControllerManagerNodeUninitialised"]),
+            (75, &[]),
+        ],
     },
     Scenario {
         name: "a_health_check_fails",
         happens: |minute| while_wrong(minute, |state, _| state.is_well = false),
-        firing: &[(23, &[]), (30, &["CloudControllerManagerUnhealthy"]), (75, &[])],
+        firing: &[
+            (23, &[]),
+            (30, &["CloudControllerManagerUnhealthy"]),
+            (75, &[]),
+        ],
     },
     Scenario {
         name: "the_cloud_fails_now_and_then",
-        happens: |minute| while_wrong(minute, |state, _| state.cloud.extend([(Some(500), 3), (None, 1)])),
-        firing: &[(30, &[]), (50, &["CloudControllerManagerCloudErrors"]), (95, &[])],
+        happens: |minute| {
+            while_wrong(minute, |state, _| {
+                state.cloud.extend([(Some(500), 3), (None, 1)])
+            })
+        },
+        firing: &[
+            (30, &[]),
+            (50, &["CloudControllerManagerCloudErrors"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "the_credential_is_refused_for_two_minutes",
@@ -247,18 +354,32 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[
             (19, &[]),
             (30, &["CloudControllerManagerCredentialRefused"]),
-            (50, &["CloudControllerManagerCloudErrors", "CloudControllerManagerCredentialRefused"]),
+            (
+                50,
+                &[
+                    "CloudControllerManagerCloudErrors",
+                    "CloudControllerManagerCredentialRefused",
+                ],
+            ),
             (95, &[]),
         ],
     },
     Scenario {
         name: "the_cloud_throttles",
         happens: |minute| while_wrong(minute, |state, _| state.cloud.push((Some(429), 1))),
-        firing: &[(30, &[]), (45, &["CloudControllerManagerCloudThrottled"]), (95, &[])],
+        firing: &[
+            (30, &[]),
+            (45, &["CloudControllerManagerCloudThrottled"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "deletions_are_held",
-        happens: |minute| while_wrong(minute, |state, since| state.held = matches!(since.as_secs(), 0 | 2700)),
+        happens: |minute| {
+            while_wrong(minute, |state, since| {
+                state.held = matches!(since.as_secs(), 0 | 2700)
+            })
+        },
         firing: &[
             (19, &[]),
             (22, &["CloudControllerManagerNodeDeletionHeld"]),
@@ -269,32 +390,60 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "a_load_balancer_never_comes",
-        happens: |minute| while_wrong(minute, |state, since| state.load_balancer_waits = Some(since)),
-        firing: &[(29, &[]), (35, &["CloudControllerManagerLoadBalancerStuck"]), (75, &[])],
+        happens: |minute| {
+            while_wrong(minute, |state, since| {
+                state.load_balancer_waits = Some(since)
+            })
+        },
+        firing: &[
+            (29, &[]),
+            (35, &["CloudControllerManagerLoadBalancerStuck"]),
+            (75, &[]),
+        ],
     },
     Scenario {
         name: "targets_cannot_be_moved",
         happens: |minute| while_wrong(minute, |state, _| state.target_errors = 1),
-        firing: &[(30, &[]), (45, &["CloudControllerManagerLoadBalancerTargetsFail"]), (95, &[])],
+        firing: &[
+            (30, &[]),
+            (45, &["CloudControllerManagerLoadBalancerTargetsFail"]),
+            (95, &[]),
+        ],
     },
     Scenario {
         name: "services_vanish",
         happens: |minute| while_wrong(minute, |state, _| state.vanished = 7),
-        firing: &[(18, &[]), (25, &["CloudControllerManagerObjectsVanished"]), (75, &[])],
+        firing: &[
+            (18, &[]),
+            (25, &["CloudControllerManagerObjectsVanished"]),
+            (75, &[]),
+        ],
     },
     Scenario {
         name: "load_balancers_are_left_behind",
         happens: |minute| while_wrong(minute, |state, _| state.orphans = 2),
-        firing: &[(45, &[]), (55, &["CloudControllerManagerOrphans"]), (75, &[])],
+        firing: &[
+            (45, &[]),
+            (55, &["CloudControllerManagerOrphans"]),
+            (75, &[]),
+        ],
     },
     Scenario {
         name: "routes_cannot_be_made",
         happens: |minute| while_wrong(minute, |state, _| state.failed_routes = 2),
-        firing: &[(30, &[]), (40, &["CloudControllerManagerRoutesFail"]), (80, &[])],
+        firing: &[
+            (30, &[]),
+            (40, &["CloudControllerManagerRoutesFail"]),
+            (80, &[]),
+        ],
     },
     Scenario {
         name: "routes_cannot_be_read",
         happens: |minute| while_wrong(minute, |state, _| state.routes_are_unread = true),
-        firing: &[(30, &[]), (50, &["CloudControllerManagerRoutesUnread"]), (90, &[])],
+        firing: &[
+            (30, &[]),
+            (50, &["CloudControllerManagerRoutesUnread"]),
+            (90, &[]),
+        ],
     },
 ];

@@ -12,12 +12,18 @@ use regex_lite::Regex;
 
 use super::ROOT;
 
-const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/architecture/json_writes.txt");
+const LIMITS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/architecture/json_writes.txt"
+);
 
 /// Adds the Rust files below a directory, without tests.
 fn sources(directory: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap_or_default());
+        let (path, name) = (
+            entry.path(),
+            entry.file_name().into_string().unwrap_or_default(),
+        );
         if path.is_dir() && name != "tests" {
             sources(&path, all);
         } else if path.extension().is_some_and(|it| it == "rs") && name != "tests.rs" {
@@ -40,7 +46,11 @@ fn writes(source: &str) -> Vec<&str> {
     let begins = Regex::new(r"^\s*(pub(\([a-z]+\))? )?(async )?fn ").unwrap();
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();
-    for (at, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+    for (at, line) in lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    {
         let mut of_line = write.captures_iter(line);
         let is_foreign = of_line.any(|it| {
             let is_write = it.name("borrow").is_some() || it.name("end").is_some();
@@ -85,10 +95,17 @@ fn json_of_a_cloud_is_not_written_by_index() {
         .filter_map(|(file, count)| Some((file, count.parse().ok()?)))
         .collect();
     let is_first = limits.is_empty();
-    let beyond = found.iter().filter(|(file, lines)| lines.len() > limits.get(&***file).copied().unwrap_or_default());
-    let beyond: Vec<_> = beyond.map(|(file, lines)| format!("{file}:\n    {}", lines.join("\n    "))).collect();
+    let beyond = found
+        .iter()
+        .filter(|(file, lines)| lines.len() > limits.get(&***file).copied().unwrap_or_default());
+    let beyond: Vec<_> = beyond
+        .map(|(file, lines)| format!("{file}:\n    {}", lines.join("\n    ")))
+        .collect();
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() && (beyond.is_empty() || is_first) {
-        let text: String = found.iter().map(|(file, lines)| format!("{file}: {}\n", lines.len())).collect();
+        let text: String = found
+            .iter()
+            .map(|(file, lines)| format!("{file}: {}\n", lines.len()))
+            .collect();
         std::fs::write(LIMITS, text).unwrap();
         return;
     }
@@ -105,7 +122,6 @@ fn write_into_foreign_json_is_found_and_one_into_own_json_is_not() {
     assert_eq!(writes(foreign).len(), 3);
     let taken = "    pub(crate) async fn pages<T, K>(\n        &self,\n    ) {\n            let items = match answer[place].take() {\n";
     assert_eq!(writes(taken).len(), 1);
-    let own =
-        "fn f() {\n    let mut body = json!({});\n    body[\"a\"] = json!(1);\n    let b = answer[\"c\"] == 1;\n}\n";
+    let own = "fn f() {\n    let mut body = json!({});\n    body[\"a\"] = json!(1);\n    let b = answer[\"c\"] == 1;\n}\n";
     assert_eq!(writes(own), [""; 0]);
 }

@@ -12,7 +12,11 @@ mod clouds;
 #[path = "../../../providers/mycloud/tests/mycloud/fake/mod.rs"]
 mod fake;
 mod mandatory;
-#[allow(dead_code, unused_imports, reason = "the tests of the provider use the rest")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the tests of the provider use the rest"
+)]
 #[path = "../../../providers/mycloud/tests/mycloud/profile.rs"]
 mod mycloud;
 mod world;
@@ -71,7 +75,12 @@ async fn google_cloud_starts_on_an_instance_with_ipv6_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_without_a_metadata_service_waits_for_it_and_names_the_hop_limit() {
-    waits_for_metadata_service(&["the metadata service does not answer", "HttpPutResponseHopLimit"]).await.unwrap();
+    waits_for_metadata_service(&[
+        "the metadata service does not answer",
+        "HttpPutResponseHopLimit",
+    ])
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

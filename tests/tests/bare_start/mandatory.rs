@@ -17,25 +17,87 @@ pub(crate) struct Row {
 }
 
 pub(crate) static ROWS: [Row; 14] = [
-    Row { cloud: "alibabacloud", settings: alibaba, found: &[] },
-    Row { cloud: "aws", settings: aws, found: &["EC2 in region us-east-1", "ID \"testbed\", VPC vpc-0a1b2c3d"] },
-    Row { cloud: "azure", settings: azure, found: &[] },
-    Row { cloud: "cce", settings: baidu, found: &[] },
-    Row { cloud: "digitalocean", settings: digitalocean, found: &["cloud region: fra1"] },
-    Row { cloud: "gce", settings: gcp, found: &["cloud zone: us-central1-a"] },
-    Row { cloud: "hcloud", settings: hetzner, found: &[] },
-    Row { cloud: "keepalived", settings: keepalived, found: &[] },
-    Row { cloud: "linode", settings: linode, found: &[] },
-    Row { cloud: "mycloud", settings: mycloud_settings, found: &[] },
-    Row { cloud: "oci", settings: oci, found: &[] },
-    Row { cloud: "openstack", settings: openstack, found: &[] },
-    Row { cloud: "rancher", settings: rancher, found: &[] },
-    Row { cloud: "tencentcloud", settings: tencent, found: &[] },
+    Row {
+        cloud: "alibabacloud",
+        settings: alibaba,
+        found: &[],
+    },
+    Row {
+        cloud: "aws",
+        settings: aws,
+        found: &[
+            "EC2 in region us-east-1",
+            "ID \"testbed\", VPC vpc-0a1b2c3d",
+        ],
+    },
+    Row {
+        cloud: "azure",
+        settings: azure,
+        found: &[],
+    },
+    Row {
+        cloud: "cce",
+        settings: baidu,
+        found: &[],
+    },
+    Row {
+        cloud: "digitalocean",
+        settings: digitalocean,
+        found: &["cloud region: fra1"],
+    },
+    Row {
+        cloud: "gce",
+        settings: gcp,
+        found: &["cloud zone: us-central1-a"],
+    },
+    Row {
+        cloud: "hcloud",
+        settings: hetzner,
+        found: &[],
+    },
+    Row {
+        cloud: "keepalived",
+        settings: keepalived,
+        found: &[],
+    },
+    Row {
+        cloud: "linode",
+        settings: linode,
+        found: &[],
+    },
+    Row {
+        cloud: "mycloud",
+        settings: mycloud_settings,
+        found: &[],
+    },
+    Row {
+        cloud: "oci",
+        settings: oci,
+        found: &[],
+    },
+    Row {
+        cloud: "openstack",
+        settings: openstack,
+        found: &[],
+    },
+    Row {
+        cloud: "rancher",
+        settings: rancher,
+        found: &[],
+    },
+    Row {
+        cloud: "tencentcloud",
+        settings: tencent,
+        found: &[],
+    },
 ];
 
 /// Returns the row of a cloud, and the profile of its fake; keepalived has none.
 pub(crate) fn of(cloud: &str) -> (&'static Row, Option<Box<dyn CloudProfile>>) {
-    let row = ROWS.iter().find(|row| row.cloud == cloud).expect("a row of the table");
+    let row = ROWS
+        .iter()
+        .find(|row| row.cloud == cloud)
+        .expect("a row of the table");
     let profile = match cloud {
         "keepalived" => None,
         "mycloud" => Some(Box::new(mycloud::MycloudCloud::default()) as Box<dyn CloudProfile>),
@@ -45,12 +107,20 @@ pub(crate) fn of(cloud: &str) -> (&'static Row, Option<Box<dyn CloudProfile>>) {
 }
 
 fn variables<const N: usize>(all: [(&str, &str); N]) -> ProgramSettings {
-    let environment = all.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    ProgramSettings { environment, cloud_config: None }
+    let environment = all
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    ProgramSettings {
+        environment,
+        cloud_config: None,
+    }
 }
 
 fn file(text: impl Into<String>) -> ProgramSettings {
-    ProgramSettings { environment: Vec::new(), cloud_config: Some(text.into()) }
+    ProgramSettings {
+        environment: Vec::new(),
+        cloud_config: Some(text.into()),
+    }
 }
 
 fn alibaba(url: &str, _: &ProgramSettings) -> ProgramSettings {
@@ -65,7 +135,10 @@ fn alibaba(url: &str, _: &ProgramSettings) -> ProgramSettings {
 }
 
 fn aws(url: &str, _: &ProgramSettings) -> ProgramSettings {
-    variables([("AWS_ENDPOINT_URL", url), ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)])
+    variables([
+        ("AWS_ENDPOINT_URL", url),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url),
+    ])
 }
 
 fn azure(url: &str, other: &ProgramSettings) -> ProgramSettings {
@@ -75,29 +148,48 @@ fn azure(url: &str, other: &ProgramSettings) -> ProgramSettings {
     });
     // The file with the endpoints of the custom cloud.
     let mut environment = other.environment.clone();
-    environment.push(("AZURE_POD_IDENTITY_AUTHORITY_HOST".to_owned(), url.to_owned()));
-    ProgramSettings { environment, ..file(config.to_string()) }
+    environment.push((
+        "AZURE_POD_IDENTITY_AUTHORITY_HOST".to_owned(),
+        url.to_owned(),
+    ));
+    ProgramSettings {
+        environment,
+        ..file(config.to_string())
+    }
 }
 
 fn baidu(url: &str, _: &ProgramSettings) -> ProgramSettings {
     let config = json!({
         "ClusterId": "c-1", "Region": "bj", "AccessKeyID": baidu_fake::KEY, "SecretAccessKey": baidu_fake::SECRET,
     });
-    ProgramSettings { cloud_config: Some(config.to_string()), ..variables([("BCE_ENDPOINT", url)]) }
+    ProgramSettings {
+        cloud_config: Some(config.to_string()),
+        ..variables([("BCE_ENDPOINT", url)])
+    }
 }
 
 fn digitalocean(url: &str, _: &ProgramSettings) -> ProgramSettings {
-    variables([("DO_ACCESS_TOKEN", digitalocean_fake::TOKEN), ("DO_OVERRIDE_URL", url), ("DO_METADATA_URL", url)])
+    variables([
+        ("DO_ACCESS_TOKEN", digitalocean_fake::TOKEN),
+        ("DO_OVERRIDE_URL", url),
+        ("DO_METADATA_URL", url),
+    ])
 }
 
 fn gcp(url: &str, _: &ProgramSettings) -> ProgramSettings {
     let host = url.trim_start_matches("http://");
     let config = format!("[global]\napi-endpoint = {url}/compute/v1/\n");
-    ProgramSettings { cloud_config: Some(config), ..variables([("GCE_METADATA_HOST", host)]) }
+    ProgramSettings {
+        cloud_config: Some(config),
+        ..variables([("GCE_METADATA_HOST", host)])
+    }
 }
 
 fn hetzner(url: &str, _: &ProgramSettings) -> ProgramSettings {
-    variables([("HCLOUD_TOKEN", hetzner_fake::TOKEN), ("HCLOUD_ENDPOINT", &format!("{url}/v1"))])
+    variables([
+        ("HCLOUD_TOKEN", hetzner_fake::TOKEN),
+        ("HCLOUD_ENDPOINT", &format!("{url}/v1")),
+    ])
 }
 
 fn keepalived(_: &str, _: &ProgramSettings) -> ProgramSettings {
@@ -109,7 +201,11 @@ fn keepalived(_: &str, _: &ProgramSettings) -> ProgramSettings {
 }
 
 fn linode(url: &str, _: &ProgramSettings) -> ProgramSettings {
-    variables([("LINODE_API_TOKEN", linode_fake::TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", url)])
+    variables([
+        ("LINODE_API_TOKEN", linode_fake::TOKEN),
+        ("LINODE_REGION", "us-east"),
+        ("LINODE_URL", url),
+    ])
 }
 
 fn mycloud_settings(url: &str, _: &ProgramSettings) -> ProgramSettings {
@@ -128,7 +224,10 @@ fn oci(url: &str, _: &ProgramSettings) -> ProgramSettings {
          loadBalancer:\n  subnet1: {LB_SUBNET}\nendpoint: {url}\n"
     );
     let metadata = format!("{url}/opc/v2");
-    ProgramSettings { cloud_config: Some(config), ..variables([("OCI_METADATA_BASE_URL", &metadata)]) }
+    ProgramSettings {
+        cloud_config: Some(config),
+        ..variables([("OCI_METADATA_BASE_URL", &metadata)])
+    }
 }
 
 fn openstack(url: &str, _: &ProgramSettings) -> ProgramSettings {
@@ -141,7 +240,11 @@ fn openstack(url: &str, _: &ProgramSettings) -> ProgramSettings {
 
 fn rancher(url: &str, _: &ProgramSettings) -> ProgramSettings {
     use rancher_fake::{ACCESS_KEY, SECRET_KEY};
-    variables([("CATTLE_URL", url), ("CATTLE_ACCESS_KEY", ACCESS_KEY), ("CATTLE_SECRET_KEY", SECRET_KEY)])
+    variables([
+        ("CATTLE_URL", url),
+        ("CATTLE_ACCESS_KEY", ACCESS_KEY),
+        ("CATTLE_SECRET_KEY", SECRET_KEY),
+    ])
 }
 
 fn tencent(url: &str, _: &ProgramSettings) -> ProgramSettings {

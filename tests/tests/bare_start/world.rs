@@ -41,9 +41,14 @@ pub(crate) async fn start(cloud: &str, address: &str) -> Result<()> {
     let (row, profile) = mandatory::of(cloud);
     let port = Port::open(address).await?;
     let url = port.url();
-    let usual = profile.as_ref().map(|profile| profile.program(&url)).unwrap_or_default();
+    let usual = profile
+        .as_ref()
+        .map(|profile| profile.program(&url))
+        .unwrap_or_default();
     let settings = (row.settings)(&url, &usual);
-    let has_routes = profile.as_ref().is_some_and(|profile| profile.capabilities().routes);
+    let has_routes = profile
+        .as_ref()
+        .is_some_and(|profile| profile.capabilities().routes);
     let machine = profile.as_ref().map(|profile| profile.add_machine(NODE));
     let served = profile.as_ref().map(|profile| port.serve(profile.router()));
     let world = World::new(cloud, settings, has_routes, served).await?;
@@ -91,24 +96,51 @@ pub(crate) async fn untagged_instance() -> Result<()> {
     let refusal = "no ClusterID found";
     for subcommand in ["doctor", "plan", "orphans"] {
         let text = world.run(subcommand).await?;
-        ensure!(text.contains(refusal) && text.contains("--allow-untagged-cloud"), "{subcommand}:\n{text}");
+        ensure!(
+            text.contains(refusal) && text.contains("--allow-untagged-cloud"),
+            "{subcommand}:\n{text}"
+        );
     }
     let mut process = world.start()?;
     let status = process.ended(LIMIT).await?;
-    ensure!(status.code() == Some(255) && process.log().contains(refusal), "{status}: {}", process.tail());
+    ensure!(
+        status.code() == Some(255) && process.log().contains(refusal),
+        "{status}: {}",
+        process.tail()
+    );
     world.flags.push("--allow-untagged-cloud".to_owned());
-    world.initialises_node(&["cannot tell this cluster's resources from another's"], &id).await
+    world
+        .initialises_node(
+            &["cannot tell this cluster's resources from another's"],
+            &id,
+        )
+        .await
 }
 
 impl World {
-    async fn new(cloud: &str, settings: ProgramSettings, has_routes: bool, served: Option<Served>) -> Result<Self> {
-        let (api, stop, directory) = (ApiServer::new(), CancellationToken::new(), TempDir::with_prefix("ccm-bare-")?);
+    async fn new(
+        cloud: &str,
+        settings: ProgramSettings,
+        has_routes: bool,
+        served: Option<Served>,
+    ) -> Result<Self> {
+        let (api, stop, directory) = (
+            ApiServer::new(),
+            CancellationToken::new(),
+            TempDir::with_prefix("ccm-bare-")?,
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let path = directory.path().join("kubeconfig");
-        std::fs::write(&path, kubeconfig(&format!("http://{}", listener.local_addr()?), None, None))?;
+        std::fs::write(
+            &path,
+            kubeconfig(&format!("http://{}", listener.local_addr()?), None, None),
+        )?;
         let (server, token) = (api.clone(), stop.clone());
         tokio::spawn(async move { server.serve_tcp(listener, token).await });
-        let mut flags = vec![format!("--cloud-provider={cloud}"), format!("--kubeconfig={}", path.display())];
+        let mut flags = vec![
+            format!("--cloud-provider={cloud}"),
+            format!("--kubeconfig={}", path.display()),
+        ];
         flags.push("--secure-port=0".to_owned());
         if has_routes {
             // This flag or `--cluster-cidr` is mandatory on a cloud with routes (FLAG-21).
@@ -120,11 +152,22 @@ impl World {
             flags.push(format!("--cloud-config={}", path.display()));
         }
         let (binary, until) = (binary::path()?, stop.drop_guard());
-        Ok(Self { api, directory, binary, settings, flags, _cloud: served, _until: until })
+        Ok(Self {
+            api,
+            directory,
+            binary,
+            settings,
+            flags,
+            _cloud: served,
+            _until: until,
+        })
     }
 
     fn seed(&self, object: Value) -> Result<()> {
-        self.api.seed(object).map(drop).map_err(|error| anyhow::anyhow!("{error}"))
+        self.api
+            .seed(object)
+            .map(drop)
+            .map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     async fn initialises_node(&self, found: &[&str], provider_id: &str) -> Result<()> {
@@ -133,8 +176,14 @@ impl World {
         let mut process = self.start()?;
         self.until(&mut process, "the Node is initialised", || {
             let node = self.api.get("nodes", None, NODE).unwrap_or_default();
-            let (id, taints) = (&node["spec"]["providerID"], node["spec"]["taints"].to_string());
-            ensure!(id == provider_id && !taints.contains("uninitialized"), "provider ID {id}, taints {taints}");
+            let (id, taints) = (
+                &node["spec"]["providerID"],
+                node["spec"]["taints"].to_string(),
+            );
+            ensure!(
+                id == provider_id && !taints.contains("uninitialized"),
+                "provider ID {id}, taints {taints}"
+            );
             Ok(())
         })
         .await
@@ -149,9 +198,17 @@ impl World {
         self.is_foreseen(found, "default/web").await?;
         let mut process = self.start()?;
         self.until(&mut process, "the Service has an address", || {
-            let service = self.api.get("services", Some("default"), "web").unwrap_or_default();
+            let service = self
+                .api
+                .get("services", Some("default"), "web")
+                .unwrap_or_default();
             let address = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
-            ensure!(address.as_str().is_some_and(|ip| ip.starts_with("192.0.2.")), "its address is {address}");
+            ensure!(
+                address
+                    .as_str()
+                    .is_some_and(|ip| ip.starts_with("192.0.2.")),
+                "its address is {address}"
+            );
             Ok(())
         })
         .await
@@ -161,9 +218,15 @@ impl World {
     async fn is_foreseen(&self, found: &[&str], planned: &str) -> Result<()> {
         let (doctor, plan) = tokio::try_join!(self.run("doctor"), self.run("plan"))?;
         for part in ["can start"].iter().chain(found) {
-            ensure!(doctor.contains(part), "doctor does not say {part:?}:\n{doctor}");
+            ensure!(
+                doctor.contains(part),
+                "doctor does not say {part:?}:\n{doctor}"
+            );
         }
-        ensure!(plan.contains(planned), "plan does not show {planned:?}:\n{plan}");
+        ensure!(
+            plan.contains(planned),
+            "plan does not show {planned:?}:\n{plan}"
+        );
         Ok(())
     }
 
@@ -171,19 +234,33 @@ impl World {
     async fn run(&self, subcommand: &str) -> Result<String> {
         let log = self.directory.path().join(subcommand);
         let arguments = std::iter::once(subcommand.to_owned()).chain(self.flags.iter().cloned());
-        let arguments = arguments.filter(|flag| !flag.starts_with("--secure-port")).map(OsString::from);
-        let mut process = Controller::start_alone(&self.binary, arguments, &self.settings.environment, &log)?;
-        process.ended(LIMIT).await.with_context(|| format!("{subcommand}:\n{}", process.tail()))?;
+        let arguments = arguments
+            .filter(|flag| !flag.starts_with("--secure-port"))
+            .map(OsString::from);
+        let mut process =
+            Controller::start_alone(&self.binary, arguments, &self.settings.environment, &log)?;
+        process
+            .ended(LIMIT)
+            .await
+            .with_context(|| format!("{subcommand}:\n{}", process.tail()))?;
         Ok(process.log())
     }
 
     fn start(&self) -> Result<Controller> {
-        let (log, flags) = (self.directory.path().join("log"), self.flags.iter().map(OsString::from));
+        let (log, flags) = (
+            self.directory.path().join("log"),
+            self.flags.iter().map(OsString::from),
+        );
         Controller::start_alone(&self.binary, flags, &self.settings.environment, &log)
     }
 
     /// Waits for the work of the binary, which must not end.
-    async fn until(&self, process: &mut Controller, what: &str, check: impl Fn() -> Result<()>) -> Result<()> {
+    async fn until(
+        &self,
+        process: &mut Controller,
+        what: &str,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
         let mut has_ended = None;
         let outcome = until(what, LIMIT, async || {
             if let Err(error) = process.check() {

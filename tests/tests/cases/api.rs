@@ -87,7 +87,10 @@ impl Api {
     /// Stores a Node, as if a user had created it, and returns it as the API has it.
     pub(crate) fn seed(&self, node: Value) -> Value {
         let node = stored(node, "Node");
-        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = node["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         self.state().nodes.insert(name, node.clone());
         node
     }
@@ -96,7 +99,10 @@ impl Api {
     pub(crate) fn seed_service(&self, service: Value) -> Value {
         let service = stored(service, "Service");
         let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
-        self.state().services.insert(format!("{}/{}", text("namespace"), text("name")), service.clone());
+        self.state().services.insert(
+            format!("{}/{}", text("namespace"), text("name")),
+            service.clone(),
+        );
         service
     }
 
@@ -106,7 +112,12 @@ impl Api {
     }
 
     /// Refuses these requests, for a number of times or always. Earlier rules are used up first.
-    pub(crate) fn refuse(&self, on: fn(&ApiRequest) -> bool, kind: ApiErrorKind, times: Option<u32>) {
+    pub(crate) fn refuse(
+        &self,
+        on: fn(&ApiRequest) -> bool,
+        kind: ApiErrorKind,
+        times: Option<u32>,
+    ) {
         self.state().faults.push(Fault { on, kind, times });
     }
 
@@ -128,8 +139,15 @@ impl Api {
             async move {
                 let (head, body) = request.into_parts();
                 // The client's own bodies are in memory; reading them cannot fail.
-                let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-                let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+                let body = body
+                    .collect()
+                    .await
+                    .map(Collected::to_bytes)
+                    .unwrap_or_default();
+                let content_type = head
+                    .headers
+                    .get(CONTENT_TYPE)
+                    .and_then(|value| value.to_str().ok());
                 let content_type = content_type.unwrap_or_default();
                 Ok::<_, Infallible>(api.answer(&head.method, head.uri.path(), content_type, &body))
             }
@@ -141,7 +159,13 @@ impl Api {
         self.state.lock()
     }
 
-    fn answer(&self, method: &Method, path: &str, content_type: &str, body: &Bytes) -> Response<Full<Bytes>> {
+    fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        content_type: &str,
+        body: &Bytes,
+    ) -> Response<Full<Bytes>> {
         let answer = self.state().handle(method, path, content_type, body);
         let (code, answer) = answer.unwrap_or_else(|refusal| refusal);
         let mut response = Response::new(Full::from(answer.to_string()));
@@ -154,7 +178,13 @@ impl Api {
 type Answer = (StatusCode, Value);
 
 impl State {
-    fn handle(&mut self, method: &Method, path: &str, content_type: &str, body: &Bytes) -> Result<Answer, Answer> {
+    fn handle(
+        &mut self,
+        method: &Method,
+        path: &str,
+        content_type: &str,
+        body: &Bytes,
+    ) -> Result<Answer, Answer> {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let verb = match *method {
             Method::PUT => "update".to_owned(),
@@ -171,28 +201,43 @@ impl State {
         self.requests.push(request.clone());
         self.refuse(&request)?;
         match request.what.as_str() {
-            "get nodes" => Ok((StatusCode::OK, find(&mut self.nodes, "nodes", &name)?.clone())),
+            "get nodes" => Ok((
+                StatusCode::OK,
+                find(&mut self.nodes, "nodes", &name)?.clone(),
+            )),
             "patch nodes" => self.patch_node(&name, &request.body, &["metadata", "spec"]),
             "patch nodes/status" => self.patch_node(&name, &request.body, &["metadata", "status"]),
             "delete nodes" => self.delete(&name, &request.body),
             "patch services/status" => self.patch_service(&name, &request.body),
-            what => Err(status(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", &format!("no case needs {what}"))),
+            what => Err(status(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                &format!("no case needs {what}"),
+            )),
         }
     }
 
     fn refuse(&mut self, request: &ApiRequest) -> Result<(), Answer> {
-        let Some(fault) = self.faults.iter_mut().find(|fault| fault.times != Some(0) && (fault.on)(request)) else {
+        let Some(fault) = self
+            .faults
+            .iter_mut()
+            .find(|fault| fault.times != Some(0) && (fault.on)(request))
+        else {
             return Ok(());
         };
         if let Some(times) = &mut fault.times {
             *times -= 1;
         }
         Err(match fault.kind {
-            ApiErrorKind::Conflict => conflict(r#"Operation cannot be fulfilled on things "x": object was modified"#),
-            ApiErrorKind::NotFound => not_found(r#"things "x" not found"#),
-            ApiErrorKind::Forbidden => {
-                status(StatusCode::FORBIDDEN, "Forbidden", r#"things "x" is forbidden: not allowed"#)
+            ApiErrorKind::Conflict => {
+                conflict(r#"Operation cannot be fulfilled on things "x": object was modified"#)
             }
+            ApiErrorKind::NotFound => not_found(r#"things "x" not found"#),
+            ApiErrorKind::Forbidden => status(
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                r#"things "x" is forbidden: not allowed"#,
+            ),
         })
     }
 
@@ -205,7 +250,12 @@ impl State {
     fn patch_service(&mut self, key: &str, patch: &Value) -> Result<Answer, Answer> {
         let service = find(&mut self.services, "services", key)?;
         self.writes += 1;
-        apply(service, patch, &["metadata", "status"], VERSION + self.writes)
+        apply(
+            service,
+            patch,
+            &["metadata", "status"],
+            VERSION + self.writes,
+        )
     }
 
     /// Deletes an object with the UID as a precondition; a Node with finalizers is only marked for deletion.
@@ -217,12 +267,18 @@ impl State {
                 "Operation cannot be fulfilled on nodes {name:?}: Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"
             )));
         }
-        if node["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
+        if node["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|finalizers| !finalizers.is_empty())
+        {
             node["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         } else {
             self.nodes.remove(name);
         }
-        Ok((StatusCode::OK, json!({"apiVersion": "v1", "kind": "Status", "status": "Success"})))
+        Ok((
+            StatusCode::OK,
+            json!({"apiVersion": "v1", "kind": "Status", "status": "Success"}),
+        ))
     }
 }
 
@@ -241,28 +297,59 @@ fn parts(path: &str) -> (String, String) {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match words[..] {
         ["api", "v1", "nodes", name] => ("nodes".to_owned(), name.to_owned()),
-        ["api", "v1", "nodes", name, subresource] => (format!("nodes/{subresource}"), name.to_owned()),
-        ["api", "v1", "namespaces", namespace, resource, name] => (resource.to_owned(), format!("{namespace}/{name}")),
-        ["api", "v1", "namespaces", namespace, resource, name, subresource] => {
-            (format!("{resource}/{subresource}"), format!("{namespace}/{name}"))
+        ["api", "v1", "nodes", name, subresource] => {
+            (format!("nodes/{subresource}"), name.to_owned())
         }
+        ["api", "v1", "namespaces", namespace, resource, name] => {
+            (resource.to_owned(), format!("{namespace}/{name}"))
+        }
+        [
+            "api",
+            "v1",
+            "namespaces",
+            namespace,
+            resource,
+            name,
+            subresource,
+        ] => (
+            format!("{resource}/{subresource}"),
+            format!("{namespace}/{name}"),
+        ),
         _ => (path.to_owned(), String::new()),
     }
 }
 
-fn find<'a>(objects: &'a mut BTreeMap<String, Value>, resource: &str, key: &str) -> Result<&'a mut Value, Answer> {
+fn find<'a>(
+    objects: &'a mut BTreeMap<String, Value>,
+    resource: &str,
+    key: &str,
+) -> Result<&'a mut Value, Answer> {
     let name = key.rsplit('/').next().unwrap_or(key);
-    objects.get_mut(key).ok_or_else(|| not_found(&format!("{resource} {name:?} not found")))
+    objects
+        .get_mut(key)
+        .ok_or_else(|| not_found(&format!("{resource} {name:?} not found")))
 }
 
 /// Applies a strategic-merge patch; fields that do not belong to the (sub)resource stay unchanged.
-fn apply(object: &mut Value, patch: &Value, parts: &[&str], version: u64) -> Result<Answer, Answer> {
+fn apply(
+    object: &mut Value,
+    patch: &Value,
+    parts: &[&str],
+    version: u64,
+) -> Result<Answer, Answer> {
     let expected = &patch["metadata"]["resourceVersion"];
     if !expected.is_null() && *expected != object["metadata"]["resourceVersion"] {
         let name = &object["metadata"]["name"];
-        return Err(conflict(&format!("Operation cannot be fulfilled on nodes {name}: the object has been modified")));
+        return Err(conflict(&format!(
+            "Operation cannot be fulfilled on nodes {name}: the object has been modified"
+        )));
     }
-    for (part, change) in patch.as_object().into_iter().flatten().filter(|(part, _)| parts.contains(&&***part)) {
+    for (part, change) in patch
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(part, _)| parts.contains(&&***part))
+    {
         merge(&mut object[part.as_str()], change, part);
     }
     object["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -294,7 +381,13 @@ fn merge(target: &mut Value, change: &Value, path: &str) {
         }
         Value::Array(items) if path == "metadata.finalizers" => {
             let mut list = target.as_array().cloned().unwrap_or_default();
-            list.extend(items.iter().filter(|item| !list.contains(item)).cloned().collect::<Vec<_>>());
+            list.extend(
+                items
+                    .iter()
+                    .filter(|item| !list.contains(item))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
             *target = Value::Array(list);
         }
         Value::Array(items) if path == "status.addresses" => *target = merge_by_type(target, items),
@@ -304,9 +397,16 @@ fn merge(target: &mut Value, change: &Value, path: &str) {
 
 fn merge_by_type(current: &Value, items: &[Value]) -> Value {
     let replace = items.iter().any(|item| item["$patch"] == "replace");
-    let mut list = if replace { Vec::new() } else { current.as_array().cloned().unwrap_or_default() };
+    let mut list = if replace {
+        Vec::new()
+    } else {
+        current.as_array().cloned().unwrap_or_default()
+    };
     for item in items.iter().filter(|item| item.get("$patch").is_none()) {
-        match list.iter_mut().find(|old| !replace && !current.is_null() && old["type"] == item["type"]) {
+        match list
+            .iter_mut()
+            .find(|old| !replace && !current.is_null() && old["type"] == item["type"])
+        {
             Some(old) => old.clone_from(item),
             None => list.push(item.clone()),
         }

@@ -29,7 +29,9 @@ impl Arguments {
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             let (option, inline) = match word.split_once('=') {
-                Some((option, value)) if option.starts_with('-') => (option.to_owned(), Some(value.to_owned())),
+                Some((option, value)) if option.starts_with('-') => {
+                    (option.to_owned(), Some(value.to_owned()))
+                }
                 _ => (word, None),
             };
             let mut value = || match inline.clone().or_else(|| words.next()) {
@@ -43,7 +45,9 @@ impl Arguments {
                 "--skip" => arguments.skip.push(value()?),
                 "--format" => arguments.terse = value()? == "terse",
                 // Ignored flags: the harness captures, colours and times nothing, and runs nothing in parallel.
-                "--test-threads" | "--color" | "--logfile" | "--shuffle-seed" | "-Z" => drop(value()?),
+                "--test-threads" | "--color" | "--logfile" | "--shuffle-seed" | "-Z" => {
+                    drop(value()?)
+                }
                 "--include-ignored"
                 | "--nocapture"
                 | "--no-capture"
@@ -70,8 +74,13 @@ impl Arguments {
     pub(crate) fn selects(&self, suite: &str, id: &str) -> bool {
         let name = format!("{suite}::{id}");
         let matches = |word: &String| {
-            if self.exact { *word == name || word == suite || word == id } else { name.contains(word.as_str()) }
+            if self.exact {
+                *word == name || word == suite || word == id
+            } else {
+                name.contains(word.as_str())
+            }
         };
-        (self.filters.is_empty() || self.filters.iter().any(matches)) && !self.skip.iter().any(matches)
+        (self.filters.is_empty() || self.filters.iter().any(matches))
+            && !self.skip.iter().any(matches)
     }
 }

@@ -42,17 +42,28 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Compares the value of a key.
-    pub(crate) fn key<T: PartialEq + Debug>(&mut self, key: &str, expected: &Expected<T>, actual: &T) {
-        let Expected::Exactly(expected) = expected else { return };
+    pub(crate) fn key<T: PartialEq + Debug>(
+        &mut self,
+        key: &str,
+        expected: &Expected<T>,
+        actual: &T,
+    ) {
+        let Expected::Exactly(expected) = expected else {
+            return;
+        };
         self.compared += 1;
         if expected != actual {
-            self.differences.push(format!("{key}\n      expected {expected:?}\n      found    {actual:?}"));
+            self.differences.push(format!(
+                "{key}\n      expected {expected:?}\n      found    {actual:?}"
+            ));
         }
     }
 
     /// Compares an error's text, `None` being success.
     pub(crate) fn error(&mut self, expected: &Expected<Option<ErrorText>>, actual: Option<&str>) {
-        let Expected::Exactly(expected) = expected else { return };
+        let Expected::Exactly(expected) = expected else {
+            return;
+        };
         self.compared += 1;
         let same = match (expected, actual) {
             (None, None) => true,
@@ -60,18 +71,27 @@ impl Comparison {
             _ => false,
         };
         if !same {
-            let expected = expected.as_ref().map_or_else(|| "success".to_owned(), ToString::to_string);
-            self.differences.push(format!("error\n      expected {expected}\n      found    {actual:?}"));
+            let expected = expected
+                .as_ref()
+                .map_or_else(|| "success".to_owned(), ToString::to_string);
+            self.differences.push(format!(
+                "error\n      expected {expected}\n      found    {actual:?}"
+            ));
         }
     }
 
     /// Compares events, in order; of each expected one only the keys that are there.
     pub(crate) fn events(&mut self, expected: &Expected<Vec<Event>>, actual: &[Event]) {
-        let Expected::Exactly(expected) = expected else { return };
+        let Expected::Exactly(expected) = expected else {
+            return;
+        };
         self.compared += 1;
-        let same = expected.len() == actual.len() && expected.iter().zip(actual).all(|(e, a)| e.matches(a));
+        let same = expected.len() == actual.len()
+            && expected.iter().zip(actual).all(|(e, a)| e.matches(a));
         if !same {
-            self.differences.push(format!("events\n      expected {expected:?}\n      found    {actual:?}"));
+            self.differences.push(format!(
+                "events\n      expected {expected:?}\n      found    {actual:?}"
+            ));
         }
     }
 

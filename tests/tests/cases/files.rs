@@ -29,9 +29,16 @@ impl Sources {
     pub(crate) fn own_and(extra: &str) -> Self {
         let extra = extra.split(':').filter(|dir| !dir.is_empty()).map(|dir| {
             let from_root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir);
-            if from_root.exists() { from_root } else { PathBuf::from(dir) }
+            if from_root.exists() {
+                from_root
+            } else {
+                PathBuf::from(dir)
+            }
         });
-        Self { own: Some(OWN.into()), extra: extra.collect() }
+        Self {
+            own: Some(OWN.into()),
+            extra: extra.collect(),
+        }
     }
 }
 
@@ -88,11 +95,19 @@ impl Case {
 
     /// Returns the parts `given` and `expect`.
     pub(crate) fn parts(&self) -> Result<(Value, Value)> {
-        let Fields { id, given, expect, .. } = schema::read("", &self.content)?;
+        let Fields {
+            id, given, expect, ..
+        } = schema::read("", &self.content)?;
         ensure!(!id.is_empty(), "id: is empty");
-        ensure!(!self.duplicate, "id: another case of this file has the id {id:?} too");
+        ensure!(
+            !self.duplicate,
+            "id: another case of this file has the id {id:?} too"
+        );
         ensure!(given.is_object(), "given: is not a map");
-        ensure!(expect.as_object().is_some_and(|keys| !keys.is_empty()), "expect: has no keys");
+        ensure!(
+            expect.as_object().is_some_and(|keys| !keys.is_empty()),
+            "expect: has no keys"
+        );
         Ok((given, expect))
     }
 }
@@ -110,7 +125,11 @@ pub(crate) fn load(sources: &Sources) -> Found {
     let mut found = Found::default();
     for directory in sources.own.iter().chain(&sources.extra) {
         let files = yaml_files(directory).and_then(|files| {
-            ensure!(!files.is_empty(), "{} has no YAML file", directory.display());
+            ensure!(
+                !files.is_empty(),
+                "{} has no YAML file",
+                directory.display()
+            );
             Ok(files)
         });
         match files {
@@ -119,7 +138,9 @@ pub(crate) fn load(sources: &Sources) -> Found {
                 for file in files {
                     match read(&file) {
                         Ok(cases) => found.cases.extend(cases),
-                        Err(error) => found.problems.push(format!("{}: {error:#}", file.display())),
+                        Err(error) => found
+                            .problems
+                            .push(format!("{}: {error:#}", file.display())),
                     }
                 }
             }
@@ -127,8 +148,14 @@ pub(crate) fn load(sources: &Sources) -> Found {
     }
     if let Some(own) = &sources.own {
         for (suite, _) in RUNNABLE {
-            if !found.cases.iter().any(|case| case.suite == suite && case.file.starts_with(own)) {
-                found.problems.push(format!("{} has no case of suite {suite}", own.display()));
+            if !found
+                .cases
+                .iter()
+                .any(|case| case.suite == suite && case.file.starts_with(own))
+            {
+                found
+                    .problems
+                    .push(format!("{} has no case of suite {suite}", own.display()));
             }
         }
     }
@@ -147,7 +174,10 @@ fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
     for entry in entries {
         if entry.is_dir() {
             files.extend(yaml_files(&entry)?);
-        } else if entry.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        } else if entry
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        {
             files.push(entry);
         }
     }
@@ -158,13 +188,16 @@ fn read(path: &Path) -> Result<Vec<Case>> {
     let text = std::fs::read_to_string(path).context("cannot be read")?;
     let mut options = serde_saphyr::options! { strict_booleans: true };
     options.with_snippet = false;
-    let content: Value =
-        serde_saphyr::from_str_with_options(&text, options).map_err(|e| anyhow!("is not YAML: {e}"))?;
+    let content: Value = serde_saphyr::from_str_with_options(&text, options)
+        .map_err(|e| anyhow!("is not YAML: {e}"))?;
     ensure!(!content.is_null(), "is empty, it has no cases");
     let File { suite, cases } = schema::read("", &content)?;
     if !RUNNABLE.iter().any(|(known, _)| *known == suite) {
         let known: Vec<&str> = RUNNABLE.iter().map(|(name, _)| *name).collect();
-        bail!("suite: unknown suite {suite:?}; known are {}", known.join(", "));
+        bail!(
+            "suite: unknown suite {suite:?}; known are {}",
+            known.join(", ")
+        );
     }
     ensure!(!cases.is_empty(), "cases: is empty");
     let mut ids = HashSet::new();
@@ -172,9 +205,17 @@ fn read(path: &Path) -> Result<Vec<Case>> {
         .into_iter()
         .enumerate()
         .map(|(index, content)| {
-            let id = content["id"].as_str().map_or_else(|| format!("#{}", index + 1), str::to_owned);
+            let id = content["id"]
+                .as_str()
+                .map_or_else(|| format!("#{}", index + 1), str::to_owned);
             let duplicate = !ids.insert(id.clone());
-            Case { suite: suite.clone(), id, file: path.to_owned(), content, duplicate }
+            Case {
+                suite: suite.clone(),
+                id,
+                file: path.to_owned(),
+                content,
+                duplicate,
+            }
         })
         .collect())
 }

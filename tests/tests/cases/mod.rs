@@ -42,7 +42,11 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// If nothing can be printed.
-pub(crate) fn run(arguments: &Arguments, sources: &Sources, out: &mut dyn Write) -> std::io::Result<bool> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    sources: &Sources,
+    out: &mut dyn Write,
+) -> std::io::Result<bool> {
     let found = files::load(sources);
     let mut report = Report::new(found.problems);
     let selected = |case: &&Case| arguments.selects(&case.suite, &case.id);
@@ -51,7 +55,12 @@ pub(crate) fn run(arguments: &Arguments, sources: &Sources, out: &mut dyn Write)
         return report.list(cases, arguments.terse, out);
     }
     for (suite, run) in RUNNABLE {
-        for case in found.cases.iter().filter(selected).filter(|case| case.suite == suite) {
+        for case in found
+            .cases
+            .iter()
+            .filter(selected)
+            .filter(|case| case.suite == suite)
+        {
             // With `--ignored`, no case runs: none is ignored.
             if !arguments.only_ignored {
                 report.ran(case, run_case(case, run));
@@ -64,7 +73,10 @@ pub(crate) fn run(arguments: &Arguments, sources: &Sources, out: &mut dyn Write)
 /// Runs a case in a world of its own, whose time is virtual.
 fn run_case(case: &Case, run: Run) -> Result<()> {
     let attempt = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()?;
         runtime.block_on(async {
             let (given, expect) = case.parts()?;
             match tokio::time::timeout(PATIENCE, run(given, expect)).await {
@@ -74,7 +86,10 @@ fn run_case(case: &Case, run: Run) -> Result<()> {
         })
     };
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
         Err(anyhow!("it panicked: {}", text.unwrap_or("without a text")))
     })
 }

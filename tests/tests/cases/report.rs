@@ -16,20 +16,34 @@ pub(crate) struct Report {
 impl Report {
     /// Creates a report of a run whose files have these problems.
     pub(crate) fn new(problems: Vec<String>) -> Self {
-        Self { problems, failures: Vec::new(), suites: Vec::new() }
+        Self {
+            problems,
+            failures: Vec::new(),
+            suites: Vec::new(),
+        }
     }
 
     /// Records the result of a case.
     pub(crate) fn ran(&mut self, case: &Case, result: anyhow::Result<()>) {
-        if self.suites.last().is_none_or(|(name, ..)| *name != case.suite) {
+        if self
+            .suites
+            .last()
+            .is_none_or(|(name, ..)| *name != case.suite)
+        {
             self.suites.push((case.suite.clone(), 0, 0));
         }
-        let Some((_, passed, failed)) = self.suites.last_mut() else { return };
+        let Some((_, passed, failed)) = self.suites.last_mut() else {
+            return;
+        };
         match result {
             Ok(()) => *passed += 1,
             Err(error) => {
                 *failed += 1;
-                self.failures.push(format!("{} ({})\n    {error:#}", case.name(), case.file.display()));
+                self.failures.push(format!(
+                    "{} ({})\n    {error:#}",
+                    case.name(),
+                    case.file.display()
+                ));
             }
         }
     }

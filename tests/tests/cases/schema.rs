@@ -79,7 +79,10 @@ impl TryFrom<RawErrorText> for ErrorText {
 impl ErrorText {
     pub(crate) fn matches(&self, actual: &str) -> bool {
         self.text.as_ref().is_none_or(|text| text == actual)
-            && self.contains.as_ref().is_none_or(|part| actual.contains(part.as_str()))
+            && self
+                .contains
+                .as_ref()
+                .is_none_or(|part| actual.contains(part.as_str()))
     }
 }
 
@@ -104,7 +107,9 @@ pub(crate) struct Event {
 
 impl Event {
     pub(crate) fn matches(&self, actual: &Self) -> bool {
-        let agree = |expected: &Option<String>, actual: &Option<String>| expected.is_none() || expected == actual;
+        let agree = |expected: &Option<String>, actual: &Option<String>| {
+            expected.is_none() || expected == actual
+        };
         agree(&self.type_, &actual.type_)
             && agree(&self.reason, &actual.reason)
             && agree(&self.message, &actual.message)
@@ -128,13 +133,19 @@ impl From<Address> for NodeAddress {
 
 impl From<&NodeAddress> for Address {
     fn from(address: &NodeAddress) -> Self {
-        Self { kind: address.kind.as_str().to_owned(), address: address.address.to_string() }
+        Self {
+            kind: address.kind.as_str().to_owned(),
+            address: address.address.to_string(),
+        }
     }
 }
 
 /// Addresses as the contract has them.
 pub(crate) fn node_addresses(list: Option<Vec<Address>>) -> Vec<NodeAddress> {
-    list.unwrap_or_default().into_iter().map(NodeAddress::from).collect()
+    list.unwrap_or_default()
+        .into_iter()
+        .map(NodeAddress::from)
+        .collect()
 }
 
 /// Addresses as case files have them.
@@ -217,7 +228,11 @@ pub(crate) fn node(part: &str, form: &Value) -> Result<Node> {
 /// # Errors
 /// Errors of [`node`].
 pub(crate) fn nodes(part: &str, forms: &[Value]) -> Result<Vec<Node>> {
-    forms.iter().enumerate().map(|(i, form)| node(&format!("{part}[{i}]"), form)).collect()
+    forms
+        .iter()
+        .enumerate()
+        .map(|(i, form)| node(&format!("{part}[{i}]"), form))
+        .collect()
 }
 
 fn check<T: DeserializeOwned + Serialize>(part: &str, object: &Value, kind: &str) -> Result<T> {
@@ -231,14 +246,16 @@ fn check<T: DeserializeOwned + Serialize>(part: &str, object: &Value, kind: &str
 /// Returns the path of something in `original` that `kept` does not have.
 fn lost(original: &Value, kept: &Value) -> Option<String> {
     match (original, kept) {
-        (Value::Object(original), Value::Object(kept)) => original.iter().find_map(|(key, value)| {
-            let path = match kept.get(key) {
-                Some(kept) => lost(value, kept),
-                None if value.is_null() => None,
-                None => Some(String::new()),
-            };
-            path.map(|path| format!(".{key}{path}"))
-        }),
+        (Value::Object(original), Value::Object(kept)) => {
+            original.iter().find_map(|(key, value)| {
+                let path = match kept.get(key) {
+                    Some(kept) => lost(value, kept),
+                    None if value.is_null() => None,
+                    None => Some(String::new()),
+                };
+                path.map(|path| format!(".{key}{path}"))
+            })
+        }
         (Value::Array(original), Value::Array(kept)) => original
             .iter()
             .zip(kept)

@@ -50,21 +50,27 @@ impl ProviderScript {
             .switch(Capability::Zones, self.zones.unwrap_or(false))
             .script(|script| {
                 script.instance_id = answer(&self.instance_id, |id| id);
-                script.node_addresses_by_provider_id = answer(&self.node_addresses_by_provider_id, addresses);
+                script.node_addresses_by_provider_id =
+                    answer(&self.node_addresses_by_provider_id, addresses);
                 script.node_addresses = answer(&self.node_addresses, addresses);
-                script.instance_type_by_provider_id = answer(&self.instance_type_by_provider_id, |name| name);
+                script.instance_type_by_provider_id =
+                    answer(&self.instance_type_by_provider_id, |name| name);
                 script.instance_type = answer(&self.instance_type, |name| name);
                 script.zone_by_provider_id = answer(&self.zone_by_provider_id, Zone::from);
                 script.zone_by_node_name = answer(&self.zone_by_node_name, Zone::from);
-                script.instance_exists_by_provider_id = answer(&self.instance_exists_by_provider_id, |yes| yes);
-                script.instance_shutdown_by_provider_id = answer(&self.instance_shutdown_by_provider_id, |yes| yes);
+                script.instance_exists_by_provider_id =
+                    answer(&self.instance_exists_by_provider_id, |yes| yes);
+                script.instance_shutdown_by_provider_id =
+                    answer(&self.instance_shutdown_by_provider_id, |yes| yes);
                 script.instance_exists = answer(&self.instance_exists, |yes| yes);
                 script.instance_shutdown = answer(&self.instance_shutdown, |yes| yes);
-                script.instance_metadata =
-                    answer(&self.instance_metadata, |metadata| metadata.map(InstanceMetadata::from));
+                script.instance_metadata = answer(&self.instance_metadata, |metadata| {
+                    metadata.map(InstanceMetadata::from)
+                });
                 script.get_load_balancer = answer(&self.get_load_balancer, existing);
                 script.ensure_load_balancer = answer(&self.ensure_load_balancer, |status| status);
-                script.ensure_load_balancer_deleted = answer(&self.ensure_load_balancer_deleted, |()| ());
+                script.ensure_load_balancer_deleted =
+                    answer(&self.ensure_load_balancer_deleted, |()| ());
             });
         Arc::new(provider)
     }
@@ -84,12 +90,17 @@ fn answer<A: ?Sized, T: Clone, U: Clone + Send + Sync + 'static>(
     scripted: &Option<Scripted<T>>,
     convert: impl FnOnce(T) -> U,
 ) -> Option<Answer<A, U>> {
-    scripted.as_ref().map(|scripted| Answer::always(scripted.0.clone().map(convert)))
+    scripted
+        .as_ref()
+        .map(|scripted| Answer::always(scripted.0.clone().map(convert)))
 }
 
 /// `{value: …}` or `{error: …}`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "RawScripted<T>", bound(deserialize = "T: Deserialize<'de> + Default"))]
+#[serde(
+    try_from = "RawScripted<T>",
+    bound(deserialize = "T: Deserialize<'de> + Default")
+)]
 pub(crate) struct Scripted<T>(pub(crate) Result<T>);
 
 #[derive(Deserialize)]
@@ -103,9 +114,13 @@ struct RawScripted<T> {
 impl<T: Default> TryFrom<RawScripted<T>> for Scripted<T> {
     type Error = &'static str;
 
-    fn try_from(RawScripted { value, error }: RawScripted<T>) -> std::result::Result<Self, Self::Error> {
+    fn try_from(
+        RawScripted { value, error }: RawScripted<T>,
+    ) -> std::result::Result<Self, Self::Error> {
         match (value, error) {
-            (Expected::Exactly(Some(_)), Some(_)) => Err("a scripted answer has `value` or `error`, not both"),
+            (Expected::Exactly(Some(_)), Some(_)) => {
+                Err("a scripted answer has `value` or `error`, not both")
+            }
             (_, Some(error)) => Ok(Self(Err(error.0))),
             (Expected::Exactly(value), None) => Ok(Self(Ok(value.unwrap_or_default()))),
             (Expected::Anything, None) => Err("a scripted answer has `value` or `error`"),
@@ -140,14 +155,24 @@ impl TryFrom<RawProviderError> for ProviderError {
     type Error = String;
 
     fn try_from(raw: RawProviderError) -> std::result::Result<Self, String> {
-        let RawProviderError { kind, message, wraps, retry_after_ms } = raw;
+        let RawProviderError {
+            kind,
+            message,
+            wraps,
+            retry_after_ms,
+        } = raw;
         match (kind, wraps) {
             (None | Some(Kind::Other), Some(wrapped)) => {
-                let inner = matches!(wrapped, Kind::Other | Kind::RetryAfter).then(|| "inner".to_owned());
+                let inner =
+                    matches!(wrapped, Kind::Other | Kind::RetryAfter).then(|| "inner".to_owned());
                 let message = message.ok_or("an error that wraps another one has a `message`")?;
-                Ok(Self(error(wrapped, inner, retry_after_ms)?.context(message)))
+                Ok(Self(
+                    error(wrapped, inner, retry_after_ms)?.context(message),
+                ))
             }
-            (Some(kind), Some(_)) => Err(format!("an error that wraps another one is of kind Other, not {kind:?}")),
+            (Some(kind), Some(_)) => Err(format!(
+                "an error that wraps another one is of kind Other, not {kind:?}"
+            )),
             (Some(kind), None) => error(kind, message, retry_after_ms).map(Self),
             (None, None) => Err("an error has a `kind`".to_owned()),
         }
@@ -155,18 +180,30 @@ impl TryFrom<RawProviderError> for ProviderError {
 }
 
 /// Returns an error that wraps nothing. Sentinels have a text of their own, and a delay belongs to one kind only.
-fn error(kind: Kind, message: Option<String>, retry_after_ms: Option<u64>) -> std::result::Result<Error, String> {
+fn error(
+    kind: Kind,
+    message: Option<String>,
+    retry_after_ms: Option<u64>,
+) -> std::result::Result<Error, String> {
     if retry_after_ms.is_some() && kind != Kind::RetryAfter {
-        return Err(format!("`retry_after_ms` does not belong to an error of kind {kind:?}"));
+        return Err(format!(
+            "`retry_after_ms` does not belong to an error of kind {kind:?}"
+        ));
     }
     let needs = |what: &str| format!("an error of kind {kind:?} has `{what}`");
     match (kind, message) {
         (Kind::Other, message) => Ok(Error::other(message.ok_or_else(|| needs("message"))?)),
         (Kind::RetryAfter, message) => {
-            let delay = Duration::from_millis(retry_after_ms.ok_or_else(|| needs("retry_after_ms"))?);
-            Ok(Error::retry_in(message.ok_or_else(|| needs("message"))?, delay))
+            let delay =
+                Duration::from_millis(retry_after_ms.ok_or_else(|| needs("retry_after_ms"))?);
+            Ok(Error::retry_in(
+                message.ok_or_else(|| needs("message"))?,
+                delay,
+            ))
         }
-        (_, Some(_)) => Err(format!("an error of kind {kind:?} has a text of its own, no `message`")),
+        (_, Some(_)) => Err(format!(
+            "an error of kind {kind:?} has a text of its own, no `message`"
+        )),
         (Kind::InstanceNotFound, None) => Ok(Error::instance_not_found()),
         (Kind::NotImplemented, None) => Ok(Error::not_implemented()),
         (Kind::ImplementedElsewhere, None) => Ok(Error::implemented_elsewhere()),
@@ -182,7 +219,10 @@ struct ZoneForm {
 
 impl From<ZoneForm> for Zone {
     fn from(form: ZoneForm) -> Self {
-        Self { failure_domain: form.failure_domain.unwrap_or_default(), region: form.region.unwrap_or_default() }
+        Self {
+            failure_domain: form.failure_domain.unwrap_or_default(),
+            region: form.region.unwrap_or_default(),
+        }
     }
 }
 

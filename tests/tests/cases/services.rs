@@ -80,22 +80,40 @@ impl ServiceWorld {
             clock: Arc::new(SystemClock),
             pulse: Pulse::default(),
         };
-        let cluster = Cluster { name: "kubernetes".to_owned(), id: None };
-        let (recorder, metrics) = (self.recorder.clone(), Arc::clone(&self.counters) as Arc<dyn ServiceMetrics>);
+        let cluster = Cluster {
+            name: "kubernetes".to_owned(),
+            id: None,
+        };
+        let (recorder, metrics) = (
+            self.recorder.clone(),
+            Arc::clone(&self.counters) as Arc<dyn ServiceMetrics>,
+        );
         let services = self.services.clone();
-        Ok(ServiceController::new(context, services, cluster, &Options::reference(), recorder, metrics)?)
+        Ok(ServiceController::new(
+            context,
+            services,
+            cluster,
+            &Options::reference(),
+            recorder,
+            metrics,
+        )?)
     }
 
     /// Takes the events so far: the key of each one's Service, and its content.
     pub(crate) fn take_events(&self) -> Vec<(String, Event)> {
         let events = std::mem::take(&mut *self.events.lock());
-        let about = |event: &RecordedEvent| format!("{}/{}", event.regarding.namespace, event.regarding.name);
+        let about = |event: &RecordedEvent| {
+            format!("{}/{}", event.regarding.namespace, event.regarding.name)
+        };
         let said = |event: &RecordedEvent| Event {
             type_: Some(event.type_.to_string()),
             reason: Some(event.reason.clone()),
             message: Some(event.message.clone()),
         };
-        events.iter().map(|event| (about(event), said(event))).collect()
+        events
+            .iter()
+            .map(|event| (about(event), said(event)))
+            .collect()
     }
 
     /// Adds differences that no case permits: unscripted calls, and requests other than patches of a Service's status.

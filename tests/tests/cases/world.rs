@@ -51,7 +51,15 @@ impl World {
         let node = node(&api.seed(form))?;
         let cache = Cache::with(cached.then(|| node.clone()));
         let (recorder, events) = EventRecorder::to_memory("cases", Arc::new(SystemClock));
-        Ok(Self { api, cache, node: Arc::new(node), cloud: script.provider(), script, recorder, events })
+        Ok(Self {
+            api,
+            cache,
+            node: Arc::new(node),
+            cloud: script.provider(),
+            script,
+            recorder,
+            events,
+        })
     }
 
     fn context(&self) -> ControllerContext {
@@ -70,7 +78,12 @@ impl World {
     /// If the controller cannot be created.
     pub(crate) fn node_controller(&self) -> Result<NodeController> {
         let metrics = Arc::new(NoNodeMetrics);
-        let made = NodeController::new(self.context(), &Options::reference(), self.recorder.clone(), metrics)?;
+        let made = NodeController::new(
+            self.context(),
+            &Options::reference(),
+            self.recorder.clone(),
+            metrics,
+        )?;
         self.script.withdraw(&self.cloud);
         Ok(made)
     }
@@ -82,10 +95,19 @@ impl World {
     pub(crate) async fn sync(&self) -> Result<Option<String>> {
         let results = Mutex::new(Vec::new());
         let keys = [self.node.name.to_string()];
-        self.node_controller()?.sync(&keys, |_, result| results.lock().push(result)).await;
+        self.node_controller()?
+            .sync(&keys, |_, result| results.lock().push(result))
+            .await;
         let mut results = results.into_inner();
-        ensure!(results.len() == 1, "the sync gave {} results for one key", results.len());
-        Ok(results.pop().and_then(Result::err).map(|error| error.to_string()))
+        ensure!(
+            results.len() == 1,
+            "the sync gave {} results for one key",
+            results.len()
+        );
+        Ok(results
+            .pop()
+            .and_then(Result::err)
+            .map(|error| error.to_string()))
     }
 
     /// Creates the lifecycle controller with the settings of the Go cloud-controller-manager.
@@ -94,7 +116,12 @@ impl World {
     /// If the controller cannot be created.
     pub(crate) fn lifecycle_controller(&self) -> Result<NodeLifecycleController> {
         let metrics = Arc::new(NoLifecycleMetrics);
-        let made = NodeLifecycleController::new(self.context(), &Options::reference(), self.recorder.clone(), metrics)?;
+        let made = NodeLifecycleController::new(
+            self.context(),
+            &Options::reference(),
+            self.recorder.clone(),
+            metrics,
+        )?;
         self.script.withdraw(&self.cloud);
         Ok(made)
     }
@@ -104,7 +131,11 @@ impl World {
     /// # Errors
     /// If the API's object is no Node any more.
     pub(crate) fn node_now(&self) -> Result<Option<Node>> {
-        Ok(self.api.node(&self.node.name).map(serde_json::from_value).transpose()?)
+        Ok(self
+            .api
+            .node(&self.node.name)
+            .map(serde_json::from_value)
+            .transpose()?)
     }
 
     /// Returns the events so far.
@@ -122,14 +153,26 @@ impl World {
 
     /// Requests so far, by verb and resource.
     pub(crate) fn requests(&self) -> Vec<String> {
-        self.api.requests().into_iter().map(|request| request.what).collect()
+        self.api
+            .requests()
+            .into_iter()
+            .map(|request| request.what)
+            .collect()
     }
 
     /// Adds differences that no case permits: unscripted calls, unanswered requests, and events about other objects.
     pub(crate) fn forbid_surprises(&self, comparison: &mut Comparison) {
         comparison.forbid(self.cloud.violations());
-        let known = ["get nodes", "patch nodes", "patch nodes/status", "delete nodes"];
-        let unknown = self.requests().into_iter().filter(|what| !known.contains(&what.as_str()));
+        let known = [
+            "get nodes",
+            "patch nodes",
+            "patch nodes/status",
+            "delete nodes",
+        ];
+        let unknown = self
+            .requests()
+            .into_iter()
+            .filter(|what| !known.contains(&what.as_str()));
         comparison.forbid(unknown.map(|what| format!("the API was asked to {what:?}")));
         let events = self.events.lock();
         let ours = |event: &&RecordedEvent| {
@@ -137,6 +180,9 @@ impl World {
             about.kind == "Node" && *about.name == *self.node.name && *about.uid == *self.node.uid
         };
         let strange = events.iter().filter(|event| !ours(event));
-        comparison.forbid(strange.map(|event| format!("an event is about {}, not about the Node", event.regarding)));
+        comparison.forbid(
+            strange
+                .map(|event| format!("an event is about {}, not about the Node", event.regarding)),
+        );
     }
 }

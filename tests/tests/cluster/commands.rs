@@ -25,15 +25,29 @@ pub(crate) async fn output_for(command: &mut Command, input: &str) -> Result<Str
 
 async fn output_of(command: &mut Command, input: Option<&str>) -> Result<String> {
     let name = shown(command);
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
+    command.stdin(if input.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    });
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("starting {name}"))?;
     if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
         pipe.write_all(input.as_bytes()).await?;
     }
     let output = child.wait_with_output().await?;
     let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name}: {}: {}", output.status, complaint.trim());
+    ensure!(
+        output.status.success(),
+        "{name}: {}: {}",
+        output.status,
+        complaint.trim()
+    );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -41,5 +55,9 @@ async fn output_of(command: &mut Command, input: Option<&str>) -> Result<String>
 fn shown(command: &Command) -> String {
     let command = command.as_std();
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(OsStr::to_string_lossy).filter(|word| word.len() < 80).collect::<Vec<_>>().join(" ")
+    words
+        .map(OsStr::to_string_lossy)
+        .filter(|word| word.len() < 80)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

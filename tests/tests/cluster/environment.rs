@@ -57,13 +57,21 @@ impl Environment {
     /// Returns the reason for which a scenario cannot run, if any.
     pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
-            _ if self.bed.is_none() => Some("CCM_TEST_NODE_BED is not set: there is no Node with a kubelet"),
-            _ if self.binary.is_none() => Some("CCM_TEST_IMAGE_BINARY is not set: there is no binary for the image"),
-            _ if self.helm.is_none() => Some("CCM_TEST_HELM is not set: nothing installs the chart"),
+            _ if self.bed.is_none() => {
+                Some("CCM_TEST_NODE_BED is not set: there is no Node with a kubelet")
+            }
+            _ if self.binary.is_none() => {
+                Some("CCM_TEST_IMAGE_BINARY is not set: there is no binary for the image")
+            }
+            _ if self.helm.is_none() => {
+                Some("CCM_TEST_HELM is not set: nothing installs the chart")
+            }
             Need::GoProgram if self.go_program.is_none() => {
                 Some("CCM_TEST_HCLOUD_GO is not set: there is no program to replace")
             }
-            Need::Specs if self.specs.is_none() => Some("CCM_TEST_E2E is not set: there are no specs of Kubernetes"),
+            Need::Specs if self.specs.is_none() => {
+                Some("CCM_TEST_E2E is not set: there are no specs of Kubernetes")
+            }
             Need::Node | Need::GoProgram | Need::Specs => None,
         }
     }
@@ -99,7 +107,8 @@ impl Environment {
         }
         let bed = self.bed()?;
         bed.start_again().await?;
-        let images = Images::make(&bed, self.binary.as_ref().context(BINARY)?, self.helm()?).await?;
+        let images =
+            Images::make(&bed, self.binary.as_ref().context(BINARY)?, self.helm()?).await?;
         let images: &'static Images = Box::leak(Box::new(images));
         *self.images.lock() = Some(images);
         Ok((images, true))
@@ -111,7 +120,9 @@ impl Environment {
         if let (Some(images), Some(bed)) = (images, &self.bed) {
             images.remove();
             // The bed's own script reports what it cannot remove.
-            _ = std::process::Command::new(bed.join("down.sh")).arg("--purge").status();
+            _ = std::process::Command::new(bed.join("down.sh"))
+                .arg("--purge")
+                .status();
         }
     }
 }

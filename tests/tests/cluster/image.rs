@@ -37,18 +37,31 @@ impl Images {
     /// Makes the image, gives it to the Node by both names, and packages the chart for each.
     pub(crate) async fn make(bed: &Bed, binary: &Path, helm: &Path) -> Result<Self> {
         let folder = TempDir::with_prefix("ccm-cluster-")?;
-        let archive = archive(binary, folder.path()).await.context("making the image")?;
+        let archive = archive(binary, folder.path())
+            .await
+            .context("making the image")?;
         let mut packages = Vec::new();
         for tag in TAGS {
             bed.import(&archive, &format!("{REPOSITORY}:{tag}")).await?;
             let package = folder.path().join(tag);
             let mut command = Command::new(deploy().join("package"));
-            output(command.arg(&package).args([REPOSITORY, tag]).env("HELM", helm)).await?;
-            let made = std::fs::read_dir(&package)?.next().context("deploy/package made nothing")?;
+            output(
+                command
+                    .arg(&package)
+                    .args([REPOSITORY, tag])
+                    .env("HELM", helm),
+            )
+            .await?;
+            let made = std::fs::read_dir(&package)?
+                .next()
+                .context("deploy/package made nothing")?;
             packages.push(made?.path());
         }
         std::fs::remove_file(archive)?;
-        Ok(Self { folder: folder.keep(), packages })
+        Ok(Self {
+            folder: folder.keep(),
+            packages,
+        })
     }
 
     /// Makes an image of another program, and gives it to the Node by this name.

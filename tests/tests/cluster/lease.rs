@@ -17,7 +17,9 @@ const NAME: &str = "cloud-controller-manager";
 pub(crate) async fn holder(client: &Client) -> Result<Option<String>> {
     let api: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
     let lease = api.get_opt(NAME).await.context("reading the Lease")?;
-    Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))
+    Ok(lease
+        .and_then(|lease| lease.spec?.holder_identity)
+        .filter(|holder| !holder.is_empty()))
 }
 
 /// The holders of the Lease, one after the other, while it is polled.
@@ -48,17 +50,28 @@ impl Holders {
                 tokio::time::sleep(POLL).await;
             }
         });
-        Self { terms, _until: stop.drop_guard() }
+        Self {
+            terms,
+            _until: stop.drop_guard(),
+        }
     }
 
     /// Returns the holders so far.
     pub(crate) fn all(&self) -> Vec<String> {
-        self.terms.lock().iter().map(|term| term.holder.clone()).collect()
+        self.terms
+            .lock()
+            .iter()
+            .map(|term| term.holder.clone())
+            .collect()
     }
 
     /// Returns the times between two holders. Each is the longest that the polls allow.
     pub(crate) fn gaps(&self) -> Vec<Duration> {
-        self.terms.lock().windows(2).map(|pair| pair[1].first.duration_since(pair[0].last)).collect()
+        self.terms
+            .lock()
+            .windows(2)
+            .map(|pair| pair[1].first.duration_since(pair[0].last))
+            .collect()
     }
 }
 
@@ -66,7 +79,11 @@ impl Term {
     fn add(terms: &mut Vec<Self>, holder: String, now: Instant) {
         match terms.last_mut().filter(|term| term.holder == holder) {
             Some(term) => term.last = now,
-            None => terms.push(Self { holder, first: now, last: now }),
+            None => terms.push(Self {
+                holder,
+                first: now,
+                last: now,
+            }),
         }
     }
 }

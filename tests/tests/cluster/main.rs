@@ -78,7 +78,9 @@ fn main() -> ExitCode {
     let steps = Arc::new(Steps::default());
     let trials = SCENARIOS.iter().map(|(name, need, scenario)| {
         let shared = (Arc::clone(&environment), Arc::clone(&steps));
-        real::trial(name, environment.lacks(*need), move || scenario(&shared.0, &shared.1))
+        real::trial(name, environment.lacks(*need), move || {
+            scenario(&shared.0, &shared.1)
+        })
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     environment.end();

@@ -35,7 +35,9 @@ fn fast_probes() -> Value {
 }
 
 async fn describe_pod(harness: &Harness, name: &str) -> Result<String> {
-    harness.kubectl(&["-n", "kube-system", "describe", "pod", name]).await
+    harness
+        .kubectl(&["-n", "kube-system", "describe", "pod", name])
+        .await
 }
 
 pub(crate) async fn manager_that_hangs_is_restarted_by_the_kubelet(
@@ -48,41 +50,75 @@ pub(crate) async fn manager_that_hangs_is_restarted_by_the_kubelet(
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
         let target = Target::serve(cloud).await?;
-        let more = if Environment::uses_probes_of_chart() { json!({}) } else { fast_probes() };
-        harness.install(&Installation::hcloud(&target, 0)?.with(more)).await?;
+        let more = if Environment::uses_probes_of_chart() {
+            json!({})
+        } else {
+            fast_probes()
+        };
+        harness
+            .install(&Installation::hcloud(&target, 0)?.with(more))
+            .await?;
         harness.initialised(&machine).await?;
         let pods = harness.manager_is_ready(0, 1).await?;
         clock.step("4. chart installed, Node initialised, the manager is ready");
-        let id = pods::container(&pods[0])?.container_id.clone().unwrap_or_default();
+        let id = pods::container(&pods[0])?
+            .container_id
+            .clone()
+            .unwrap_or_default();
         let changes = target.changes();
         output(Command::new("kill").args(["-STOP", &harness.bed.process_of(&id).await?])).await?;
         until("the kubelet restarts the container", RESTART, async || {
             let now = pods::of_manager(&harness.client).await?;
             let container = now.first().map(pods::container).transpose()?;
             let restarts = container.map_or(0, |container| container.restart_count);
-            ensure!(restarts == 1, "the container was restarted {restarts} times");
+            ensure!(
+                restarts == 1,
+                "the container was restarted {restarts} times"
+            );
             Ok(())
         })
         .await?;
         clock.step("4. a stopped process is killed and started again");
         let name = pods[0].name_any();
-        for text in ["Liveness probe failed", "failed liveness probe, will be restarted"] {
-            until_every(PAUSE, "the Pod shows the reason of its restart", SOON, async || {
-                let shown = describe_pod(harness, &name).await?;
-                ensure!(shown.contains(text), "kubectl describe does not say {text:?}: {shown}");
-                Ok(())
-            })
+        for text in [
+            "Liveness probe failed",
+            "failed liveness probe, will be restarted",
+        ] {
+            until_every(
+                PAUSE,
+                "the Pod shows the reason of its restart",
+                SOON,
+                async || {
+                    let shown = describe_pod(harness, &name).await?;
+                    ensure!(
+                        shown.contains(text),
+                        "kubectl describe does not say {text:?}: {shown}"
+                    );
+                    Ok(())
+                },
+            )
             .await?;
         }
         harness.manager_is_ready(0, 1).await?;
         // The killed process held the Lease, which the next one gets when it has expired.
-        let service = harness.create_service("after", &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
+        let service = harness
+            .create_service(
+                "after",
+                &json!({"load-balancer.hetzner.cloud/location": "fsn1"}),
+            )
+            .await?;
         until("the manager works again", SOON, async || {
-            ensure!(!target.balancers_of(&service).is_empty(), "the Service has no load balancer");
+            ensure!(
+                !target.balancers_of(&service).is_empty(),
+                "the Service has no load balancer"
+            );
             Ok(())
         })
         .await?;
-        ensure!(target.changes().len() > changes.len(), "the fake records no changes: this shows nothing");
+        ensure!(
+            target.changes().len() > changes.len(),
+            "the fake records no changes: this shows nothing"
+        );
         clock.step("4. it is ready, its Lease has expired, and it works");
         Ok(())
     })
@@ -110,19 +146,38 @@ pub(crate) async fn wrong_credential_is_shown_by_describe_and_by_the_log(
 
         harness.apply(&secret).await?;
         harness
-            .kubectl(&["-n", "kube-system", "delete", "pods", "-l=app.kubernetes.io/name=cloud-controller-manager"])
+            .kubectl(&[
+                "-n",
+                "kube-system",
+                "delete",
+                "pods",
+                "-l=app.kubernetes.io/name=cloud-controller-manager",
+            ])
             .await?;
         harness.initialised(&machine).await?;
         harness.manager_is_ready(0, 1).await?;
         clock.step("4. with the right token it works");
 
         fake.revoke_token(TOKEN);
-        harness.create_service("refused", &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
-        until_every(PAUSE, "the Service shows that the token is refused", SOON, async || {
-            let shown = harness.kubectl(&["describe", "service", "refused"]).await?;
-            ensure!(shown.contains("unable to authenticate"), "kubectl describe does not say why: {shown}");
-            Ok(())
-        })
+        harness
+            .create_service(
+                "refused",
+                &json!({"load-balancer.hetzner.cloud/location": "fsn1"}),
+            )
+            .await?;
+        until_every(
+            PAUSE,
+            "the Service shows that the token is refused",
+            SOON,
+            async || {
+                let shown = harness.kubectl(&["describe", "service", "refused"]).await?;
+                ensure!(
+                    shown.contains("unable to authenticate"),
+                    "kubectl describe does not say why: {shown}"
+                );
+                Ok(())
+            },
+        )
         .await?;
         clock.step("4. a token that is revoked: describe of a Service says so");
         Ok(())
@@ -134,20 +189,35 @@ pub(crate) async fn wrong_credential_is_shown_by_describe_and_by_the_log(
 async fn says_why_it_does_not_start(harness: &Harness) -> Result<()> {
     let name = until("the container has ended", SOON, async || {
         let pods = pods::of_manager(&harness.client).await?;
-        let [pod] = &*pods else { anyhow::bail!("the manager has {} Pods", pods.len()) };
+        let [pod] = &*pods else {
+            anyhow::bail!("the manager has {} Pods", pods.len())
+        };
         let container = pods::container(pod)?;
         let has_ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| {
-            state.as_ref().is_some_and(|state| state.terminated.is_some())
+            state
+                .as_ref()
+                .is_some_and(|state| state.terminated.is_some())
         };
-        ensure!(has_ended(&container.state) || has_ended(&container.last_state), "the container has not ended");
+        ensure!(
+            has_ended(&container.state) || has_ended(&container.last_state),
+            "the container has not ended"
+        );
         Ok(pod.name_any())
     })
     .await?;
     let shown = describe_pod(harness, &name).await?;
-    ensure!(shown.contains("unable to authenticate"), "kubectl describe pod does not say why: {shown}");
+    ensure!(
+        shown.contains("unable to authenticate"),
+        "kubectl describe pod does not say why: {shown}"
+    );
     until_every(PAUSE, "the log says why", SOON, async || {
-        let log = harness.kubectl(&["-n", "kube-system", "logs", &name]).await?;
-        ensure!(log.contains("unable to authenticate"), "the log does not say why: {log}");
+        let log = harness
+            .kubectl(&["-n", "kube-system", "logs", &name])
+            .await?;
+        ensure!(
+            log.contains("unable to authenticate"),
+            "the log does not say why: {log}"
+        );
         Ok(())
     })
     .await

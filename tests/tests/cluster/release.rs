@@ -27,7 +27,11 @@ pub(crate) async fn hcloud_serves_a_cluster_from_its_first_node_to_the_uninstall
 ) -> Result<()> {
     // The chart sets no location for load balancers: an annotation does.
     let location = json!({"load-balancer.hetzner.cloud/location": "fsn1"});
-    let release = CloudRelease { cloud: HetznerCloud::default(), install: Installation::hcloud, annotations: location };
+    let release = CloudRelease {
+        cloud: HetznerCloud::default(),
+        install: Installation::hcloud,
+        annotations: location,
+    };
     release.run(environment, steps).await
 }
 
@@ -35,7 +39,11 @@ pub(crate) async fn aws_serves_a_cluster_from_its_first_node_to_the_uninstallati
     environment: &Environment,
     steps: &Steps,
 ) -> Result<()> {
-    let release = CloudRelease { cloud: AwsCloud::classic(), install: Installation::aws, annotations: Value::Null };
+    let release = CloudRelease {
+        cloud: AwsCloud::classic(),
+        install: Installation::aws,
+        annotations: Value::Null,
+    };
     release.run(environment, steps).await
 }
 
@@ -44,7 +52,11 @@ pub(crate) async fn azure_serves_a_cluster_from_its_first_node_to_the_uninstalla
     steps: &Steps,
 ) -> Result<()> {
     let cloud = AzureCloud::new(AzurePools::Addresses);
-    let release = CloudRelease { cloud, install: Installation::azure, annotations: Value::Null };
+    let release = CloudRelease {
+        cloud,
+        install: Installation::azure,
+        annotations: Value::Null,
+    };
     release.run(environment, steps).await
 }
 
@@ -82,11 +94,19 @@ async fn initialises_the_first_node(
 ) -> Result<()> {
     harness.check_fresh().await?;
     harness.apply(&pods::ordinary(FIRST)).await?;
-    until("the scheduler has refused an ordinary Pod", SOON, async || {
-        let (status, message) = pods::condition(&harness.ordinary_pod(FIRST).await?, "PodScheduled");
-        ensure!(status == "False" && message.contains("taint"), "PodScheduled is {status:?}: {message}");
-        Ok(())
-    })
+    until(
+        "the scheduler has refused an ordinary Pod",
+        SOON,
+        async || {
+            let (status, message) =
+                pods::condition(&harness.ordinary_pod(FIRST).await?, "PodScheduled");
+            ensure!(
+                status == "False" && message.contains("taint"),
+                "PodScheduled is {status:?}: {message}"
+            );
+            Ok(())
+        },
+    )
     .await?;
     harness.install(installation).await?;
     harness.initialised(machine).await?;
@@ -113,24 +133,45 @@ async fn serves_services(
     let kept = harness.create_service(KEPT, annotations).await?;
     let deleted = harness.create_service(DELETED, annotations).await?;
     for (name, uid) in [(KEPT, &kept), (DELETED, &deleted)] {
-        until("a Service shows the address of its load balancer", SOON, async || {
-            let (shown, balancers) = (ingress(&harness.service(name).await?), target.balancers_of(uid));
-            let [balancer] = &*balancers else { anyhow::bail!("Service {name} has {balancers:?}") };
-            let address = balancer.address.clone().unwrap_or_default();
-            ensure!(shown.contains(&address), "Service {name} shows {shown:?}, its load balancer {address:?}");
-            let targets: Vec<_> = balancer.targets.iter().map(String::as_str).collect();
-            ensure!(targets == [machine], "the load balancer of {name} has the targets {targets:?}");
-            Ok(())
-        })
+        until(
+            "a Service shows the address of its load balancer",
+            SOON,
+            async || {
+                let (shown, balancers) = (
+                    ingress(&harness.service(name).await?),
+                    target.balancers_of(uid),
+                );
+                let [balancer] = &*balancers else {
+                    anyhow::bail!("Service {name} has {balancers:?}")
+                };
+                let address = balancer.address.clone().unwrap_or_default();
+                ensure!(
+                    shown.contains(&address),
+                    "Service {name} shows {shown:?}, its load balancer {address:?}"
+                );
+                let targets: Vec<_> = balancer.targets.iter().map(String::as_str).collect();
+                ensure!(
+                    targets == [machine],
+                    "the load balancer of {name} has the targets {targets:?}"
+                );
+                Ok(())
+            },
+        )
         .await?;
     }
     clock.step("2. two Services show their addresses");
     harness.delete_service(DELETED).await?;
     let left = target.balancers_of(&deleted);
-    ensure!(left.is_empty(), "the finalizer of {DELETED} was removed before {left:?}");
+    ensure!(
+        left.is_empty(),
+        "the finalizer of {DELETED} was removed before {left:?}"
+    );
     until("nothing is left of the load balancer", SOON, async || {
         let left = target.cloud.leftovers();
-        ensure!(left.is_empty(), "the load balancer of {DELETED} has left {left:?}");
+        ensure!(
+            left.is_empty(),
+            "the load balancer of {DELETED} has left {left:?}"
+        );
         Ok(())
     })
     .await?;
@@ -154,13 +195,18 @@ async fn updates_the_image(
     harness.manager_is_ready(1, 1).await?;
     until("the new Pod leads", SOON, async || {
         let now = holder(&harness.client).await?;
-        ensure!(now.is_some() && now != before, "the Lease is held by {now:?}");
+        ensure!(
+            now.is_some() && now != before,
+            "the Lease is held by {now:?}"
+        );
         Ok(())
     })
     .await?;
     harness.settled().await?;
     let (gaps, seen) = (holders.gaps(), holders.all());
-    let [gap] = &*gaps else { anyhow::bail!("the Lease was held by {seen:?}, not by the old and the new Pod") };
+    let [gap] = &*gaps else {
+        anyhow::bail!("the Lease was held by {seen:?}, not by the old and the new Pod")
+    };
     clock.step("3. rolling update on the only Node, nothing is written");
     clock.note("3.   of that, without a leader", *gap);
     check_unchanged(harness, target, &changes, &service).await
@@ -173,18 +219,34 @@ async fn check_unchanged(
     service: &k8s_openapi::api::core::v1::Service,
 ) -> Result<()> {
     let written = target.changes().split_off(changes.len());
-    ensure!(written.is_empty(), "requests asked for changes: {written:?}");
+    ensure!(
+        written.is_empty(),
+        "requests asked for changes: {written:?}"
+    );
     let now = harness.service(&service.name_any()).await?;
-    ensure!(now.resource_version() == service.resource_version(), "the Service was written: {service:?}, now {now:?}");
+    ensure!(
+        now.resource_version() == service.resource_version(),
+        "the Service was written: {service:?}, now {now:?}"
+    );
     Ok(())
 }
 
 /// Checks that the end of the release changes neither load balancer nor Service, and that the notes said what to do.
-async fn leaves_load_balancers(harness: &Harness, clock: &mut Clock<'_>, target: &Target) -> Result<()> {
+async fn leaves_load_balancers(
+    harness: &Harness,
+    clock: &mut Clock<'_>,
+    target: &Target,
+) -> Result<()> {
     let (changes, service) = (target.changes(), harness.service(KEPT).await?);
     let notes = harness.uninstall().await?;
-    for text in ["BEFORE YOU UNINSTALL", "kubectl get services -A --field-selector spec.type=LoadBalancer"] {
-        ensure!(notes.contains(text), "the notes do not say {text:?}: {notes}");
+    for text in [
+        "BEFORE YOU UNINSTALL",
+        "kubectl get services -A --field-selector spec.type=LoadBalancer",
+    ] {
+        ensure!(
+            notes.contains(text),
+            "the notes do not say {text:?}: {notes}"
+        );
     }
     until("the Pods of the manager are gone", SOON, async || {
         let pods = pods::of_manager(&harness.client).await?;

@@ -32,19 +32,30 @@ const SERVICE: &str = "web";
 /// the API server, and one Node, on which two Pods cannot have the same port.
 fn manifest(target: &Target) -> Result<String> {
     let settings = target.cloud.program(target.url(0)).environment;
-    let endpoint = settings.iter().find(|(name, _)| name == "HCLOUD_ENDPOINT").context("no endpoint")?;
+    let endpoint = settings
+        .iter()
+        .find(|(name, _)| name == "HCLOUD_ENDPOINT")
+        .context("no endpoint")?;
     let variables = [
         ("HCLOUD_ENDPOINT", &*endpoint.1),
         ("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"),
         ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
         ("KUBERNETES_SERVICE_PORT", API_PORT),
     ];
-    let variables = variables.map(|(name, value)| format!("            - {{name: {name}, value: \"{value}\"}}\n"));
+    let variables = variables
+        .map(|(name, value)| format!("            - {{name: {name}, value: \"{value}\"}}\n"));
     let mut text = MANIFEST.to_owned();
-    for (at, inserted) in
-        [("          env:\n", variables.concat()), ("  replicas: 1\n", "  strategy: {type: Recreate}\n".to_owned())]
-    {
-        ensure!(text.matches(at).count() == 1, "the manifest has not one line {at:?}");
+    for (at, inserted) in [
+        ("          env:\n", variables.concat()),
+        (
+            "  replicas: 1\n",
+            "  strategy: {type: Recreate}\n".to_owned(),
+        ),
+    ] {
+        ensure!(
+            text.matches(at).count() == 1,
+            "the manifest has not one line {at:?}"
+        );
         text = text.replace(at, &format!("{at}{inserted}"));
     }
     Ok(text)
@@ -55,7 +66,11 @@ type Seen = (Vec<Value>, Option<String>);
 
 /// Returns the number of reads of load balancers and of networks, which have the routes.
 fn reads(target: &Target) -> [usize; 2] {
-    let counts = target.cloud.fault_injector().map(ccm_conformance::FaultInjector::counts).unwrap_or_default();
+    let counts = target
+        .cloud
+        .fault_injector()
+        .map(ccm_conformance::FaultInjector::counts)
+        .unwrap_or_default();
     ["GET /load_balancers", "GET /networks"].map(|route| {
         let of_route = counts.iter().filter(|(name, _)| name.starts_with(route));
         of_route.map(|(_, count)| count).sum()
@@ -63,7 +78,10 @@ fn reads(target: &Target) -> [usize; 2] {
 }
 
 async fn seen(harness: &Harness, target: &Target) -> Result<Seen> {
-    Ok((target.cloud.objects(), harness.service(SERVICE).await?.resource_version()))
+    Ok((
+        target.cloud.objects(),
+        harness.service(SERVICE).await?.resource_version(),
+    ))
 }
 
 pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_without_a_write(
@@ -73,7 +91,10 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
     let mut clock = steps.of("replacement");
     run(environment, async |harness| {
         clock.step("a fresh Node is registered");
-        harness.images.make_foreign(&harness.bed, environment.go_program()?, THEIRS).await?;
+        harness
+            .images
+            .make_foreign(&harness.bed, environment.go_program()?, THEIRS)
+            .await?;
         clock.step("5. the image of Hetzner's program is made");
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
@@ -84,40 +105,81 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
         harness.check_fresh().await?;
         harness.apply_text(&manifest(&target)?).await?;
         harness.initialised(&machine).await?;
-        let uid = harness.create_service(SERVICE, &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
-        until("the Service shows the addresses of its load balancer, and the Node has its route", SOON, async || {
-            let shown = ingress(&harness.service(SERVICE).await?);
-            ensure!(!shown.is_empty(), "the Service shows no address");
-            let balancers = target.balancers_of(&uid);
-            ensure!(balancers.iter().any(|it| !it.targets.is_empty()), "the load balancers are {balancers:?}");
-            ensure!(!target.cloud.routes().is_empty(), "there is no route");
-            // The manifest does not tolerate a Node that waits for its route: its next Pod would wait, too.
-            let taints = harness.node().await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
-            ensure!(taints.is_empty(), "the Node has the taints {taints:?}");
-            Ok(())
-        })
+        let uid = harness
+            .create_service(
+                SERVICE,
+                &json!({"load-balancer.hetzner.cloud/location": "fsn1"}),
+            )
+            .await?;
+        until(
+            "the Service shows the addresses of its load balancer, and the Node has its route",
+            SOON,
+            async || {
+                let shown = ingress(&harness.service(SERVICE).await?);
+                ensure!(!shown.is_empty(), "the Service shows no address");
+                let balancers = target.balancers_of(&uid);
+                ensure!(
+                    balancers.iter().any(|it| !it.targets.is_empty()),
+                    "the load balancers are {balancers:?}"
+                );
+                ensure!(!target.cloud.routes().is_empty(), "there is no route");
+                // The manifest does not tolerate a Node that waits for its route: its next Pod would wait, too.
+                let taints = harness
+                    .node()
+                    .await?
+                    .spec
+                    .and_then(|spec| spec.taints)
+                    .unwrap_or_default();
+                ensure!(taints.is_empty(), "the Node has the taints {taints:?}");
+                Ok(())
+            },
+        )
         .await?;
         runs(harness, THEIRS).await?;
         clock.step("5. Hetzner's program: Node, route and load balancer");
 
-        let (before, changes, reads) = (seen(harness, &target).await?, target.changes(), reads(&target));
+        let (before, changes, reads) = (
+            seen(harness, &target).await?,
+            target.changes(),
+            reads(&target),
+        );
         let ours = format!("{REPOSITORY}:{}", TAGS[0]);
         set_image(harness, &ours).await?;
-        until("our program has read load balancers and routes", SOON, async || {
-            let now = self::reads(&target);
-            ensure!(now.iter().zip(reads).all(|(now, before)| *now > before), "reads: {now:?}, before {reads:?}");
-            Ok(())
-        })
+        until(
+            "our program has read load balancers and routes",
+            SOON,
+            async || {
+                let now = self::reads(&target);
+                ensure!(
+                    now.iter().zip(reads).all(|(now, before)| *now > before),
+                    "reads: {now:?}, before {reads:?}"
+                );
+                Ok(())
+            },
+        )
         .await?;
         let written = target.changes().split_off(changes.len());
-        ensure!(written.is_empty(), "ours asked for changes: {}", counted(&written));
-        ensure!(seen(harness, &target).await? == before, "the cloud or the Service has changed");
+        ensure!(
+            written.is_empty(),
+            "ours asked for changes: {}",
+            counted(&written)
+        );
+        ensure!(
+            seen(harness, &target).await? == before,
+            "the cloud or the Service has changed"
+        );
         clock.step("5. image changed to ours: nothing is written");
 
         set_image(harness, THEIRS).await?;
-        ensure!(seen(harness, &target).await? == before, "the cloud or the Service has changed");
+        ensure!(
+            seen(harness, &target).await? == before,
+            "the cloud or the Service has changed"
+        );
         let written = target.changes().split_off(changes.len());
-        println!("back with Hetzner's program, whose own requests for changes are: {}", counted(&written));
+        println!(
+            "back with Hetzner's program, whose own requests for changes are: {}",
+            counted(&written)
+        );
         clock.step("5. and back: the cloud is as before");
         Ok(())
     })
@@ -126,14 +188,29 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
 
 fn counted(routes: &[String]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    routes.iter().for_each(|route| *counts.entry(route).or_default() += 1);
-    if counts.is_empty() { "none".to_owned() } else { format!("{counts:?}") }
+    routes
+        .iter()
+        .for_each(|route| *counts.entry(route).or_default() += 1);
+    if counts.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("{counts:?}")
+    }
 }
 
 /// Changes the image of the Deployment and nothing else, and waits until the new Pod has nothing to do.
 async fn set_image(harness: &Harness, image: &str) -> Result<()> {
     let change = format!("{NAME}={image}");
-    harness.kubectl(&["-n", "kube-system", "set", "image", &format!("deployment/{NAME}"), &change]).await?;
+    harness
+        .kubectl(&[
+            "-n",
+            "kube-system",
+            "set",
+            "image",
+            &format!("deployment/{NAME}"),
+            &change,
+        ])
+        .await?;
     runs(harness, image).await
 }
 
@@ -141,7 +218,9 @@ async fn set_image(harness: &Harness, image: &str) -> Result<()> {
 async fn runs(harness: &Harness, image: &str) -> Result<()> {
     until("the Pod of the Deployment is ready", SOON, async || {
         let pods = pods::of_label(&harness.client, &format!("app={NAME}")).await?;
-        let [pod] = &*pods else { anyhow::bail!("the Deployment has {} Pods", pods.len()) };
+        let [pod] = &*pods else {
+            anyhow::bail!("the Deployment has {} Pods", pods.len())
+        };
         pods::check_ready(pod, image)
     })
     .await?;

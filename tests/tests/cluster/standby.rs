@@ -76,8 +76,13 @@ async fn stand_by(harness: &Harness, tag: usize) -> Result<()> {
     for pod in pods {
         let name = pod.name_any();
         until("a replica stands for election", SOON, async || {
-            let log = harness.kubectl(&["-n", "kube-system", "logs", &name]).await?;
-            ensure!(log.contains("Attempting to acquire leader lease"), "{name} does not stand for election");
+            let log = harness
+                .kubectl(&["-n", "kube-system", "logs", &name])
+                .await?;
+            ensure!(
+                log.contains("Attempting to acquire leader lease"),
+                "{name} does not stand for election"
+            );
             Ok(())
         })
         .await?;
@@ -86,13 +91,22 @@ async fn stand_by(harness: &Harness, tag: usize) -> Result<()> {
 }
 
 /// Updates the image while Services are created. Returns the longest time without a leader.
-async fn update(harness: &Harness, target: &Target, next: &Installation, attempt: usize) -> Result<Duration> {
+async fn update(
+    harness: &Harness,
+    target: &Target,
+    next: &Installation,
+    attempt: usize,
+) -> Result<Duration> {
     let before = target.writes().len();
     let holders = Holders::watch(&harness.client);
     let location = json!({"load-balancer.hetzner.cloud/location": "fsn1"});
     let mut services = Vec::new();
     for number in 0..SERVICES {
-        services.push(harness.create_service(&format!("amid-{attempt}-{number}"), &location).await?);
+        services.push(
+            harness
+                .create_service(&format!("amid-{attempt}-{number}"), &location)
+                .await?,
+        );
     }
     until("the first load balancer is under way", SOON, async || {
         ensure!(target.writes().len() > before, "nothing is requested");
@@ -103,29 +117,48 @@ async fn update(harness: &Harness, target: &Target, next: &Installation, attempt
     harness.upgrade(next, new).await?;
     harness.manager_is_ready(new, 2).await?;
     // Work for the new version.
-    services.push(harness.create_service(&format!("after-{attempt}"), &location).await?);
+    services.push(
+        harness
+            .create_service(&format!("after-{attempt}"), &location)
+            .await?,
+    );
     until("each Service has its load balancer", SOON, async || {
         for uid in &services {
             let balancers = target.balancers_of(uid);
-            let has_all = balancers.iter().all(|it| !it.ports.is_empty() && !it.targets.is_empty());
-            ensure!(balancers.len() == 1 && has_all, "the load balancers of a Service are {balancers:?}");
+            let has_all = balancers
+                .iter()
+                .all(|it| !it.ports.is_empty() && !it.targets.is_empty());
+            ensure!(
+                balancers.len() == 1 && has_all,
+                "the load balancers of a Service are {balancers:?}"
+            );
         }
         Ok(())
     })
     .await?;
     let writes = target.writes().split_off(before);
     check_one_writer_at_a_time(&writes, old)?;
-    holders.gaps().into_iter().max().with_context(|| format!("the Lease was held by {:?} alone", holders.all()))
+    holders
+        .gaps()
+        .into_iter()
+        .max()
+        .with_context(|| format!("the Lease was held by {:?} alone", holders.all()))
 }
 
 /// Checks that the old version wrote nothing after the new one had begun to write.
 fn check_one_writer_at_a_time(writes: &[Write], old: usize) -> Result<()> {
-    let (of_old, of_new): (Vec<&Write>, Vec<&Write>) = writes.iter().partition(|write| write.port == old);
+    let (of_old, of_new): (Vec<&Write>, Vec<&Write>) =
+        writes.iter().partition(|write| write.port == old);
     let at = |write: &&&Write| -> Instant { write.at };
     let (last, first) = (of_old.iter().max_by_key(at), of_new.iter().min_by_key(at));
     let (Some(last), Some(first)) = (last, first) else {
         anyhow::bail!("only one version wrote: this shows nothing: {writes:?}")
     };
-    ensure!(last.at < first.at, "the old version wrote {} after the new one had written {}", last.what, first.what);
+    ensure!(
+        last.at < first.at,
+        "the old version wrote {} after the new one had written {}",
+        last.what,
+        first.what
+    );
     Ok(())
 }

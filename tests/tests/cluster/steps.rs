@@ -17,7 +17,11 @@ struct Step {
 impl Steps {
     /// Begins to measure the steps of a scenario.
     pub(crate) fn of(&self, subject: &str) -> Clock<'_> {
-        Clock { steps: self, subject: subject.to_owned(), since: Instant::now() }
+        Clock {
+            steps: self,
+            subject: subject.to_owned(),
+            since: Instant::now(),
+        }
     }
 
     /// Prints the table, unless nothing was measured.
@@ -27,7 +31,12 @@ impl Steps {
             return;
         }
         println!("\n{:<12} {:>8}  step", "scenario", "time");
-        for Step { subject, what, time } in steps.iter() {
+        for Step {
+            subject,
+            what,
+            time,
+        } in steps.iter()
+        {
             println!("{subject:<12} {:>6.1} s  {what}", time.as_secs_f64());
         }
     }
@@ -49,6 +58,10 @@ impl Clock<'_> {
 
     /// Adds a duration that was measured inside of a step.
     pub(crate) fn note(&self, what: &str, time: Duration) {
-        self.steps.0.lock().push(Step { subject: self.subject.clone(), what: what.to_owned(), time });
+        self.steps.0.lock().push(Step {
+            subject: self.subject.clone(),
+            what: what.to_owned(),
+            time,
+        });
     }
 }

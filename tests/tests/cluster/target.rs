@@ -34,10 +34,18 @@ pub(crate) struct Write {
     pub(crate) what: String,
 }
 
-async fn record(State((port, writes)): State<(usize, Writes)>, request: Request, next: Next) -> Response {
+async fn record(
+    State((port, writes)): State<(usize, Writes)>,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.method() != Method::GET {
         let what = format!("{} {}", request.method(), request.uri().path());
-        writes.lock().push(Write { port, at: Instant::now(), what });
+        writes.lock().push(Write {
+            port,
+            at: Instant::now(),
+            what,
+        });
     }
     next.run(request).await
 }
@@ -49,9 +57,19 @@ impl Target {
         let (mut ports, writes) = (Vec::new(), Writes::default());
         for index in 0..2 {
             let port = Port::open("127.0.0.1:0").await?;
-            ports.push(port.serve(cloud.router().layer(from_fn_with_state((index, Arc::clone(&writes)), record))));
+            ports.push(
+                port.serve(
+                    cloud
+                        .router()
+                        .layer(from_fn_with_state((index, Arc::clone(&writes)), record)),
+                ),
+            );
         }
-        Ok(Self { cloud, ports, writes })
+        Ok(Self {
+            cloud,
+            ports,
+            writes,
+        })
     }
 
     /// Returns the URL of a port.
@@ -61,7 +79,11 @@ impl Target {
 
     /// Returns the requests so far that asked for a change, by method and path template.
     pub(crate) fn changes(&self) -> Vec<String> {
-        let changes = self.cloud.fault_injector().map(ccm_conformance::FaultInjector::changes).unwrap_or_default();
+        let changes = self
+            .cloud
+            .fault_injector()
+            .map(ccm_conformance::FaultInjector::changes)
+            .unwrap_or_default();
         changes.into_iter().map(|(route, _)| route).collect()
     }
 
@@ -73,6 +95,7 @@ impl Target {
     /// Returns the load balancers of a Service.
     pub(crate) fn balancers_of(&self, uid: &str) -> Vec<LoadBalancerFacts> {
         let all = self.cloud.load_balancers().into_iter();
-        all.filter(|balancer| balancer.service_uid.as_deref() == Some(uid)).collect()
+        all.filter(|balancer| balancer.service_uid.as_deref() == Some(uid))
+            .collect()
     }
 }

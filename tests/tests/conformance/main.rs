@@ -19,12 +19,16 @@ mod aws_network {
 
 /// Azure, with pools of the addresses of standalone machines.
 mod azure_addresses {
-    ccm_conformance::conformance!(ccm_tests::profiles::AzureCloud::new(ccm_tests::profiles::AzurePools::Addresses));
+    ccm_conformance::conformance!(ccm_tests::profiles::AzureCloud::new(
+        ccm_tests::profiles::AzurePools::Addresses
+    ));
 }
 
 /// Azure, with pools of the network interfaces of a uniform scale set.
 mod azure_scale_set {
-    ccm_conformance::conformance!(ccm_tests::profiles::AzureCloud::new(ccm_tests::profiles::AzurePools::ScaleSet));
+    ccm_conformance::conformance!(ccm_tests::profiles::AzureCloud::new(
+        ccm_tests::profiles::AzurePools::ScaleSet
+    ));
 }
 
 /// Conformance of the DigitalOcean provider.

@@ -17,15 +17,24 @@ use serde_json::{Value, json};
 async fn send(next: &Next, head: &Parts, body: impl Into<Body>) -> (StatusCode, Value) {
     let mut head = head.clone();
     head.headers.remove(header::CONTENT_LENGTH);
-    let answer = next.clone().run(Request::from_parts(head, body.into())).await;
+    let answer = next
+        .clone()
+        .run(Request::from_parts(head, body.into()))
+        .await;
     let status = answer.status();
-    let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
+    let body = to_bytes(answer.into_body(), usize::MAX)
+        .await
+        .unwrap_or_default();
     (status, serde_json::from_slice(&body).unwrap_or_default())
 }
 
 fn answer(status: StatusCode, body: &Value) -> Response {
-    let answer = Response::builder().status(status).header(header::CONTENT_TYPE, "application/json");
-    answer.body(Body::from(body.to_string())).expect("a response")
+    let answer = Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, "application/json");
+    answer
+        .body(Body::from(body.to_string()))
+        .expect("a response")
 }
 
 /// Makes the cloud accept a name twice, under a provider that relies on unique names.
@@ -56,7 +65,10 @@ fn first_page_is_taken_for_whole(api: Router) -> Router {
             return next.run(Request::from_parts(head, body)).await;
         }
         let query = head.uri.query().unwrap_or_default().to_owned();
-        let name = query.split('&').find_map(|it| it.strip_prefix("name=")).map(str::to_owned);
+        let name = query
+            .split('&')
+            .find_map(|it| it.strip_prefix("name="))
+            .map(str::to_owned);
         head.uri = Uri::from_static(PATH);
         let (status, mut page) = send(&next, &head, Body::empty()).await;
         if let Some(items) = page["load_balancers"].as_array_mut() {
@@ -70,18 +82,30 @@ fn first_page_is_taken_for_whole(api: Router) -> Router {
 #[test]
 #[should_panic(expected = "more than one load balancer for one Service")]
 fn names_that_are_not_unique_on_the_simulated_cloud_fail_the_proof_of_late_creations() {
-    proofs::late_creations(&Harness::of(&SimulatedCloud::default()).layer(names_are_not_unique).build(), 0);
+    proofs::late_creations(
+        &Harness::of(&SimulatedCloud::default())
+            .layer(names_are_not_unique)
+            .build(),
+        0,
+    );
 }
 
 #[test]
 #[should_panic(expected = "more than one load balancer for one Service")]
 fn names_that_are_not_unique_on_hetzner_fail_the_proof_of_late_creations() {
-    proofs::late_creations(&Harness::of(&HetznerCloud::default()).layer(names_are_not_unique).build(), 0);
+    proofs::late_creations(
+        &Harness::of(&HetznerCloud::default())
+            .layer(names_are_not_unique)
+            .build(),
+        0,
+    );
 }
 
 #[test]
 #[should_panic(expected = "not settled")]
 fn first_page_taken_for_whole_fails_the_proof_of_partial_lists() {
-    let harness = Harness::of(&SimulatedCloud::default()).layer(first_page_is_taken_for_whole).build();
+    let harness = Harness::of(&SimulatedCloud::default())
+        .layer(first_page_is_taken_for_whole)
+        .build();
     VirtualTime::default().live(async || proofs::partial_lists(&harness).await);
 }

@@ -25,9 +25,18 @@ async fn failure_within(limit: Duration, text: &str) -> (kube::Error, Situation)
     let directory = TempDir::with_prefix("ccm-diagnosis-").expect("a directory");
     let path: PathBuf = directory.path().join("kubeconfig");
     std::fs::write(&path, text).expect("a file");
-    let options = ClientOptions { kubeconfig: Some(path), request_timeout: Some(limit), ..ClientOptions::default() };
-    let client = connect(&options, "test", Arc::new(NoRequestMetrics)).await.expect("a client");
-    let error = Api::<Namespace>::all(client).get("kube-system").await.expect_err("it cannot work");
+    let options = ClientOptions {
+        kubeconfig: Some(path),
+        request_timeout: Some(limit),
+        ..ClientOptions::default()
+    };
+    let client = connect(&options, "test", Arc::new(NoRequestMetrics))
+        .await
+        .expect("a client");
+    let error = Api::<Namespace>::all(client)
+        .get("kube-system")
+        .await
+        .expect_err("it cannot work");
     (error, Situation::find(&options))
 }
 
@@ -35,13 +44,20 @@ async fn failure_within(limit: Duration, text: &str) -> (kube::Error, Situation)
 async fn serve(server: ApiServer, certificate: Option<Certificate>) -> (String, DropGuard) {
     manager::install_crypto();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let scheme = if certificate.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let url = format!("{scheme}://{}", listener.local_addr().expect("bound"));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {
         match certificate {
-            Some(certificate) => server.serve_tls(listener, &certificate, stopped).await.expect("a certificate"),
+            Some(certificate) => server
+                .serve_tls(listener, &certificate, stopped)
+                .await
+                .expect("a certificate"),
             None => server.serve_tcp(listener, stopped).await,
         }
     });
@@ -54,31 +70,59 @@ fn assert_explained(error: &kube::Error, situation: &Situation, cause: &Cause, p
     for part in parts {
         assert!(text.contains(part), "{part:?} is missing in: {text}");
     }
-    assert!(!text.contains('\n') && !text.ends_with('.'), "one paragraph that others can go on with: {text}");
+    assert!(
+        !text.contains('\n') && !text.ends_with('.'),
+        "one paragraph that others can go on with: {text}"
+    );
 }
 
 fn in_pod(server: &str) -> Situation {
-    Situation { server: server.to_owned(), origin: Origin::Pod, ..Situation::default() }
+    Situation {
+        server: server.to_owned(),
+        origin: Origin::Pod,
+        ..Situation::default()
+    }
 }
 
 #[tokio::test]
 async fn nobody_listens() {
     let (error, situation) = failure(&kubeconfig("http://127.0.0.1:1", None, None)).await;
-    let parts = ["nothing listens at http://127.0.0.1:1 (from the kubeconfig ", "host, port and the firewalls"];
+    let parts = [
+        "nothing listens at http://127.0.0.1:1 (from the kubeconfig ",
+        "host, port and the firewalls",
+    ];
     assert_explained(&error, &situation, &Cause::Refused, &parts);
     // In a Pod it matters which address that is.
-    let parts = ["tried for 120 s", "kube-proxy", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443"];
+    let parts = [
+        "tried for 120 s",
+        "kube-proxy",
+        "KUBERNETES_SERVICE_HOST=127.0.0.1",
+        "KUBERNETES_SERVICE_PORT=6443",
+    ];
     let service = in_pod("https://10.96.0.1:443").tried_for(Duration::from_secs(120));
     assert_explained(&error, &service, &Cause::Refused, &parts);
-    assert_explained(&error, &in_pod("https://127.0.0.1:6443"), &Cause::Refused, &["only on control-plane nodes"]);
+    assert_explained(
+        &error,
+        &in_pod("https://127.0.0.1:6443"),
+        &Cause::Refused,
+        &["only on control-plane nodes"],
+    );
 }
 
 #[tokio::test]
 async fn the_name_does_not_resolve() {
-    let (error, situation) = failure(&kubeconfig("https://api.example.invalid:6443", None, None)).await;
-    let situation = Situation { resolvers: vec!["10.96.0.10".into()], ..situation };
-    let parts =
-        ["\"api.example.invalid\"", "asked 10.96.0.10, from /etc/resolv.conf", "dnsPolicy: Default", "hostNetwork"];
+    let (error, situation) =
+        failure(&kubeconfig("https://api.example.invalid:6443", None, None)).await;
+    let situation = Situation {
+        resolvers: vec!["10.96.0.10".into()],
+        ..situation
+    };
+    let parts = [
+        "\"api.example.invalid\"",
+        "asked 10.96.0.10, from /etc/resolv.conf",
+        "dnsPolicy: Default",
+        "hostNetwork",
+    ];
     // On a machine without a network the message differs; the cause is the name all the same.
     assert_explained(&error, &situation, &Cause::Dns, &parts);
 }
@@ -86,8 +130,10 @@ async fn the_name_does_not_resolve() {
 #[tokio::test]
 async fn the_certificate_is_not_of_the_ca_that_is_trusted() {
     let names = ["127.0.0.1"];
-    let (shown, trusted) =
-        (Certificate::self_signed(&names).expect("one"), Certificate::self_signed(&names).expect("another"));
+    let (shown, trusted) = (
+        Certificate::self_signed(&names).expect("one"),
+        Certificate::self_signed(&names).expect("another"),
+    );
     let (url, _stop) = serve(ApiServer::new(), Some(shown)).await;
     let (error, situation) = failure(&kubeconfig(&url, Some(&trusted), None)).await;
     let cause = Cause::Tls(TlsProblem::UnknownIssuer);
@@ -95,7 +141,10 @@ async fn the_certificate_is_not_of_the_ca_that_is_trusted() {
         &error,
         &situation,
         &cause,
-        &["not signed by the CA that this process trusts", "certificate-authority"],
+        &[
+            "not signed by the CA that this process trusts",
+            "certificate-authority",
+        ],
     );
     assert_explained(&error, &in_pod(&url), &cause, &["serviceaccount/ca.crt"]);
 }
@@ -107,13 +156,19 @@ async fn the_certificate_is_for_another_name() {
     let (url, _stop) = serve(ApiServer::new(), Some(certificate)).await;
     let (error, situation) = failure(&trusted.replace("https://URL", &url)).await;
     let parts = ["is for other names", "other.example.com", "tls-server-name"];
-    assert_explained(&error, &situation, &Cause::Tls(TlsProblem::WrongName), &parts);
+    assert_explained(
+        &error,
+        &situation,
+        &Cause::Tls(TlsProblem::WrongName),
+        &parts,
+    );
 }
 
 #[tokio::test]
 async fn the_server_speaks_no_tls() {
     let (url, _stop) = serve(ApiServer::new(), None).await;
-    let (error, situation) = failure(&kubeconfig(&url.replace("http:", "https:"), None, None)).await;
+    let (error, situation) =
+        failure(&kubeconfig(&url.replace("http:", "https:"), None, None)).await;
     assert_explained(
         &error,
         &situation,
@@ -129,15 +184,32 @@ async fn nobody_answers_in_time_or_the_server_is_busy_or_forbids() {
     let text = kubeconfig(&url, None, None);
     let rule = server.faults().add(Matcher::any(), Action::Hang);
     let (error, situation) = failure_within(Duration::from_millis(300), &text).await;
-    assert_explained(&error, &situation, &Cause::TimedOut, &["gave no answer", "firewalls"]);
+    assert_explained(
+        &error,
+        &situation,
+        &Cause::TimedOut,
+        &["gave no answer", "firewalls"],
+    );
     server.faults().remove(rule);
     for (code, reason, cause, part) in [
-        (403, "Forbidden", Cause::Forbidden, "`cloud-controller-manager doctor` lists all that are missing"),
+        (
+            403,
+            "Forbidden",
+            Cause::Forbidden,
+            "`cloud-controller-manager doctor` lists all that are missing",
+        ),
         (500, "InternalError", Cause::Busy(500), "/readyz?verbose"),
     ] {
         let (reason, message) = (reason.to_owned(), "no".to_owned());
-        let rule =
-            server.faults().add(Matcher::any(), Action::Status { code, reason, message, retry_after_seconds: None });
+        let rule = server.faults().add(
+            Matcher::any(),
+            Action::Status {
+                code,
+                reason,
+                message,
+                retry_after_seconds: None,
+            },
+        );
         let (error, situation) = failure(&text).await;
         assert_explained(&error, &situation, &cause, &[part]);
         server.faults().remove(rule);
@@ -146,7 +218,10 @@ async fn nobody_answers_in_time_or_the_server_is_busy_or_forbids() {
 
 #[tokio::test]
 async fn the_credential_is_not_known() {
-    let options = Options { require_token: true, ..Options::default() };
+    let options = Options {
+        require_token: true,
+        ..Options::default()
+    };
     let (url, _stop) = serve(ApiServer::with_options(options), None).await;
     let (error, situation) = failure(&kubeconfig(&url, None, Some("expired"))).await;
     assert_explained(
@@ -155,8 +230,16 @@ async fn the_credential_is_not_known() {
         &Cause::Unauthorized,
         &["does not know who asks (401)", "create a new one", "clock"],
     );
-    assert_explained(&error, &in_pod(&url), &Cause::Unauthorized, &["serviceaccount/token", "restart the Pod"]);
-    assert!(!explain(&error, &situation).contains("\"expired\""), "no secret");
+    assert_explained(
+        &error,
+        &in_pod(&url),
+        &Cause::Unauthorized,
+        &["serviceaccount/token", "restart the Pod"],
+    );
+    assert!(
+        !explain(&error, &situation).contains("\"expired\""),
+        "no secret"
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Finding, Instances, LoadBalancers, Routes, Setup, async_trait};
+use cloud_provider::{
+    CloudProvider, Finding, Instances, LoadBalancers, Routes, Setup, async_trait,
+};
 use controllers::Options;
 use embedded_apiserver::{ApiServer, Matcher};
 use http::{HeaderValue, Request, Response, header};
@@ -56,7 +58,10 @@ impl World {
     }
 
     pub(crate) fn of_version(version: &str) -> Self {
-        let options = embedded_apiserver::Options { version: version.into(), ..embedded_apiserver::Options::default() };
+        let options = embedded_apiserver::Options {
+            version: version.into(),
+            ..embedded_apiserver::Options::default()
+        };
         let situation = Situation {
             server: "https://10.0.0.1:6443".into(),
             origin: Origin::Kubeconfig("/etc/kubeconfig".into()),
@@ -79,7 +84,10 @@ impl World {
             world.seed_node(name, 600, false, &format!("simulated://{id}"));
         }
         world.seed_service("web", 600, None);
-        let mut web = world.api.get("services", Some("default"), "web").expect("it was seeded");
+        let mut web = world
+            .api
+            .get("services", Some("default"), "web")
+            .expect("it was seeded");
         web["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         world.api.seed(web).expect("a Service");
         world.add_balancer("web");
@@ -92,25 +100,49 @@ impl World {
     }
 
     pub(crate) fn add_machine(&self, name: &str) -> String {
-        self.cloud.add_machine(NewMachine { name: name.into(), ..NewMachine::default() }).id
+        self.cloud
+            .add_machine(NewMachine {
+                name: name.into(),
+                ..NewMachine::default()
+            })
+            .id
     }
 
     /// Adds the load balancer of a Service to the cloud.
     pub(crate) fn add_balancer(&self, service: &str) {
         let uid = |kind: &str, namespace: Option<&str>, name: &str| {
             let object = self.api.get(kind, namespace, name).expect("an object");
-            object["metadata"]["uid"].as_str().expect("a UID").to_owned()
+            object["metadata"]["uid"]
+                .as_str()
+                .expect("a UID")
+                .to_owned()
         };
         let owner = uid("services", Some("default"), service);
-        let name = format!("a{}", owner.replace('-', "").chars().take(31).collect::<String>());
+        let name = format!(
+            "a{}",
+            owner.replace('-', "").chars().take(31).collect::<String>()
+        );
         let cluster = uid("namespaces", None, "kube-system");
-        let labels = [("ccm-rs/cluster".to_owned(), cluster), ("ccm-rs/service".to_owned(), owner)].into();
-        self.cloud.add_load_balancer(LoadBalancerSpec { name, labels, ..LoadBalancerSpec::default() });
+        let labels = [
+            ("ccm-rs/cluster".to_owned(), cluster),
+            ("ccm-rs/service".to_owned(), owner),
+        ]
+        .into();
+        self.cloud.add_load_balancer(LoadBalancerSpec {
+            name,
+            labels,
+            ..LoadBalancerSpec::default()
+        });
     }
 
-    pub(crate) fn seed_node(&self, name: &str, minutes_old: i64, uninitialized: bool, provider_id: &str) {
-        let taint =
-            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+    pub(crate) fn seed_node(
+        &self,
+        name: &str,
+        minutes_old: i64,
+        uninitialized: bool,
+        provider_id: &str,
+    ) {
+        let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
         self.seed(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "creationTimestamp": ago(minutes_old * 60)},
@@ -155,15 +187,24 @@ impl World {
 
     pub(crate) async fn examine(&self) -> Report {
         let mut told = Vec::new();
-        let report = self.examine_telling(&mut |finding| told.push(finding.clone())).await;
-        assert_eq!(report.findings, told, "each finding is told when it is there");
+        let report = self
+            .examine_telling(&mut |finding| told.push(finding.clone()))
+            .await;
+        assert_eq!(
+            report.findings, told,
+            "each finding is told when it is there"
+        );
         report
     }
 
     pub(crate) async fn examine_telling(&self, told: &mut (dyn FnMut(&Finding) + Send)) -> Report {
         let settings = Settings::new(Options::default(), Clients::Shared(self.client()));
-        let builder = Transport::builder("http://cloud").credential(Credential::token(DEFAULT_TOKEN));
-        let setup = Setup { call_timeout: Some(TIMEOUT), ..Setup::default() };
+        let builder =
+            Transport::builder("http://cloud").credential(Credential::token(DEFAULT_TOKEN));
+        let setup = Setup {
+            call_timeout: Some(TIMEOUT),
+            ..Setup::default()
+        };
         let transport = builder.setup(&setup).service(self.cloud.router());
         let provider = Provider {
             simulated: Simulated::new(transport.build().expect("a URL"), None),
@@ -195,7 +236,9 @@ impl World {
     fn client(&self) -> Client {
         let (api, denied) = (self.api.clone(), self.denied.clone());
         // `Date` has whole seconds; so has the skew.
-        let at = now().checked_add(SignedDuration::from_secs(self.skew_seconds)).expect("a time");
+        let at = now()
+            .checked_add(SignedDuration::from_secs(self.skew_seconds))
+            .expect("a time");
         let date = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let service = service_fn(move |request: Request<Body>| {
             let (api, denied, date) = (api.clone(), denied.clone(), date.clone());
@@ -207,7 +250,8 @@ impl World {
                 }
                 let request = Request::from_parts(head, http_body_util::Full::new(body));
                 let (mut head, body) = api.service().oneshot(request).await?.into_parts();
-                head.headers.insert(header::DATE, HeaderValue::from_str(&date)?);
+                head.headers
+                    .insert(header::DATE, HeaderValue::from_str(&date)?);
                 let body = body.collect().await?.to_bytes();
                 Ok(Response::from_parts(head, Body::from(body)))
             }
@@ -223,7 +267,10 @@ fn refused_review(path: &str, body: &[u8], denied: &[(String, String)]) -> Optio
     }
     let mut review: Value = serde_json::from_slice(body).ok()?;
     let of = &review["spec"]["resourceAttributes"];
-    if !denied.iter().any(|(verb, resource)| of["verb"] == **verb && of["resource"] == **resource) {
+    if !denied
+        .iter()
+        .any(|(verb, resource)| of["verb"] == **verb && of["resource"] == **resource)
+    {
         return None;
     }
     review["status"] = json!({"allowed": false});
@@ -236,7 +283,10 @@ fn now() -> Timestamp {
 
 /// Returns the time `seconds` ago, in the format of API objects.
 fn ago(seconds: i64) -> String {
-    now().checked_sub(SignedDuration::from_secs(seconds)).expect("a time").to_string()
+    now()
+        .checked_sub(SignedDuration::from_secs(seconds))
+        .expect("a time")
+        .to_string()
 }
 
 /// Removes the one number that differs between runs.
@@ -250,7 +300,9 @@ struct NoNames;
 #[async_trait]
 impl Names for NoNames {
     async fn resolve(&self, _name: &str) -> io::Result<Vec<IpAddr>> {
-        Err(io::Error::other("failed to lookup address information: Name or service not known"))
+        Err(io::Error::other(
+            "failed to lookup address information: Name or service not known",
+        ))
     }
 }
 
@@ -274,7 +326,11 @@ impl CloudProvider for Provider {
     async fn diagnose(&self) -> Vec<Finding> {
         assert!(!self.panics, "a defect of the provider");
         if self.lacks_context.load(Ordering::Relaxed) {
-            return vec![Finding::failure("context", "no access to the Kubernetes API yet", "initialize the provider")];
+            return vec![Finding::failure(
+                "context",
+                "no access to the Kubernetes API yet",
+                "initialize the provider",
+            )];
         }
         self.simulated.diagnose().await
     }

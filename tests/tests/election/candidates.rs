@@ -44,7 +44,10 @@ impl Told {
 }
 
 pub(crate) fn config(identity: &str) -> ElectionConfig {
-    ElectionConfig { identity: identity.to_owned(), ..ElectionConfig::new("kube-system", "ccm") }
+    ElectionConfig {
+        identity: identity.to_owned(),
+        ..ElectionConfig::new("kube-system", "ccm")
+    }
 }
 
 impl Candidate {
@@ -62,15 +65,31 @@ impl Candidate {
     }
 
     fn over(below: &Client, config: ElectionConfig, clock: Arc<dyn Clock>) -> Self {
-        let limits =
-            Limits { request_timeout: Some(config.renew_deadline / 2), single_attempt: true, ..Limits::default() };
-        let client = wrap(below, "embedded", &config.identity, &limits, Arc::new(NoRequestMetrics));
-        let (recorder, events) = EventRecorder::to_memory("cloud-controller-manager", Arc::new(SystemClock));
+        let limits = Limits {
+            request_timeout: Some(config.renew_deadline / 2),
+            single_attempt: true,
+            ..Limits::default()
+        };
+        let client = wrap(
+            below,
+            "embedded",
+            &config.identity,
+            &limits,
+            Arc::new(NoRequestMetrics),
+        );
+        let (recorder, events) =
+            EventRecorder::to_memory("cloud-controller-manager", Arc::new(SystemClock));
         let (metrics, stop) = (Arc::new(Told::default()), CancellationToken::new());
         let elector = Elector::new(client, config, recorder, metrics.clone()).clock(clock);
         let leadership = elector.leadership();
         let task = tokio::spawn(elector.run(stop.clone()));
-        Self { leadership, metrics, events, stop, task }
+        Self {
+            leadership,
+            metrics,
+            events,
+            stop,
+            task,
+        }
     }
 
     /// Stops the candidate as on SIGTERM, when all work has ended.
@@ -90,18 +109,24 @@ impl Candidate {
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        let text = |it: &RecordedEvent| format!("{} {} {} {}", it.regarding, it.type_, it.reason, it.message);
+        let text = |it: &RecordedEvent| {
+            format!("{} {} {} {}", it.regarding, it.type_, it.reason, it.message)
+        };
         self.events.lock().iter().map(text).collect()
     }
 }
 
 /// Returns the Lease of the election.
 pub(crate) fn lease(api: &ApiServer) -> Value {
-    api.get("leases", Some("kube-system"), "ccm").unwrap_or_default()
+    api.get("leases", Some("kube-system"), "ccm")
+        .unwrap_or_default()
 }
 
 pub(crate) fn holder(api: &ApiServer) -> String {
-    lease(api)["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    lease(api)["spec"]["holderIdentity"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Changes the Lease as a person does with `kubectl edit`.
@@ -117,7 +142,10 @@ pub(crate) fn edit(api: &ApiServer, change: impl FnOnce(&mut Value)) {
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) -> Duration {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "{what}: not within two minutes");
+        assert!(
+            begin.elapsed() < Duration::from_secs(120),
+            "{what}: not within two minutes"
+        );
         sleep(Duration::from_millis(1)).await;
     }
     begin.elapsed()
@@ -127,5 +155,6 @@ pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) -> Duration 
 pub(crate) fn requests(api: &ApiServer, identity: &str) -> Vec<String> {
     let all = api.requests().all().into_iter();
     let ours = all.filter(|it| it.resource == "leases" && it.user_agent == identity);
-    ours.map(|it| format!("{} {}", it.verb, it.status)).collect()
+    ours.map(|it| format!("{} {}", it.verb, it.status))
+        .collect()
 }

@@ -23,7 +23,8 @@ fn forbid_watching(api: &ApiServer) {
         message: "leases is forbidden".into(),
         retry_after_seconds: None,
     };
-    api.faults().add(Matcher::any().verb("watch").resource("leases"), forbidden);
+    api.faults()
+        .add(Matcher::any().verb("watch").resource("leases"), forbidden);
 }
 
 /// Returns the time from the end of the leader, `after` so many milliseconds, until one of two standbys leads.
@@ -47,7 +48,10 @@ async fn gap(end: End, may_watch: bool, after: u64) -> Duration {
     }
     let took = began.elapsed();
     sleep(Duration::from_secs(30)).await;
-    let open = standbys.iter().filter(|it| it.leadership.fence().is_open()).count();
+    let open = standbys
+        .iter()
+        .filter(|it| it.leadership.fence().is_open())
+        .count();
     assert!(open == 1 && ["b", "c"].contains(&holder(&api).as_str()));
     for standby in standbys {
         standby.kill().await;
@@ -61,7 +65,10 @@ async fn gaps(end: End, may_watch: bool) -> (f64, f64) {
         let took = gap(end, may_watch, after).await.as_secs_f64();
         (least, most) = (least.min(took), most.max(took));
     }
-    println!("{end:?}, {}: {least:.3} to {most:.3} s", if may_watch { "watching" } else { "polling" });
+    println!(
+        "{end:?}, {}: {least:.3} to {most:.3} s",
+        if may_watch { "watching" } else { "polling" }
+    );
     (least, most)
 }
 
@@ -94,12 +101,22 @@ async fn who_may_not_watch_asks_for_that_hardly_ever() {
     sleep(Duration::from_secs(300)).await;
     let asked = requests(&api, "b");
     let count = |verb: &str| asked.iter().filter(|it| it.starts_with(verb)).count();
-    assert!(count("watch") == 1 && (68..=150).contains(&count("get")), "{asked:?}");
-    assert!(standby.leadership.lease_was_seen_within(Duration::from_secs(5)));
+    assert!(
+        count("watch") == 1 && (68..=150).contains(&count("get")),
+        "{asked:?}"
+    );
+    assert!(
+        standby
+            .leadership
+            .lease_was_seen_within(Duration::from_secs(5))
+    );
     // Permissions may come later.
     api.faults().clear();
     sleep(Duration::from_secs(600)).await;
     let polls = requests(&api, "b").len();
     sleep(Duration::from_secs(60)).await;
-    assert!(requests(&api, "b").len() - polls <= 3, "a watch that shows a living holder replaces polling");
+    assert!(
+        requests(&api, "b").len() - polls <= 3,
+        "a watch that shows a living holder replaces polling"
+    );
 }

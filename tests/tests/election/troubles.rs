@@ -20,7 +20,12 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 fn status(code: u16, reason: &str) -> Action {
-    Action::Status { code, reason: reason.into(), message: "no".into(), retry_after_seconds: None }
+    Action::Status {
+        code,
+        reason: reason.into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    }
 }
 
 fn leases() -> Matcher {
@@ -31,29 +36,50 @@ fn leases() -> Matcher {
 async fn a_candidate_that_may_do_nothing_keeps_trying_for_ever() {
     for verb in ["get", "create", "write"] {
         let api = ApiServer::new();
-        api.faults().add(leases().verb(verb), status(403, "Forbidden"));
+        api.faults()
+            .add(leases().verb(verb), status(403, "Forbidden"));
         let candidate = Candidate::new(&api, "a");
         sleep(seconds(3600)).await;
         assert!(!candidate.leadership.fence().is_open() && candidate.leadership.health().is_ok());
-        let tried = requests(&api, "a").iter().filter(|it| it.ends_with("403")).count();
+        let tried = requests(&api, "a")
+            .iter()
+            .filter(|it| it.ends_with("403"))
+            .count();
         assert!(tried > 800, "{verb}: {tried}");
-        assert_eq!(candidate.leadership.lease_was_seen_within(seconds(60)), verb != "get");
+        assert_eq!(
+            candidate.leadership.lease_was_seen_within(seconds(60)),
+            verb != "get"
+        );
         api.faults().clear();
-        assert!(timeout(seconds(5), candidate.leadership.acquired()).await.is_ok(), "{verb}");
+        assert!(
+            timeout(seconds(5), candidate.leadership.acquired())
+                .await
+                .is_ok(),
+            "{verb}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_the_api_server_the_fence_closes_at_the_deadline_and_the_lease_is_lost() {
-    for trouble in
-        [Action::Refused, Action::Hang, Action::AnswerLost, status(500, ""), status(503, ""), status(429, "")]
-    {
+    for trouble in [
+        Action::Refused,
+        Action::Hang,
+        Action::AnswerLost,
+        status(500, ""),
+        status(503, ""),
+        status(429, ""),
+    ] {
         let api = ApiServer::new();
         let mut leader = Candidate::new(&api, "a");
         leader.leadership.acquired().await;
         sleep(Duration::from_millis(20_500)).await;
         api.faults().add(leases(), trouble.clone());
-        let (fence, leadership, began) = (leader.leadership.fence(), leader.leadership.clone(), Instant::now());
+        let (fence, leadership, began) = (
+            leader.leadership.fence(),
+            leader.leadership.clone(),
+            Instant::now(),
+        );
         let watch = async {
             until("the fence closes", || !fence.is_open()).await;
             began.elapsed()
@@ -65,13 +91,19 @@ async fn without_the_api_server_the_fence_closes_at_the_deadline_and_the_lease_i
         };
         let (closed, (lost, reason)) = tokio::join!(watch, lost);
         let range = Duration::from_millis(7_900)..Duration::from_millis(10_001);
-        assert!(range.contains(&closed) && range.contains(&lost), "{trouble:?}: {closed:?} {lost:?}");
+        assert!(
+            range.contains(&closed) && range.contains(&lost),
+            "{trouble:?}: {closed:?} {lost:?}"
+        );
         assert_eq!(reason, "it could not be renewed for 10s");
         assert_eq!(leader.outcome().await, ElectionOutcome::Lost(reason));
         api.faults().clear();
         sleep(seconds(60)).await;
         assert!(!fence.is_open(), "for good");
-        assert_eq!(leader.events()[1..], ["Lease kube-system/ccm Normal LeaderElection a stopped leading"]);
+        assert_eq!(
+            leader.events()[1..],
+            ["Lease kube-system/ccm Normal LeaderElection a stopped leading"]
+        );
         assert_eq!(leader.metrics.all().last().unwrap(), "ccm false");
     }
 }
@@ -94,11 +126,19 @@ async fn a_short_outage_costs_nothing_but_slow_renewals() {
 #[tokio::test(start_paused = true)]
 async fn clocks_that_jump_change_nothing() {
     let api = ApiServer::new();
-    let clocks = [ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()), ManualClock::default()];
+    let clocks = [
+        ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap()),
+        ManualClock::default(),
+    ];
     let leader = Candidate::with(&api, config("a"), Arc::new(clocks[0].clone()));
     leader.leadership.acquired().await;
     let standby = Candidate::with(&api, config("b"), Arc::new(clocks[1].clone()));
-    for jump in ["2027-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
+    for jump in [
+        "2027-01-01T00:00:00Z",
+        "2020-01-01T00:00:00Z",
+        "2020-01-01T00:00:00Z",
+        "2099-01-01T00:00:00Z",
+    ] {
         sleep(seconds(7)).await;
         clocks[0].set(jump.parse().unwrap());
         sleep(seconds(40)).await;
@@ -113,7 +153,8 @@ async fn a_lease_that_a_person_deletes_is_made_anew_by_its_holder() {
     for may_watch in [true, false] {
         let api = ApiServer::new();
         if !may_watch {
-            api.faults().add(leases().verb("watch"), status(403, "Forbidden"));
+            api.faults()
+                .add(leases().verb("watch"), status(403, "Forbidden"));
         }
         let leader = Candidate::new(&api, "a");
         leader.leadership.acquired().await;
@@ -122,7 +163,10 @@ async fn a_lease_that_a_person_deletes_is_made_anew_by_its_holder() {
             sleep(Duration::from_millis(30_700)).await;
             assert!(api.remove("leases", Some("kube-system"), "ccm"));
             let back = until("it is back", || !holder(&api).is_empty()).await;
-            assert!(back < Duration::from_millis(if may_watch { 100 } else { 2_100 }), "{back:?}");
+            assert!(
+                back < Duration::from_millis(if may_watch { 100 } else { 2_100 }),
+                "{back:?}"
+            );
             assert_eq!(holder(&api), "a");
         }
         assert!(leader.leadership.fence().is_open() && !standby.leadership.fence().is_open());
@@ -142,7 +186,10 @@ async fn a_lease_that_is_deleted_when_its_holder_is_dead_is_taken_when_it_can_be
     let began = Instant::now();
     standby.leadership.acquired().await;
     let took = began.elapsed().as_secs_f64();
-    assert!((14.9..15.5).contains(&took), "nobody can know that it is dead: {took}");
+    assert!(
+        (14.9..15.5).contains(&took),
+        "nobody can know that it is dead: {took}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,8 +199,13 @@ async fn who_is_deposed_by_a_person_loses_at_once() {
     leader.leadership.acquired().await;
     sleep(seconds(20)).await;
     edit(&api, |lease| lease["spec"]["holderIdentity"] = json!("z"));
-    let lost = timeout(Duration::from_millis(100), leader.leadership.lost()).await.unwrap();
-    assert_eq!((lost.as_str(), leader.leadership.fence().is_open()), ("z holds it", false));
+    let lost = timeout(Duration::from_millis(100), leader.leadership.lost())
+        .await
+        .unwrap();
+    assert_eq!(
+        (lost.as_str(), leader.leadership.fence().is_open()),
+        ("z holds it", false)
+    );
     assert_eq!(leader.outcome().await, ElectionOutcome::Lost(lost));
     assert_eq!(holder(&api), "z");
 }
@@ -166,7 +218,10 @@ async fn a_leader_that_is_taken_its_election_has_lost() {
     let leadership = leader.leadership.clone();
     leader.kill().await;
     assert!(!leadership.fence().is_open());
-    assert_eq!(timeout(seconds(1), leadership.lost()).await.unwrap(), "the election was broken off");
+    assert_eq!(
+        timeout(seconds(1), leadership.lost()).await.unwrap(),
+        "the election was broken off"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,20 +233,34 @@ async fn a_candidate_that_is_taken_its_election_knows_that_it_will_never_lead() 
     sleep(seconds(1)).await;
     let leadership = candidate.leadership.clone();
     candidate.kill().await;
-    assert_eq!(timeout(seconds(1), leadership.lost()).await.unwrap(), "the election was broken off");
+    assert_eq!(
+        timeout(seconds(1), leadership.lost()).await.unwrap(),
+        "the election was broken off"
+    );
     assert!(leader.leadership.fence().is_open());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_something_that_is_no_api_server_says_nothing_about_the_lease() {
-    for answer in [json!([]), json!("ok"), json!({}), json!({"kind": "Status", "metadata": {}})] {
+    for answer in [
+        json!([]),
+        json!("ok"),
+        json!({}),
+        json!({"kind": "Status", "metadata": {}}),
+    ] {
         let stranger = move |_: http::Request<Body>| {
             let answer = http::Response::new(Body::from(answer.to_string().into_bytes()));
             async move { Ok::<_, std::convert::Infallible>(answer) }
         };
-        let candidate = Candidate::of(&Client::new(tower::service_fn(stranger), "default"), config("a"));
+        let candidate = Candidate::of(
+            &Client::new(tower::service_fn(stranger), "default"),
+            config("a"),
+        );
         sleep(seconds(60)).await;
-        assert!(!candidate.leadership.fence().is_open() && !candidate.leadership.lease_was_seen_within(seconds(60)));
+        assert!(
+            !candidate.leadership.fence().is_open()
+                && !candidate.leadership.lease_was_seen_within(seconds(60))
+        );
         assert_eq!(candidate.stop().await, ElectionOutcome::Stopped);
     }
 }
@@ -205,15 +274,21 @@ async fn a_stop_while_the_api_server_is_silent_ends_in_bounded_time() {
     sleep(seconds(1)).await;
     let began = Instant::now();
     assert_eq!(leader.stop().await, ElectionOutcome::Stopped);
-    assert!(began.elapsed() <= Duration::from_millis(5_010), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_millis(5_010),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_acquisition_was_never_answered_is_given_back_too() {
     let api = ApiServer::new();
-    api.faults().add(leases().verb("create").times(1), Action::AnswerLost);
+    api.faults()
+        .add(leases().verb("create").times(1), Action::AnswerLost);
     // Without the watch, the process would not see its own name at once.
-    api.faults().add(leases().verb("watch"), status(403, "Forbidden"));
+    api.faults()
+        .add(leases().verb("watch"), status(403, "Forbidden"));
     let candidate = Candidate::new(&api, "a");
     until("it is written", || holder(&api) == "a").await;
     assert!(!candidate.leadership.fence().is_open(), "nobody said so");

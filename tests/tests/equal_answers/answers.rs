@@ -16,7 +16,9 @@ fn path(directory: &Path, semantics: &str) -> PathBuf {
 pub(crate) fn read(directory: &Path, semantics: &str) -> Result<Answers> {
     let path = path(directory, semantics);
     match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display())),
+        Ok(text) => {
+            serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Answers::new()),
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
     }

@@ -29,10 +29,16 @@ fn compare(path: &str, expected: &Value, got: &Value, lines: &mut Vec<String>) {
                 compare(&format!("{path}/{index}"), value, other, lines);
             }
             for (index, value) in left.iter().enumerate().skip(right.len()) {
-                lines.push(format!("{path}/{index}: expected {}, got nothing", short(value)));
+                lines.push(format!(
+                    "{path}/{index}: expected {}, got nothing",
+                    short(value)
+                ));
             }
             for (index, value) in right.iter().enumerate().skip(left.len()) {
-                lines.push(format!("{path}/{index}: expected nothing, got {}", short(value)));
+                lines.push(format!(
+                    "{path}/{index}: expected nothing, got {}",
+                    short(value)
+                ));
             }
         }
         _ if expected == got => {}

@@ -25,7 +25,12 @@ pub(crate) const SEEN: &str = "seen";
 
 /// Masks the responses of a scenario. `generated` are names that the server generated from `generateName`, `literals`
 /// is the scenario's own text, `tag` stands in for `eq-`.
-pub(crate) fn mask(answers: Vec<Value>, generated: Vec<(String, String)>, literals: &str, tag: &str) -> Value {
+pub(crate) fn mask(
+    answers: Vec<Value>,
+    generated: Vec<(String, String)>,
+    literals: &str,
+    tag: &str,
+) -> Value {
     let mut answers = Value::Array(answers);
     let mut versions = BTreeSet::new();
     collect_versions(&answers, Of::Object, literals, &mut versions);
@@ -35,13 +40,23 @@ pub(crate) fn mask(answers: Vec<Value>, generated: Vec<(String, String)>, litera
     let mut texts = Texts::new(literals, tag, generated, tokens);
     texts.mask(&mut answers);
     mask_tables(&mut answers, &pattern(r"^(\d+[smhdy])+$"));
-    let mut fields = Fields { literals, versions: versions.into_iter().collect(), ips: Vec::new(), ports: Vec::new() };
+    let mut fields = Fields {
+        literals,
+        versions: versions.into_iter().collect(),
+        ips: Vec::new(),
+        ports: Vec::new(),
+    };
     fields.mask(&mut answers, Of::Object);
     answers
 }
 
 fn forget_seen(answers: &mut Value) {
-    for answer in answers.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    for answer in answers
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         answer.remove(SEEN);
         answer.get_mut("during").into_iter().for_each(forget_seen);
     }
@@ -71,8 +86,12 @@ enum Of {
 impl Of {
     /// Returns the meaning of versions in the member `key` of `value`.
     fn within(self, value: &Map<String, Value>, key: &str) -> Self {
-        let collection =
-            || value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List") || kind == "Table");
+        let collection = || {
+            value
+                .get("kind")
+                .and_then(Value::as_str)
+                .is_some_and(|kind| kind.ends_with("List") || kind == "Table")
+        };
         match key {
             _ if self == Self::Bookmark => self,
             "object" if value.get("type").is_some_and(|kind| kind == "BOOKMARK") => Self::Bookmark,
@@ -93,7 +112,9 @@ fn collect_versions(value: &Value, of: Of, literals: &str, versions: &mut BTreeS
             }
         }
         Value::Array(elements) => {
-            elements.iter().for_each(|element| collect_versions(element, of, literals, versions));
+            elements
+                .iter()
+                .for_each(|element| collect_versions(element, of, literals, versions));
         }
         _ => {}
     }
@@ -102,12 +123,18 @@ fn collect_versions(value: &Value, of: Of, literals: &str, versions: &mut BTreeS
 /// Collects the issued tokens.
 fn collect_tokens(value: &Value, tokens: &mut Vec<String>) {
     if value["kind"] == "TokenRequest" {
-        let token = value["status"]["token"].as_str().filter(|token| !token.is_empty());
+        let token = value["status"]["token"]
+            .as_str()
+            .filter(|token| !token.is_empty());
         tokens.extend(token.map(str::to_owned));
     }
     match value {
-        Value::Object(members) => members.values().for_each(|member| collect_tokens(member, tokens)),
-        Value::Array(elements) => elements.iter().for_each(|element| collect_tokens(element, tokens)),
+        Value::Object(members) => members
+            .values()
+            .for_each(|member| collect_tokens(member, tokens)),
+        Value::Array(elements) => elements
+            .iter()
+            .for_each(|element| collect_tokens(element, tokens)),
         _ => {}
     }
 }
@@ -126,7 +153,12 @@ struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    fn new(literals: &'a str, tag: &'a str, generated: Vec<(String, String)>, tokens: Vec<String>) -> Self {
+    fn new(
+        literals: &'a str,
+        tag: &'a str,
+        generated: Vec<(String, String)>,
+        tokens: Vec<String>,
+    ) -> Self {
         Self {
             literals,
             tag,
@@ -147,10 +179,12 @@ impl<'a> Texts<'a> {
             Value::String(text) => *text = self.text(text),
             Value::Array(elements) => elements.iter_mut().for_each(|element| self.mask(element)),
             Value::Object(members) => {
-                let masked = std::mem::take(members).into_iter().map(|(key, mut member)| {
-                    self.mask(&mut member);
-                    (self.text(&key), member)
-                });
+                let masked = std::mem::take(members)
+                    .into_iter()
+                    .map(|(key, mut member)| {
+                        self.mask(&mut member);
+                        (self.text(&key), member)
+                    });
                 *members = masked.collect();
             }
             _ => {}
@@ -161,7 +195,11 @@ impl<'a> Texts<'a> {
         let mut text = text.to_owned();
         for (name, prefix) in &self.generated {
             let suffix = name.strip_prefix(prefix.as_str()).unwrap_or_default();
-            if suffix.len() == 5 && suffix.chars().all(|character| "bcdfghjklmnpqrstvwxz2456789".contains(character)) {
+            if suffix.len() == 5
+                && suffix
+                    .chars()
+                    .all(|character| "bcdfghjklmnpqrstvwxz2456789".contains(character))
+            {
                 text = text.replace(name, &format!("{prefix}<suffix>"));
             }
         }
@@ -181,7 +219,10 @@ impl<'a> Texts<'a> {
             (_, None) => "<time>".to_owned(),
         };
         text = self.time.replace_all(&text, time).into_owned();
-        text = self.version.replace_all(&text, "${1}<version>").into_owned();
+        text = self
+            .version
+            .replace_all(&text, "${1}<version>")
+            .into_owned();
         let port = |found: &Captures<'_>| match &found[1] {
             literal if literals.contains(literal) => found[0].to_owned(),
             _ => ":<node-port>/".to_owned(),
@@ -193,10 +234,13 @@ impl<'a> Texts<'a> {
 
 /// Returns the 1-based position of an item in the list, to which it is added if it is new.
 fn symbol(known: &mut Vec<String>, item: &str) -> usize {
-    let place = known.iter().position(|other| other == item).unwrap_or_else(|| {
-        known.push(item.to_owned());
-        known.len() - 1
-    });
+    let place = known
+        .iter()
+        .position(|other| other == item)
+        .unwrap_or_else(|| {
+            known.push(item.to_owned());
+            known.len() - 1
+        });
     place + 1
 }
 
@@ -204,17 +248,33 @@ fn symbol(known: &mut Vec<String>, item: &str) -> usize {
 fn mask_tables(value: &mut Value, age: &Regex) {
     match value {
         Value::Object(members) => {
-            for cell in members.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten() {
+            for cell in members
+                .get_mut("cells")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
                 if cell.as_str().is_some_and(|text| age.is_match(text)) {
                     *cell = json!("<age>");
                 }
             }
-            for column in members.get_mut("columnDefinitions").and_then(Value::as_array_mut).into_iter().flatten() {
-                column.as_object_mut().map(|column| column.remove("description"));
+            for column in members
+                .get_mut("columnDefinitions")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                column
+                    .as_object_mut()
+                    .map(|column| column.remove("description"));
             }
-            members.values_mut().for_each(|member| mask_tables(member, age));
+            members
+                .values_mut()
+                .for_each(|member| mask_tables(member, age));
         }
-        Value::Array(elements) => elements.iter_mut().for_each(|element| mask_tables(element, age)),
+        Value::Array(elements) => elements
+            .iter_mut()
+            .for_each(|element| mask_tables(element, age)),
         _ => {}
     }
 }
@@ -243,7 +303,9 @@ impl Fields<'_> {
                     }
                 }
             }
-            Value::Array(elements) => elements.iter_mut().for_each(|element| self.mask(element, of)),
+            Value::Array(elements) => elements
+                .iter_mut()
+                .for_each(|element| self.mask(element, of)),
             Value::String(text) => {
                 let service_ip = text.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| {
                     let [first, second, ..] = ip.octets();
@@ -259,13 +321,24 @@ impl Fields<'_> {
 
     fn version(&self, value: &mut Value, of: Of) {
         if let Some(number) = version(value, self.literals) {
-            let rank = self.versions.iter().filter(|version| **version <= number).count();
-            *value = if of == Of::Object { json!(format!("v{rank}")) } else { json!(format!("≥v{rank}")) };
+            let rank = self
+                .versions
+                .iter()
+                .filter(|version| **version <= number)
+                .count();
+            *value = if of == Of::Object {
+                json!(format!("v{rank}"))
+            } else {
+                json!(format!("≥v{rank}"))
+            };
         }
     }
 
     fn port(&mut self, value: &mut Value) {
-        let allocated = value.as_u64().filter(|port| (30000..=32767).contains(port)).map(|port| port.to_string());
+        let allocated = value
+            .as_u64()
+            .filter(|port| (30000..=32767).contains(port))
+            .map(|port| port.to_string());
         if let Some(port) = allocated.filter(|port| !self.literals.contains(port.as_str())) {
             *value = json!(format!("<node-port-{}>", symbol(&mut self.ports, &port)));
         }

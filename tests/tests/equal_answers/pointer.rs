@@ -19,7 +19,10 @@ fn segments(pointer: &str) -> Vec<String> {
             last.push(character);
         }
     }
-    segments.iter().map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect()
+    segments
+        .iter()
+        .map(|segment| segment.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }
 
 fn selects(segment: &str, element: &Value) -> bool {
@@ -27,7 +30,9 @@ fn selects(segment: &str, element: &Value) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .and_then(|rest| rest.split_once('='))
-        .is_some_and(|(key, want)| element.pointer(&format!("/{key}")).and_then(Value::as_str) == Some(want))
+        .is_some_and(|(key, want)| {
+            element.pointer(&format!("/{key}")).and_then(Value::as_str) == Some(want)
+        })
 }
 
 /// Returns the part of a value that the pointers show, in its place; elements of lists that are not meant are left out.
@@ -57,7 +62,9 @@ fn keep_paths(value: &Value, paths: &[&[String]]) -> Option<Value> {
         Value::Array(elements) => {
             let kept = elements.iter().enumerate().filter_map(|(index, element)| {
                 let index = index.to_string();
-                let rest = matching(paths, |segment| segment == "*" || segment == index || selects(segment, element));
+                let rest = matching(paths, |segment| {
+                    segment == "*" || segment == index || selects(segment, element)
+                });
                 keep_paths(element, &rest)
             });
             Some(Value::Array(kept.collect()))
@@ -67,7 +74,11 @@ fn keep_paths(value: &Value, paths: &[&[String]]) -> Option<Value> {
 }
 
 fn matching<'a>(paths: &[&'a [String]], accepts: impl Fn(&str) -> bool) -> Vec<&'a [String]> {
-    paths.iter().filter(|path| accepts(&path[0])).map(|path| &path[1..]).collect()
+    paths
+        .iter()
+        .filter(|path| accepts(&path[0]))
+        .map(|path| &path[1..])
+        .collect()
 }
 
 /// Removes what the pointer shows.
@@ -76,7 +87,9 @@ pub(crate) fn remove(value: &mut Value, pointer: &str) {
 }
 
 fn remove_path(value: &mut Value, path: &[String]) {
-    let Some((segment, rest)) = path.split_first() else { return };
+    let Some((segment, rest)) = path.split_first() else {
+        return;
+    };
     match value {
         Value::Object(members) if rest.is_empty() && segment == "*" => members.clear(),
         Value::Object(members) if rest.is_empty() => {
@@ -91,7 +104,8 @@ fn remove_path(value: &mut Value, path: &[String]) {
         Value::Array(elements) => {
             let mut index = 0;
             elements.retain_mut(|element| {
-                let meant = segment == "*" || *segment == index.to_string() || selects(segment, element);
+                let meant =
+                    segment == "*" || *segment == index.to_string() || selects(segment, element);
                 index += 1;
                 if meant {
                     remove_path(element, rest);

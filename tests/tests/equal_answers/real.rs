@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Returns a client for the kubeconfig's current context that repeats nothing by itself.
 pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
-    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {kubeconfig}"))?;
+    let file =
+        Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {kubeconfig}"))?;
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     Ok(Client::try_from(config)?)
@@ -18,7 +19,10 @@ pub(crate) async fn is_compacted(client: &Client) -> Result<bool> {
     for resource in ["events", "nodes"] {
         let path = format!("/api/v1/{resource}?watch=true&resourceVersion=1&timeoutSeconds=1");
         let request = http::Request::get(path).body(Vec::new())?;
-        let text = client.request_text(request).await.context("asking how far back the server remembers")?;
+        let text = client
+            .request_text(request)
+            .await
+            .context("asking how far back the server remembers")?;
         if !text.contains("\"code\":410") {
             return Ok(false);
         }

@@ -34,8 +34,18 @@ struct Run<'a> {
 }
 
 /// Runs all steps. With `clean`, what was created is deleted afterwards, finalizers or not.
-pub(crate) async fn run(client: &Client, scenario: &Scenario, tag: &str, clean: bool) -> Result<Transcript> {
-    let mut run = Run { client, variables: BTreeMap::new(), generated: Vec::new(), created: Vec::new() };
+pub(crate) async fn run(
+    client: &Client,
+    scenario: &Scenario,
+    tag: &str,
+    clean: bool,
+) -> Result<Transcript> {
+    let mut run = Run {
+        client,
+        variables: BTreeMap::new(),
+        generated: Vec::new(),
+        created: Vec::new(),
+    };
     let outcome = run.all(scenario, tag).await;
     if clean {
         for path in &scenario.cleanup {
@@ -43,10 +53,15 @@ pub(crate) async fn run(client: &Client, scenario: &Scenario, tag: &str, clean: 
             run.created.push(path);
         }
         for path in std::mem::take(&mut run.created).iter().rev() {
-            run.delete(path).await.with_context(|| format!("cleaning up {path}"))?;
+            run.delete(path)
+                .await
+                .with_context(|| format!("cleaning up {path}"))?;
         }
     }
-    Ok(Transcript { answers: outcome?, generated: run.generated })
+    Ok(Transcript {
+        answers: outcome?,
+        generated: run.generated,
+    })
 }
 
 impl Run<'_> {
@@ -55,8 +70,12 @@ impl Run<'_> {
             let name = format!("{tag}{}", scenario.id);
             self.variables.insert("ns".into(), json!(name));
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            let request = Request::post("/api/v1/namespaces").header("content-type", "application/json");
-            let answer = self.client.send(request.body(Body::from(serde_json::to_vec(&body)?))?).await?;
+            let request =
+                Request::post("/api/v1/namespaces").header("content-type", "application/json");
+            let answer = self
+                .client
+                .send(request.body(Body::from(serde_json::to_vec(&body)?))?)
+                .await?;
             if answer.status() != 201 {
                 bail!("creating namespace {name}: {}", answer.status());
             }
@@ -64,7 +83,10 @@ impl Run<'_> {
         }
         let mut answers = Vec::new();
         for (index, step) in scenario.steps.iter().enumerate() {
-            let answer = self.step(step).await.with_context(|| format!("step {}: {}", index + 1, step.call))?;
+            let answer = self
+                .step(step)
+                .await
+                .with_context(|| format!("step {}: {}", index + 1, step.call))?;
             answers.push(answer);
         }
         Ok(answers)
@@ -74,7 +96,9 @@ impl Run<'_> {
         async move {
             let request = self.request(step)?;
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let response = tokio::time::timeout(PATIENCE, self.client.send(request)).await.context("no answer")??;
+            let response = tokio::time::timeout(PATIENCE, self.client.send(request))
+                .await
+                .context("no answer")??;
             let mut answer = head(step, &response);
             let status = response.status().as_u16();
             let mut during = Vec::new();
@@ -88,13 +112,18 @@ impl Run<'_> {
                     Value::Array(events)
                 }
                 _ => {
-                    let bytes = tokio::time::timeout(PATIENCE, response.into_body().collect()).await??.to_bytes();
+                    let bytes = tokio::time::timeout(PATIENCE, response.into_body().collect())
+                        .await??
+                        .to_bytes();
                     document(&bytes)
                 }
             };
             self.note(&method, &path, status, &body);
             for (name, place) in &step.save {
-                let value = body.pointer(place).cloned().unwrap_or_else(|| json!("missing"));
+                let value = body
+                    .pointer(place)
+                    .cloned()
+                    .unwrap_or_else(|| json!("missing"));
                 self.variables.insert(name.clone(), value);
             }
             if step.setup {
@@ -103,13 +132,18 @@ impl Run<'_> {
                 }
                 // The version of a list belongs to no object.
                 if body["items"].is_null() {
-                    answer.insert(SEEN.into(), json!({"resourceVersion": body["metadata"]["resourceVersion"]}));
+                    answer.insert(
+                        SEEN.into(),
+                        json!({"resourceVersion": body["metadata"]["resourceVersion"]}),
+                    );
                 }
             } else {
                 if !step.managed {
                     drop_managed_fields(&mut body);
                 }
-                step.ignore.iter().for_each(|place| pointer::remove(&mut body, place));
+                step.ignore
+                    .iter()
+                    .for_each(|place| pointer::remove(&mut body, place));
                 if !step.only.is_empty() {
                     body = pointer::keep(&body, &step.only);
                 }
@@ -124,17 +158,25 @@ impl Run<'_> {
     }
 
     fn request(&self, step: &Step) -> Result<Request<Body>> {
-        let (method, path) = step.call.split_once(' ').context("a call is METHOD /path")?;
+        let (method, path) = step
+            .call
+            .split_once(' ')
+            .context("a call is METHOD /path")?;
         let mut request = Request::builder().method(method).uri(self.fill(path));
-        request = request.header("accept", accept(step.accept.as_deref().unwrap_or("application/json")));
+        request = request.header(
+            "accept",
+            accept(step.accept.as_deref().unwrap_or("application/json")),
+        );
         let body = match (&step.raw, &step.body) {
             (Some(raw), _) => self.fill(raw).into_bytes(),
             (None, Some(body)) => serde_json::to_vec(&self.fill_value(body))?,
             (None, None) => Vec::new(),
         };
         if step.content_type.is_some() || !body.is_empty() {
-            request = request
-                .header("content-type", content_type(step.content_type.as_deref().unwrap_or("application/json")));
+            request = request.header(
+                "content-type",
+                content_type(step.content_type.as_deref().unwrap_or("application/json")),
+            );
         }
         Ok(request.body(Body::from(body))?)
     }
@@ -142,7 +184,11 @@ impl Run<'_> {
     /// Records objects to clean up, and generated names.
     fn note(&mut self, method: &http::Method, path: &str, status: u16, body: &Value) {
         let name = body.pointer("/metadata/name").and_then(Value::as_str);
-        if let (Some(name), Some(prefix)) = (name, body.pointer("/metadata/generateName").and_then(Value::as_str)) {
+        if let (Some(name), Some(prefix)) = (
+            name,
+            body.pointer("/metadata/generateName")
+                .and_then(Value::as_str),
+        ) {
             self.generated.push((name.to_owned(), prefix.to_owned()));
         }
         if status == 201 {
@@ -150,7 +196,9 @@ impl Run<'_> {
                 (&http::Method::POST, Some(name)) if !path.ends_with("/token") => {
                     self.created.push(format!("{path}/{name}"));
                 }
-                (&http::Method::PUT | &http::Method::PATCH, _) => self.created.push(path.to_owned()),
+                (&http::Method::PUT | &http::Method::PATCH, _) => {
+                    self.created.push(path.to_owned())
+                }
                 _ => {}
             }
         }
@@ -158,41 +206,61 @@ impl Run<'_> {
 
     /// Returns the text with every `${name}` replaced.
     fn fill(&self, text: &str) -> String {
-        self.variables.iter().fold(text.to_owned(), |text, (name, value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            text.replace(&format!("${{{name}}}"), &value)
-        })
+        self.variables
+            .iter()
+            .fold(text.to_owned(), |text, (name, value)| {
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                text.replace(&format!("${{{name}}}"), &value)
+            })
     }
 
     /// Fills variables like [`Self::fill`]; a string that consists of one variable becomes its value, of any type.
     fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
-                let whole = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+                let whole = text
+                    .strip_prefix("${")
+                    .and_then(|rest| rest.strip_suffix('}'));
                 whole
                     .and_then(|name| self.variables.get(name))
                     .cloned()
                     .unwrap_or_else(|| Value::String(self.fill(text)))
             }
-            Value::Array(elements) => elements.iter().map(|element| self.fill_value(element)).collect(),
-            Value::Object(members) => {
-                members.iter().map(|(key, member)| (self.fill(key), self.fill_value(member))).collect()
-            }
+            Value::Array(elements) => elements
+                .iter()
+                .map(|element| self.fill_value(element))
+                .collect(),
+            Value::Object(members) => members
+                .iter()
+                .map(|(key, member)| (self.fill(key), self.fill_value(member)))
+                .collect(),
             other => other.clone(),
         }
     }
 
     async fn delete(&self, path: &str) -> Result<()> {
         let request = Request::patch(path).header("content-type", "application/merge-patch+json");
-        self.client.send(request.body(Body::from(br#"{"metadata":{"finalizers":null}}"#.to_vec()))?).await?;
-        self.client.send(Request::delete(path).body(Body::empty())?).await?;
+        self.client
+            .send(request.body(Body::from(br#"{"metadata":{"finalizers":null}}"#.to_vec()))?)
+            .await?;
+        self.client
+            .send(Request::delete(path).body(Body::empty())?)
+            .await?;
         if path.starts_with("/api/v1/namespaces/") && path.split('/').count() == 5 {
-            let answer = self.client.send(Request::get(path).body(Body::empty())?).await?;
+            let answer = self
+                .client
+                .send(Request::get(path).body(Body::empty())?)
+                .await?;
             let mut namespace = document(&answer.into_body().collect().await?.to_bytes());
             if namespace["kind"] == "Namespace" {
                 namespace["spec"]["finalizers"] = json!([]);
-                let request = Request::put(format!("{path}/finalize")).header("content-type", "application/json");
-                self.client.send(request.body(Body::from(serde_json::to_vec(&namespace)?))?).await?;
+                let request = Request::put(format!("{path}/finalize"))
+                    .header("content-type", "application/json");
+                self.client
+                    .send(request.body(Body::from(serde_json::to_vec(&namespace)?))?)
+                    .await?;
             }
         }
         Ok(())
@@ -206,8 +274,16 @@ fn head(step: &Step, response: &Response<Body>) -> Map<String, Value> {
     answer.insert("step".into(), json!(step.call));
     answer.insert("status".into(), json!(response.status().as_u16()));
     if !step.setup {
-        answer.insert("contentType".into(), json!(response.headers().get("content-type").map(text)));
-        let warnings: Vec<String> = response.headers().get_all("warning").iter().map(text).collect();
+        answer.insert(
+            "contentType".into(),
+            json!(response.headers().get("content-type").map(text)),
+        );
+        let warnings: Vec<String> = response
+            .headers()
+            .get_all("warning")
+            .iter()
+            .map(text)
+            .collect();
         if !warnings.is_empty() {
             answer.insert("warnings".into(), json!(warnings));
         }
@@ -248,9 +324,16 @@ async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'stati
 
 /// Returns the body as JSON, as YAML if it is an object in it, or else as text.
 fn document(bytes: &[u8]) -> Value {
-    let yaml = || serde_saphyr::from_slice(bytes).ok().filter(Value::is_object);
+    let yaml = || {
+        serde_saphyr::from_slice(bytes)
+            .ok()
+            .filter(Value::is_object)
+    };
     let text = || Value::String(String::from_utf8_lossy(bytes).into_owned());
-    serde_json::from_slice(bytes).ok().or_else(yaml).unwrap_or_else(text)
+    serde_json::from_slice(bytes)
+        .ok()
+        .or_else(yaml)
+        .unwrap_or_else(text)
 }
 
 fn drop_managed_fields(value: &mut Value) {

@@ -109,7 +109,10 @@ pub(crate) fn load(directory: &Path, tag: &str) -> Result<Vec<Group>> {
         .with_context(|| format!("reading {}", directory.display()))?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
     paths.sort();
     let mut groups = Vec::new();
     let mut ids = HashSet::new();
@@ -117,16 +120,23 @@ pub(crate) fn load(directory: &Path, tag: &str) -> Result<Vec<Group>> {
         let text = std::fs::read_to_string(&path)?;
         // `y` is a string in these files.
         let options = serde_saphyr::options! { strict_booleans: true };
-        let mut group: Group = serde_saphyr::from_str_with_options(&text.replace("eq-", tag), options)
-            .with_context(|| format!("parsing {}", path.display()))?;
+        let mut group: Group =
+            serde_saphyr::from_str_with_options(&text.replace("eq-", tag), options)
+                .with_context(|| format!("parsing {}", path.display()))?;
         ensure!(
-            path.file_stem().is_some_and(|stem| stem == group.semantics.as_str()),
+            path.file_stem()
+                .is_some_and(|stem| stem == group.semantics.as_str()),
             "{} speaks of {}",
             path.display(),
             group.semantics
         );
         for scenario in &mut group.scenarios {
-            ensure!(ids.insert(scenario.id.clone()), "{}: scenario {} is there twice", path.display(), scenario.id);
+            ensure!(
+                ids.insert(scenario.id.clone()),
+                "{}: scenario {} is there twice",
+                path.display(),
+                scenario.id
+            );
             scenario.literals = format!("{:?}", scenario.steps);
         }
         groups.push(group);
@@ -139,9 +149,15 @@ pub(crate) fn accept(name: &str) -> &str {
     match name {
         "table" => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
         "table-only" => "application/json;as=Table;v=v1;g=meta.k8s.io",
-        "partial" => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
-        "partial-list" => "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
-        "aggregated" => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
+        "partial" => {
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+        }
+        "partial-list" => {
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+        }
+        "aggregated" => {
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+        }
         "json" => "application/json",
         other => other,
     }

@@ -58,10 +58,12 @@ pub(crate) fn main(words: impl Iterator<Item = String>) -> Result<bool> {
         }
         return Ok(true);
     }
-    let kubeconfig = std::env::var("CCM_TEST_KUBECONFIG").ok().filter(|path| !path.is_empty());
+    let kubeconfig = std::env::var("CCM_TEST_KUBECONFIG")
+        .ok()
+        .filter(|path| !path.is_empty());
     if std::env::var_os("CCM_RECORD_ANSWERS").is_some() {
-        let kubeconfig =
-            kubeconfig.context("CCM_RECORD_ANSWERS needs CCM_TEST_KUBECONFIG: answers are a real server's")?;
+        let kubeconfig = kubeconfig
+            .context("CCM_RECORD_ANSWERS needs CCM_TEST_KUBECONFIG: answers are a real server's")?;
         return record(&arguments, &kubeconfig);
     }
     compare(&arguments, kubeconfig.as_deref())
@@ -70,7 +72,10 @@ pub(crate) fn main(words: impl Iterator<Item = String>) -> Result<bool> {
 fn selected(arguments: &Arguments, tag: &str) -> Result<Vec<(String, Scenario)>> {
     let groups = load(&directory(), tag)?;
     let chosen = groups.iter().flat_map(|group| {
-        let scenarios = group.scenarios.iter().filter(|scenario| arguments.select(group, scenario));
+        let scenarios = group
+            .scenarios
+            .iter()
+            .filter(|scenario| arguments.select(group, scenario));
         scenarios.map(|scenario| (group.semantics.clone(), scenario.clone()))
     });
     let chosen: Vec<_> = chosen.collect();
@@ -88,14 +93,19 @@ type Outcomes = BTreeMap<String, Outcome>;
 
 async fn outcome(client: &Client, scenario: &Scenario, tag: &str, clean: bool) -> Outcome {
     match runner::run(client, scenario, tag, clean).await {
-        Ok(Transcript { answers, generated }) => Ok(mask(answers, generated, &scenario.literals, tag)),
+        Ok(Transcript { answers, generated }) => {
+            Ok(mask(answers, generated, &scenario.literals, tag))
+        }
         Err(error) => Err(format!("{error:#}")),
     }
 }
 
 /// Runs every scenario on a server of its own, under a clock that skips idle time.
 fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
     let mut outcomes = Outcomes::new();
     for (_, scenario) in selected(arguments, "eq-")? {
         let outcome = runtime.block_on(async {
@@ -121,16 +131,28 @@ fn ask_real(
     let tag = format!("eq{}{}-", letters(std::process::id()), "x".repeat(attempt));
     let mut scenarios = selected(arguments, &tag)?;
     scenarios.retain(|(_, scenario)| wanted(&scenario.id));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let client = real::client(kubeconfig).await?;
-        if scenarios.iter().any(|(_, scenario)| scenario.needs == Some(Need::Compacted)) {
+        if scenarios
+            .iter()
+            .any(|(_, scenario)| scenario.needs == Some(Need::Compacted))
+        {
             prepare(&client).await?;
         }
-        let asked = scenarios
-            .iter()
-            .map(|(_, scenario)| async { (scenario.id.clone(), outcome(&client, scenario, &tag, true).await) });
-        Ok(futures::stream::iter(asked).buffer_unordered(8).collect().await)
+        let asked = scenarios.iter().map(|(_, scenario)| async {
+            (
+                scenario.id.clone(),
+                outcome(&client, scenario, &tag, true).await,
+            )
+        });
+        Ok(futures::stream::iter(asked)
+            .buffer_unordered(8)
+            .collect()
+            .await)
     })
 }
 
@@ -167,7 +189,10 @@ fn record(arguments: &Arguments, kubeconfig: &str) -> Result<bool> {
             match outcomes.get(&scenario.id) {
                 Some(Ok(answer)) if answer.to_string().contains(r#""end":"timeout""#) => {
                     failed += 1;
-                    println!("{}/{}: a watch gave less than expected: {answer:#}", group.semantics, scenario.id);
+                    println!(
+                        "{}/{}: a watch gave less than expected: {answer:#}",
+                        group.semantics, scenario.id
+                    );
                 }
                 Some(Ok(answer)) => {
                     recorded.insert(scenario.id.clone(), answer.clone());
@@ -176,7 +201,10 @@ fn record(arguments: &Arguments, kubeconfig: &str) -> Result<bool> {
                     failed += 1;
                     println!("{}/{}: {error}", group.semantics, scenario.id);
                 }
-                None => recorded.extend(old.get(&scenario.id).map(|answer| (scenario.id.clone(), answer.clone()))),
+                None => recorded.extend(
+                    old.get(&scenario.id)
+                        .map(|answer| (scenario.id.clone(), answer.clone())),
+                ),
             }
         }
         answers::write(&directory(), &group.semantics, &recorded)?;
@@ -195,7 +223,11 @@ struct Count {
 
 impl Count {
     fn add(&mut self, good: bool) {
-        if good { self.passed += 1 } else { self.failed += 1 }
+        if good {
+            self.passed += 1
+        } else {
+            self.failed += 1
+        }
     }
 
     fn of(self) -> usize {
@@ -228,13 +260,16 @@ struct Counts {
 fn ask_patiently(arguments: &Arguments, kubeconfig: &str, recorded: &Answers) -> Result<Outcomes> {
     let mut outcomes = ask_real(arguments, kubeconfig, 0, |_| true)?;
     for attempt in 1..ATTEMPTS {
-        let is_other = |id: &str| outcomes.get(id).and_then(|it| it.as_ref().ok()) != recorded.get(id);
+        let is_other =
+            |id: &str| outcomes.get(id).and_then(|it| it.as_ref().ok()) != recorded.get(id);
         let others: Vec<String> = outcomes.keys().filter(|id| is_other(id)).cloned().collect();
         if others.is_empty() {
             break;
         }
         println!("not as recorded, asked again: {}", others.join(", "));
-        outcomes.extend(ask_real(arguments, kubeconfig, attempt, |id| others.iter().any(|other| other == id))?);
+        outcomes.extend(ask_real(arguments, kubeconfig, attempt, |id| {
+            others.iter().any(|other| other == id)
+        })?);
     }
     Ok(outcomes)
 }
@@ -245,7 +280,9 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
     for group in load(&directory(), "eq-")? {
         recorded.extend(answers::read(&directory(), &group.semantics)?);
     }
-    let real = kubeconfig.map(|kubeconfig| ask_patiently(arguments, kubeconfig, &recorded)).transpose()?;
+    let real = kubeconfig
+        .map(|kubeconfig| ask_patiently(arguments, kubeconfig, &recorded))
+        .transpose()?;
     let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
     for (semantics, scenario) in selected(arguments, "eq-")? {
         let expected = recorded.get(&scenario.id);
@@ -258,7 +295,12 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
         if arguments.print_answers {
             println!("{name}, recorded: {:#}", expected.unwrap_or(&Value::Null));
         }
-        count.embedded.add(report(&name, "embedded server, expected as recorded", expected, ours));
+        count.embedded.add(report(
+            &name,
+            "embedded server, expected as recorded",
+            expected,
+            ours,
+        ));
         if let Some(real) = &real {
             let theirs = real.get(&scenario.id);
             let as_recorded = report(&name, "real server, expected as recorded", expected, theirs);
@@ -268,7 +310,12 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
             count.alike.add(if as_recorded {
                 answer == ours.and_then(|outcome| outcome.as_ref().ok())
             } else {
-                report(&name, "embedded server, expected as the real one", answer, ours)
+                report(
+                    &name,
+                    "embedded server, expected as the real one",
+                    answer,
+                    ours,
+                )
             });
         }
     }
@@ -277,11 +324,20 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
 
 /// Returns `true` if the suite has the promised size; prints a message otherwise.
 fn is_whole(counts: &BTreeMap<String, Counts>) -> bool {
-    let sizes = counts.iter().map(|(semantics, counts)| (semantics, counts.embedded.of()));
-    let small: Vec<_> = sizes.clone().filter(|(_, size)| *size < 3).map(|(semantics, _)| semantics.as_str()).collect();
+    let sizes = counts
+        .iter()
+        .map(|(semantics, counts)| (semantics, counts.embedded.of()));
+    let small: Vec<_> = sizes
+        .clone()
+        .filter(|(_, size)| *size < 3)
+        .map(|(semantics, _)| semantics.as_str())
+        .collect();
     let total: usize = sizes.map(|(_, size)| size).sum();
     if !small.is_empty() || total < 80 {
-        println!("FAILED: {total} scenarios (80 are wanted); fewer than three of: {}", small.join(", "));
+        println!(
+            "FAILED: {total} scenarios (80 are wanted); fewer than three of: {}",
+            small.join(", ")
+        );
     }
     small.is_empty() && total >= 80
 }
@@ -306,7 +362,10 @@ fn report(name: &str, server: &str, expected: Option<&Value>, got: Option<&Outco
         return true;
     }
     println!("FAILED {name}: {server}");
-    lines.iter().take(SHOWN).for_each(|line| println!("    {line}"));
+    lines
+        .iter()
+        .take(SHOWN)
+        .for_each(|line| println!("    {line}"));
     if lines.len() > SHOWN {
         println!("    … and {} more", lines.len() - SHOWN);
     }
@@ -315,13 +374,23 @@ fn report(name: &str, server: &str, expected: Option<&Value>, got: Option<&Outco
 
 fn step_differences(expected: &Value, got: &Value) -> Vec<String> {
     let empty = Vec::new();
-    let (steps, others) = (expected.as_array().unwrap_or(&empty), got.as_array().unwrap_or(&empty));
+    let (steps, others) = (
+        expected.as_array().unwrap_or(&empty),
+        got.as_array().unwrap_or(&empty),
+    );
     let mut lines = Vec::new();
     for index in 0..steps.len().max(others.len()) {
-        let (step, other) = (steps.get(index).unwrap_or(&Value::Null), others.get(index).unwrap_or(&Value::Null));
+        let (step, other) = (
+            steps.get(index).unwrap_or(&Value::Null),
+            others.get(index).unwrap_or(&Value::Null),
+        );
         let found = differences(step, other);
         if !found.is_empty() {
-            lines.push(format!("step {}: {}", index + 1, step["step"].as_str().unwrap_or("(not recorded)")));
+            lines.push(format!(
+                "step {}: {}",
+                index + 1,
+                step["step"].as_str().unwrap_or("(not recorded)")
+            ));
             lines.extend(found.into_iter().map(|line| format!("  {line}")));
         }
     }
@@ -332,8 +401,19 @@ fn step_differences(expected: &Value, got: &Value) -> Vec<String> {
 fn summary(counts: &BTreeMap<String, Counts>, real: bool) -> bool {
     let mut total = Counts::default();
     for (semantics, count) in counts {
-        print!("semantics {semantics}: {} scenarios; embedded: {}", count.embedded.of(), count.embedded);
-        println!("{}", if real { format!("; real: {}", count.real) } else { String::new() });
+        print!(
+            "semantics {semantics}: {} scenarios; embedded: {}",
+            count.embedded.of(),
+            count.embedded
+        );
+        println!(
+            "{}",
+            if real {
+                format!("; real: {}", count.real)
+            } else {
+                String::new()
+            }
+        );
         total.embedded += count.embedded;
         total.real += count.real;
         total.alike += count.alike;
@@ -343,7 +423,10 @@ fn summary(counts: &BTreeMap<String, Counts>, real: bool) -> bool {
         println!("real kube-apiserver as recorded: {}", total.real);
         println!("embedded server as the real one: {}", total.alike);
     } else {
-        println!("real kube-apiserver: {} ignored, CCM_TEST_KUBECONFIG is not set", total.embedded.of());
+        println!(
+            "real kube-apiserver: {} ignored, CCM_TEST_KUBECONFIG is not set",
+            total.embedded.of()
+        );
     }
     let mut all = total.embedded;
     all += total.real;

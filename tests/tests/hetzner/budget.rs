@@ -16,20 +16,36 @@ fn initialised(harness: &Harness) -> usize {
         let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
         !taints.any(|it| it["key"] == TAINT_UNINITIALIZED)
     };
-    harness.api.list("nodes").iter().filter(|it| is_initialised(it)).count()
+    harness
+        .api
+        .list("nodes")
+        .iter()
+        .filter(|it| is_initialised(it))
+        .count()
 }
 
 fn in_a_row(requests: &[Recorded]) -> usize {
-    let mut statuses: Vec<_> = requests.iter().filter(|it| it.status != 0).map(|it| (it.at, it.status)).collect();
+    let mut statuses: Vec<_> = requests
+        .iter()
+        .filter(|it| it.status != 0)
+        .map(|it| (it.at, it.status))
+        .collect();
     statuses.sort_by_key(|(at, _)| *at);
-    statuses.windows(2).filter(|it| it.iter().all(|(_, status)| *status == 429)).count()
+    statuses
+        .windows(2)
+        .filter(|it| it.iter().all(|(_, status)| *status == 429))
+        .count()
 }
 
 /// Two hundred load balancers are to be created when the project's requests are nearly used up, and then a hundred
 /// Nodes join.
 #[tokio::test(start_paused = true)]
 async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twice_in_a_row() {
-    let cloud = HetznerCloud::new(Options { limit: 3600, remaining: 60, ..Options::default() });
+    let cloud = HetznerCloud::new(Options {
+        limit: 3600,
+        remaining: 60,
+        ..Options::default()
+    });
     let harness = Harness::on(&cloud);
     harness.join(1..=3).await;
     let _program = harness.start().await.unwrap();
@@ -38,7 +54,10 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
     cloud.fake.forget_requests();
     let begun = Instant::now();
     for number in 0..SERVICES {
-        harness.user.create_service(&format!("service-{number}"), &[80]).await;
+        harness
+            .user
+            .create_service(&format!("service-{number}"), &[80])
+            .await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let joined = Instant::now();
@@ -56,11 +75,17 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let (took, made) = (joined.elapsed(), cloud.fake.load_balancers().len());
-    println!("{NODES} Nodes were initialised after {took:?}; {made} of {SERVICES} load balancers were there");
+    println!(
+        "{NODES} Nodes were initialised after {took:?}; {made} of {SERVICES} load balancers were there"
+    );
     assert!(made < SERVICES, "requests were not scarce");
     // 25 targets each: what is more is left out.
     while cloud.fake.load_balancers().len() < SERVICES
-        || cloud.fake.load_balancers().iter().any(|it| it.targets.len() < 25)
+        || cloud
+            .fake
+            .load_balancers()
+            .iter()
+            .any(|it| it.targets.len() < 25)
     {
         assert!(
             begun.elapsed() < ccm_conformance::PATIENCE,
@@ -78,5 +103,10 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
         requests.len(),
         cloud.fake.counts()
     );
-    assert_eq!(in_a_row(&requests), 0, "refused twice in a row; {refused} of {} in all", requests.len());
+    assert_eq!(
+        in_a_row(&requests),
+        0,
+        "refused twice in a row; {refused} of {} in all",
+        requests.len()
+    );
 }

@@ -24,7 +24,12 @@ async fn inv_7_a_name_that_another_service_has_gives_no_right_to_its_load_balanc
     tokio::time::sleep(Duration::from_secs(900)).await;
     assert_eq!(fake.load_balancer("shared"), before);
     let warnings = harness.warnings(50);
-    assert!(warnings.iter().any(|it| it.contains("thief SyncLoadBalancerFailed")), "{warnings:?}");
+    assert!(
+        warnings
+            .iter()
+            .any(|it| it.contains("thief SyncLoadBalancerFailed")),
+        "{warnings:?}"
+    );
     harness.user.delete_service("thief").await;
     tokio::time::sleep(Duration::from_secs(900)).await;
     program.stop().await;

@@ -131,8 +131,10 @@ pub(crate) fn service(case: &Case) -> Value {
 
 async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> Value {
     let request = Request::builder().method(method).uri(format!("/v1{path}"));
-    let request =
-        request.header("authorization", format!("Bearer {TOKEN}")).body(Body::from(body.to_string())).unwrap();
+    let request = request
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .body(Body::from(body.to_string()))
+        .unwrap();
     let answer = cloud.fake.router().oneshot(request).await.unwrap();
     let status = answer.status();
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
@@ -152,16 +154,27 @@ pub(crate) async fn make(cloud: &HetznerCloud, case: &Case) -> Balancer {
     for (action, body) in &case.before {
         send(cloud, "POST", &format!("{actions}/{action}"), body).await;
     }
-    let address = case.annotations.iter().find(|(key, _)| *key == "private-ipv4").map(|(_, ip)| *ip);
+    let address = case
+        .annotations
+        .iter()
+        .find(|(key, _)| *key == "private-ipv4")
+        .map(|(_, ip)| *ip);
     let mut attachment = json!({"network": cloud.network});
     if let Some(address) = address {
         attachment["ip"] = json!(address);
     }
-    send(cloud, "POST", &format!("{actions}/attach_to_network"), &attachment).await;
+    send(
+        cloud,
+        "POST",
+        &format!("{actions}/attach_to_network"),
+        &attachment,
+    )
+    .await;
     for (port, node_port) in PORTS {
         let mut check = case.check.clone();
         check["port"] = json!(node_port);
-        let mut service = json!({"listen_port": port, "destination_port": node_port, "health_check": check});
+        let mut service =
+            json!({"listen_port": port, "destination_port": node_port, "health_check": check});
         merge(&mut service, &case.service);
         send(cloud, "POST", &format!("{actions}/add_service"), &service).await;
     }
@@ -177,9 +190,16 @@ pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
     if let Some(status) = &case.status {
         return status.clone();
     }
-    let public = balancer.public_interface.then_some([balancer.ipv4.ip, balancer.ipv6.ip]).into_iter().flatten();
+    let public = balancer
+        .public_interface
+        .then_some([balancer.ipv4.ip, balancer.ipv6.ip])
+        .into_iter()
+        .flatten();
     let private = balancer.private_net.iter().map(|it| it.ip.into());
-    public.chain(private).map(|ip: std::net::IpAddr| json!({"ip": ip, "ipMode": case.ip_mode})).collect()
+    public
+        .chain(private)
+        .map(|ip: std::net::IpAddr| json!({"ip": ip, "ipMode": case.ip_mode}))
+        .collect()
 }
 
 /// Returns the labels that the Go cloud-controller-manager sets on a Node.
@@ -210,11 +230,23 @@ pub(crate) async fn leave(harness: &Harness, cloud: &HetznerCloud, case: &Case) 
         let condition = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated",
             "message": "RouteController created a route", "lastHeartbeatTime": "2026-08-01T00:00:00Z",
             "lastTransitionTime": "2026-08-01T00:00:00Z"});
-        node["status"]["conditions"].as_array_mut().unwrap().push(condition);
+        node["status"]["conditions"]
+            .as_array_mut()
+            .unwrap()
+            .push(condition);
         harness.api.seed(node).unwrap();
         let route = json!({"destination": cidr, "gateway": server.ip_in(cloud.network)});
-        send(cloud, "POST", &format!("/networks/{}/actions/add_route", cloud.network), &route).await;
+        send(
+            cloud,
+            "POST",
+            &format!("/networks/{}/actions/add_route", cloud.network),
+            &route,
+        )
+        .await;
     }
     let balancer = make(cloud, case).await;
-    harness.api.seed(served(service(case), &status(case, &balancer))).unwrap();
+    harness
+        .api
+        .seed(served(service(case), &status(case, &balancer)))
+        .unwrap();
 }

@@ -32,7 +32,10 @@ async fn what_the_other_program_wrote_is_accepted_with_no_change() {
         let (harness, cloud) = harness();
         predecessor::leave(&harness, &cloud, &case).await;
         let found = objections(&harness).await;
-        changed.extend((!found.is_empty()).then(|| format!("{}: {found:?}, {:?}", case.name, cloud.fake.changes())));
+        changed.extend(
+            (!found.is_empty())
+                .then(|| format!("{}: {found:?}, {:?}", case.name, cloud.fake.changes())),
+        );
     }
     assert!(changed.is_empty(), "{}", changed.join("\n"));
 }
@@ -47,7 +50,10 @@ async fn made(case: &Case) -> Result<(Balancer, Value), String> {
     let (harness, cloud) = harness();
     predecessor::furnish(&cloud);
     for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
-        harness.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
+        harness
+            .user
+            .register_node(name, &[format!("10.244.{}.0/24", number + 1)])
+            .await;
     }
     let _program = harness.start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -55,16 +61,27 @@ async fn made(case: &Case) -> Result<(Balancer, Value), String> {
     tokio::time::sleep(Duration::from_secs(120)).await;
     for name in ["worker-1", "worker-2"] {
         let node = harness.api.get("nodes", None, name).unwrap();
-        assert_eq!(node["status"]["addresses"], predecessor::addresses(&cloud, name), "{name}");
+        assert_eq!(
+            node["status"]["addresses"],
+            predecessor::addresses(&cloud, name),
+            "{name}"
+        );
         for (label, value) in predecessor::labels().as_object().unwrap() {
-            assert_eq!(&node["metadata"]["labels"][label], value, "{label} of {name}");
+            assert_eq!(
+                &node["metadata"]["labels"][label], value,
+                "{label} of {name}"
+            );
         }
         let id = cloud.fake.server(name).unwrap().id;
         assert_eq!(node["spec"]["providerID"], format!("hcloud://{id}"));
     }
     let mut all = cloud.fake.load_balancers();
     if all.len() != 1 {
-        return Err(format!("{} load balancers, {:?}", all.len(), harness.warnings(5)));
+        return Err(format!(
+            "{} load balancers, {:?}",
+            all.len(),
+            harness.warnings(5)
+        ));
     }
     Ok((sorted(all.remove(0)), ingress(&harness)))
 }
@@ -75,10 +92,16 @@ async fn what_is_made_here_is_what_the_other_program_makes() {
     for case in predecessor::cases() {
         let (harness, cloud) = harness();
         predecessor::leave(&harness, &cloud, &case).await;
-        let theirs = (sorted(cloud.fake.load_balancers().remove(0)), ingress(&harness));
+        let theirs = (
+            sorted(cloud.fake.load_balancers().remove(0)),
+            ingress(&harness),
+        );
         match made(&case).await {
             Ok(ours) if ours == theirs => {}
-            ours => different.push(format!("{}:\n  theirs {theirs:?}\n  ours   {ours:?}", case.name)),
+            ours => different.push(format!(
+                "{}:\n  theirs {theirs:?}\n  ours   {ours:?}",
+                case.name
+            )),
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));

@@ -56,7 +56,12 @@ impl Outputs {
     /// Captures the log of this thread: the program's own, at the highest verbosity.
     fn listen(&self, format: Format) -> tracing::subscriber::DefaultGuard {
         let vmodule = "*=10,*::*=10,*/*=10".parse().unwrap();
-        let options = LoggingOptions { format, verbosity: 10, vmodule, ..LoggingOptions::default() };
+        let options = LoggingOptions {
+            format,
+            verbosity: 10,
+            vmodule,
+            ..LoggingOptions::default()
+        };
         let (log, _) = logging::subscriber(&options, self.clone(), self.clone());
         tracing::subscriber::set_default(log)
     }
@@ -68,7 +73,11 @@ impl Outputs {
     /// Fails if the output contains this text.
     fn expect_none_of(&self, secret: &str) {
         let text = self.text();
-        let found: Vec<&str> = text.lines().filter(|line| line.contains(secret)).take(10).collect();
+        let found: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(secret))
+            .take(10)
+            .collect();
         assert!(found.is_empty(), "a token was told:\n{}", found.join("\n"));
     }
 
@@ -78,7 +87,9 @@ impl Outputs {
         for word in expected {
             assert!(text.contains(word), "nothing was said of {word:?}:\n{text}");
         }
-        let lines = text.lines().filter(|line| line.contains(CANARY) || line.contains(CANARY_IN_BASE64));
+        let lines = text
+            .lines()
+            .filter(|line| line.contains(CANARY) || line.contains(CANARY_IN_BASE64));
         let found: Vec<&str> = lines.take(10).collect();
         assert!(found.is_empty(), "a secret was told:\n{}", found.join("\n"));
     }
@@ -102,27 +113,42 @@ impl CloudMetrics for Outputs {
 
 /// Returns a provider of the simulated cloud, which wants the canary as its token and, for every third request, repeats
 /// it in a refusal.
-fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> Arc<dyn CloudProvider> {
+fn rude_provider(
+    cloud: &Cloud,
+    injector: &FaultInjector,
+    outputs: &Outputs,
+) -> Arc<dyn CloudProvider> {
     let (router, requests) = (cloud.router(), Arc::new(Mutex::new(0)));
-    let rude = tower::service_fn(move |request: Request<http_body_util::Full<bytes::Bytes>>| {
-        let (router, requests) = (router.clone(), Arc::clone(&requests));
-        async move {
-            let number = {
-                let mut requests = requests.lock();
-                *requests += 1;
-                *requests
-            };
-            let token = request.headers().get(header::AUTHORIZATION).cloned();
-            let token = token.as_ref().and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
-            if number % 3 != 0 {
-                return router.oneshot(request).await;
+    let rude = tower::service_fn(
+        move |request: Request<http_body_util::Full<bytes::Bytes>>| {
+            let (router, requests) = (router.clone(), Arc::clone(&requests));
+            async move {
+                let number = {
+                    let mut requests = requests.lock();
+                    *requests += 1;
+                    *requests
+                };
+                let token = request.headers().get(header::AUTHORIZATION).cloned();
+                let token = token
+                    .as_ref()
+                    .and_then(|it| it.to_str().ok())
+                    .unwrap_or_default()
+                    .to_owned();
+                if number % 3 != 0 {
+                    return router.oneshot(request).await;
+                }
+                let status = [400, 401, 403, 404, 409, 422, 500][number / 3 % 7];
+                let body = format!(
+                    r#"{{"error": {{"code": "rude", "message": "I do not like {token}, you said {token:?}"}}}}"#
+                );
+                Ok(Response::builder()
+                    .status(status)
+                    .header("x-token", token)
+                    .body(Body::from(body))
+                    .unwrap())
             }
-            let status = [400, 401, 403, 404, 409, 422, 500][number / 3 % 7];
-            let body =
-                format!(r#"{{"error": {{"code": "rude", "message": "I do not like {token}, you said {token:?}"}}}}"#);
-            Ok(Response::builder().status(status).header("x-token", token).body(Body::from(body)).unwrap())
-        }
-    });
+        },
+    );
     let transport = Transport::builder("http://simulated")
         .credential(Credential::token(CANARY))
         .metrics(Arc::new(outputs.clone()))
@@ -136,7 +162,9 @@ fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> 
 /// Adds all objects of the API that the program may have written: events, conditions, annotations.
 fn say_all_objects(outputs: &Outputs, api: &ApiServer) {
     for kind in ["events", "nodes", "services"] {
-        api.list(kind).iter().for_each(|object| outputs.say(object.to_string()));
+        api.list(kind)
+            .iter()
+            .for_each(|object| outputs.say(object.to_string()));
     }
 }
 
@@ -154,7 +182,9 @@ async fn live_with_a_rude_cloud(format: Format) {
     cloud.add_token(CANARY, DEFAULT_PROJECT);
     let (told, simulated) = (outputs.clone(), cloud.clone());
     let harness = Harness::of(&SimulatedCloud(cloud)).routes();
-    let harness = harness.provider(move |_, injector, _| rude_provider(&simulated, injector, &told)).build();
+    let harness = harness
+        .provider(move |_, injector, _| rude_provider(&simulated, injector, &told))
+        .build();
     harness.join(1..=3).await;
     let program = loop {
         match harness.start().await {
@@ -180,7 +210,12 @@ async fn live_with_a_rude_cloud(format: Format) {
     }
     program.stop().await;
     say_all_objects(&outputs, &harness.api);
-    outputs.expect_no_canary(&["I do not like", "SyncLoadBalancerFailed", "plan: ", "metric POST /v1/load-balancers"]);
+    outputs.expect_no_canary(&[
+        "I do not like",
+        "SyncLoadBalancerFailed",
+        "plan: ",
+        "metric POST /v1/load-balancers",
+    ]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,21 +225,38 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, CANARY).unwrap();
-    let credentials =
-        [Credential::token(CANARY), Credential::file(&file).unwrap(), Credential::token(format!("{CANARY}\n"))];
+    let credentials = [
+        Credential::token(CANARY),
+        Credential::file(&file).unwrap(),
+        Credential::token(format!("{CANARY}\n")),
+    ];
     for credential in credentials {
         outputs.show(&credential);
         let refuse = tower::service_fn(|_: Request<http_body_util::Full<bytes::Bytes>>| async {
-            Ok::<_, std::convert::Infallible>(Response::builder().status(500).body(Body::from(CANARY)).unwrap())
+            Ok::<_, std::convert::Infallible>(
+                Response::builder()
+                    .status(500)
+                    .body(Body::from(CANARY))
+                    .unwrap(),
+            )
         });
-        let transport = Transport::builder("http://simulated").credential(credential).service(refuse).build().unwrap();
-        let error = transport.send(Call::get("/v1/machines", &[])).await.unwrap_err();
+        let transport = Transport::builder("http://simulated")
+            .credential(credential)
+            .service(refuse)
+            .build()
+            .unwrap();
+        let error = transport
+            .send(Call::get("/v1/machines", &[]))
+            .await
+            .unwrap_err();
         outputs.say(format!("{error} {error:?}"));
     }
     // Addresses may hold a user and a password.
-    for url in
-        [format!("ftp://user:{CANARY}@host"), format!("http://user:{CANARY}@127.0.0.1:9"), format!("{CANARY}://")]
-    {
+    for url in [
+        format!("ftp://user:{CANARY}@host"),
+        format!("http://user:{CANARY}@127.0.0.1:9"),
+        format!("{CANARY}://"),
+    ] {
         match Transport::builder(url).build() {
             Ok(transport) => {
                 outputs.show(&transport);
@@ -223,16 +275,29 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
         format!("token: \"{CANARY}\n"),
         CANARY.to_owned(),
         format!("- {CANARY}\n"),
-        format!("endpoint: http://127.0.0.1:9\ntokenFile: {}\ntoken: {CANARY}\n", file.display()),
+        format!(
+            "endpoint: http://127.0.0.1:9\ntokenFile: {}\ntoken: {CANARY}\n",
+            file.display()
+        ),
         format!("\ttoken: {CANARY}\n"),
     ] {
-        let setup = Setup::of(ConfigFile { path: "cloud.yaml".to_owned(), text });
+        let setup = Setup::of(ConfigFile {
+            path: "cloud.yaml".to_owned(),
+            text,
+        });
         outputs.show(&setup);
         if let Ok(mut settings) = YamlSettings::yaml(&setup) {
             outputs.show(&settings.credential());
-            settings.finish().err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
+            settings
+                .finish()
+                .err()
+                .iter()
+                .for_each(|error| outputs.say(format!("{error} {error:?}")));
         }
-        factory(&setup).err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
+        factory(&setup)
+            .err()
+            .iter()
+            .for_each(|error| outputs.say(format!("{error} {error:?}")));
     }
     outputs.expect_no_canary(&["redacted", "cloud.yaml", "answered 500"]);
 }
@@ -240,7 +305,11 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
 /// Flags for a server on this port, with the canary as token of both sides.
 fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
     let (kubeconfig, config) = (directory.join("kubeconfig"), directory.join("cloud.yaml"));
-    std::fs::write(&kubeconfig, embedded_apiserver::kubeconfig(api, None, Some(CANARY))).unwrap();
+    std::fs::write(
+        &kubeconfig,
+        embedded_apiserver::kubeconfig(api, None, Some(CANARY)),
+    )
+    .unwrap();
     std::fs::write(&config, format!("endpoint: {cloud}\ntoken: {CANARY}\n")).unwrap();
     let arguments = [
         "cloud-controller-manager".to_owned(),
@@ -274,10 +343,16 @@ async fn live_from_files(format: Format) {
     let shutdown = CancellationToken::new();
     let _until_the_end = shutdown.clone().drop_guard();
     let users = [(CANARY.to_owned(), embedded_apiserver::User::admin())];
-    let options = embedded_apiserver::Options { tokens: users.into(), require_token: true, ..Default::default() };
+    let options = embedded_apiserver::Options {
+        tokens: users.into(),
+        require_token: true,
+        ..Default::default()
+    };
     let (api, cloud) = (ApiServer::with_options(options), Cloud::default());
-    let (for_api, for_cloud) =
-        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (for_api, for_cloud) = (
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    );
     let address = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
     let flags = flags(directory.path(), &address(&for_api), &address(&for_cloud));
     let (served_api, served_cloud, stop) = (api.clone(), cloud.clone(), shutdown.clone());
@@ -301,10 +376,19 @@ async fn live_from_files(format: Format) {
     cloud.create_machines("worker-", 1);
     let process = manager.prepare(&flags, &stop).await.unwrap();
     let router = process.router();
-    let running = tokio::spawn(async move { process.run().await.map_err(|failure| failure.to_string()) });
+    let running =
+        tokio::spawn(async move { process.run().await.map_err(|failure| failure.to_string()) });
     let node = ccm_conformance::node_object::registration("worker-1", 0, true);
     let user = User::of(&api);
-    let request = user.request_as(CANARY, http::Method::POST, "/api/v1/nodes", "application/json", &node).await;
+    let request = user
+        .request_as(
+            CANARY,
+            http::Method::POST,
+            "/api/v1/nodes",
+            "application/json",
+            &node,
+        )
+        .await;
     assert_eq!(request.0, 201, "{}", request.1);
     ccm_tests::wait::until("an initialised Node", Duration::from_secs(30), async || {
         let node = api.get("nodes", None, "worker-1").unwrap_or_default();
@@ -313,9 +397,15 @@ async fn live_from_files(format: Format) {
     })
     .await
     .unwrap();
-    for path in
-        ["/metrics", "/metrics/slis", "/configz", "/healthz?verbose", "/readyz?verbose", "/debug/flags/v", "/nothing"]
-    {
+    for path in [
+        "/metrics",
+        "/metrics/slis",
+        "/configz",
+        "/healthz?verbose",
+        "/readyz?verbose",
+        "/debug/flags/v",
+        "/nothing",
+    ] {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let answer = router.clone().oneshot(request).await.unwrap();
         let head = format!("{path} {} {:?}", answer.status(), answer.headers());
@@ -324,10 +414,19 @@ async fn live_from_files(format: Format) {
     }
     shutdown.cancel();
     running.await.unwrap().unwrap();
-    assert!(api.requests().count("create", "serviceaccounts/token") >= 1, "accounts of their own");
+    assert!(
+        api.requests().count("create", "serviceaccounts/token") >= 1,
+        "accounts of their own"
+    );
     say_all_objects(&outputs, &api);
-    let expected =
-        ["401", "FLAG: --kubeconfig=", "node initialised", "Synced", "rest_client_requests_total", "/configz 200"];
+    let expected = [
+        "401",
+        "FLAG: --kubeconfig=",
+        "node initialised",
+        "Synced",
+        "rest_client_requests_total",
+        "/configz 200",
+    ];
     outputs.expect_no_canary(&expected);
     outputs.expect_none_of(ISSUED);
 }

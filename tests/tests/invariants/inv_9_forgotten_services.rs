@@ -25,7 +25,12 @@ async fn inv_9_another_clusters_api_server_changes_nothing() {
     harness.join(7..=8).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(harness.cloud.load_balancers(), balancers);
-    assert_eq!(harness.injector.mutations(), mutations, "{:#?}", harness.injector.last(10));
+    assert_eq!(
+        harness.injector.mutations(),
+        mutations,
+        "{:#?}",
+        harness.injector.last(10)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,20 +41,39 @@ async fn inv_9_nodes_of_an_empty_list_stay_targets_for_five_minutes() {
     let program = harness.start().await.unwrap();
     harness.settle().await;
     let routes = cloud.routes().len();
-    let targets = || harness.cloud.load_balancers().iter().map(|it| it.targets.len()).collect::<Vec<_>>();
+    let targets = || {
+        harness
+            .cloud
+            .load_balancers()
+            .iter()
+            .map(|it| it.targets.len())
+            .collect::<Vec<_>>()
+    };
     let reasons = || harness.event_reasons();
 
     harness.api.lose_storage("nodes");
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!((targets(), cloud.routes().len()), (vec![3], routes), "an empty list is not believed");
-    assert!(reasons().contains(&"worker-2 NodeVanished".to_owned()), "{:?}", reasons());
+    assert_eq!(
+        (targets(), cloud.routes().len()),
+        (vec![3], routes),
+        "an empty list is not believed"
+    );
+    assert!(
+        reasons().contains(&"worker-2 NodeVanished".to_owned()),
+        "{:?}",
+        reasons()
+    );
     harness.user.create_service("mail", &[25]).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(targets(), [3, 3], "a new Service gets the held Nodes");
 
     harness.api.restore_storage("nodes");
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(reasons().contains(&"worker-2 VanishedNodeReturned".to_owned()), "{:?}", reasons());
+    assert!(
+        reasons().contains(&"worker-2 VanishedNodeReturned".to_owned()),
+        "{:?}",
+        reasons()
+    );
     harness.user.delete_node("worker-3").await;
     tokio::time::sleep(Duration::from_secs(15)).await;
     assert_eq!(targets(), [2, 2], "a Node that is deleted goes at once");
@@ -59,6 +83,10 @@ async fn inv_9_nodes_of_an_empty_list_stay_targets_for_five_minutes() {
     assert_eq!(targets(), [2, 2]);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(targets(), [0, 0], "a second list confirmed it");
-    assert!(reasons().contains(&"worker-2 VanishedNodeGone".to_owned()), "{:?}", reasons());
+    assert!(
+        reasons().contains(&"worker-2 VanishedNodeGone".to_owned()),
+        "{:?}",
+        reasons()
+    );
     program.stop().await;
 }

@@ -21,14 +21,23 @@ pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node_and_in
             NodeAddress::new(AddressType::ExternalIP, "198.18.77.1"),
             NodeAddress::new(AddressType::ExternalIP, "2001:db8::77"),
         ];
-        let change = MachineChange { addresses: Some(addresses), ..MachineChange::default() };
-        scene.cloud().change_machine(&names[1], change).context("no such machine")?;
+        let change = MachineChange {
+            addresses: Some(addresses),
+            ..MachineChange::default()
+        };
+        scene
+            .cloud()
+            .change_machine(&names[1], change)
+            .context("no such machine")?;
         // A cached list of machines may be a minute old; a newer machine requires a new one.
         let late = scene.names(4).split_off(3);
         scene.create_machines(&late);
         scene.kubelets.register(&late, true).await?;
         until("the status has the new addresses", SOON, async || {
-            let machine = scene.cloud().machine(&names[1]).context("no such machine")?;
+            let machine = scene
+                .cloud()
+                .machine(&names[1])
+                .context("no such machine")?;
             check_addresses(&scene.nodes().get(&names[1]).await?, &machine)
         })
         .await?;

@@ -33,13 +33,19 @@ impl Environment {
         let (kubeconfig, faults) = (real::path(KUBECONFIG)?, real::path(FAULTS)?);
         let binary = real::binary(kubeconfig.is_some())?;
         ccm_tests::install_crypto();
-        Ok(Self { kubeconfig, faults, binary })
+        Ok(Self {
+            kubeconfig,
+            faults,
+            binary,
+        })
     }
 
     /// Returns the reason for which a scenario cannot run, if any.
     pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
         match need {
-            _ if self.kubeconfig.is_none() => Some("CCM_TEST_KUBECONFIG is not set: there is no real kube-apiserver"),
+            _ if self.kubeconfig.is_none() => {
+                Some("CCM_TEST_KUBECONFIG is not set: there is no real kube-apiserver")
+            }
             Need::Faults if self.faults.is_none() => {
                 Some("CCM_TEST_FAULTS is not set: nothing can break the API server")
             }

@@ -28,15 +28,25 @@ pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_even
         let mut writes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for change in scene.proxy().requests().changes() {
             if change.resource.starts_with("nodes") {
-                writes.entry(change.name).or_default().push(format!("{} {}", change.verb, change.resource));
+                writes
+                    .entry(change.name)
+                    .or_default()
+                    .push(format!("{} {}", change.verb, change.resource));
             }
         }
         // The taint of the machine that is off.
         let extra = writes.get_mut(&names[0]).and_then(Vec::pop);
-        ensure!(extra.as_deref() == Some("PATCH nodes"), "the last write to {} was {extra:?}", names[0]);
+        ensure!(
+            extra.as_deref() == Some("PATCH nodes"),
+            "the last write to {} was {extra:?}",
+            names[0]
+        );
         for name in &names {
             let sent = writes.remove(name).unwrap_or_default();
-            ensure!(sent == ["PATCH nodes", "PATCH nodes/status"], "{name} was written with {sent:?}");
+            ensure!(
+                sent == ["PATCH nodes", "PATCH nodes/status"],
+                "{name} was written with {sent:?}"
+            );
         }
         ensure!(writes.is_empty(), "others were written as well: {writes:?}");
         Ok(())
@@ -44,7 +54,9 @@ pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_even
     .await
 }
 
-pub(crate) async fn a_node_that_registers_later_is_initialised_as_well(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_node_that_registers_later_is_initialised_as_well(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, "later", &[], async |scene| {
         scene.members(2).await?;
         let names = scene.names(4).split_off(2);

@@ -52,11 +52,17 @@ impl Kubelets {
         let shutdown = CancellationToken::new();
         let (this, until) = (Arc::clone(&shared), shutdown.clone().drop_guard());
         tokio::spawn(async move {
-            while tokio::time::timeout(PERIOD, shutdown.cancelled()).await.is_err() {
+            while tokio::time::timeout(PERIOD, shutdown.cancelled())
+                .await
+                .is_err()
+            {
                 this.renew().await;
             }
         });
-        Self { shared, _until: until }
+        Self {
+            shared,
+            _until: until,
+        }
     }
 
     /// Registers Nodes as kubelets do.
@@ -66,12 +72,19 @@ impl Kubelets {
             object["metadata"]["labels"][OURS] = json!("true");
             let node = serde_json::from_value(object)?;
             self.shared.renew_lease(name).await?;
-            let created = self.shared.nodes.create(&PostParams::default(), &node).await;
+            let created = self
+                .shared
+                .nodes
+                .create(&PostParams::default(), &node)
+                .await;
             created.with_context(|| format!("registering {name}"))?;
             self.shared.ready().insert(name.clone(), is_ready);
             Ok(())
         });
-        futures::stream::iter(registrations).buffer_unordered(CONCURRENT).try_collect().await
+        futures::stream::iter(registrations)
+            .buffer_unordered(CONCURRENT)
+            .try_collect()
+            .await
     }
 
     /// Sets the readiness that a kubelet reports from now on.
@@ -84,7 +97,10 @@ impl Kubelets {
     /// Stops the kubelet of a Node that was deleted, and whose machine no longer exists.
     pub(crate) async fn forget(&self, name: &str) -> Result<()> {
         self.shared.ready().remove(name);
-        self.shared.nodes.delete(name, &DeleteParams::default()).await?;
+        self.shared
+            .nodes
+            .delete(name, &DeleteParams::default())
+            .await?;
         Ok(())
     }
 }
@@ -110,7 +126,10 @@ impl Shared {
                 "renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()},
         });
         let params = PatchParams::apply(MANAGER).force();
-        self.leases.patch(name, &params, &Patch::Apply(lease)).await.with_context(|| format!("lease of {name}"))?;
+        self.leases
+            .patch(name, &params, &Patch::Apply(lease))
+            .await
+            .with_context(|| format!("lease of {name}"))?;
         Ok(())
     }
 
@@ -118,15 +137,30 @@ impl Shared {
     async fn renew(&self) {
         let wanted = self.ready().clone();
         let leases: Vec<_> = wanted.keys().map(|name| self.renew_lease(name)).collect();
-        futures::stream::iter(leases).buffer_unordered(CONCURRENT).for_each(|_| std::future::ready(())).await;
-        let Ok(nodes) = self.nodes.list(&ListParams::default().labels(OURS)).await else { return };
+        futures::stream::iter(leases)
+            .buffer_unordered(CONCURRENT)
+            .for_each(|_| std::future::ready(()))
+            .await;
+        let Ok(nodes) = self.nodes.list(&ListParams::default().labels(OURS)).await else {
+            return;
+        };
         for node in nodes {
             let name = node.name_any();
-            let Some(is_ready) = wanted.get(&name).copied() else { continue };
-            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-            let said = conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| &*ready.status);
+            let Some(is_ready) = wanted.get(&name).copied() else {
+                continue;
+            };
+            let conditions = node
+                .status
+                .and_then(|status| status.conditions)
+                .unwrap_or_default();
+            let said = conditions
+                .iter()
+                .find(|condition| condition.type_ == "Ready")
+                .map(|ready| &*ready.status);
             let _turn = self.reporting.lock().await;
-            if said != Some(if is_ready { "True" } else { "False" }) && self.ready().get(&name) == Some(&is_ready) {
+            if said != Some(if is_ready { "True" } else { "False" })
+                && self.ready().get(&name) == Some(&is_ready)
+            {
                 _ = self.report(&name, is_ready).await;
             }
         }
@@ -135,9 +169,16 @@ impl Shared {
 
 /// Removes every Node and Lease that these tests left behind.
 pub(crate) async fn clean_up(client: &Client) -> Result<()> {
-    let (nodes, leases): (Api<Node>, Api<Lease>) =
-        (Api::all(client.clone()), Api::namespaced(client.clone(), "kube-node-lease"));
-    nodes.delete_collection(&DeleteParams::default(), &ListParams::default().labels(OURS)).await?;
+    let (nodes, leases): (Api<Node>, Api<Lease>) = (
+        Api::all(client.clone()),
+        Api::namespaced(client.clone(), "kube-node-lease"),
+    );
+    nodes
+        .delete_collection(
+            &DeleteParams::default(),
+            &ListParams::default().labels(OURS),
+        )
+        .await?;
     for lease in leases.list_metadata(&ListParams::default()).await? {
         let name = lease.name_any();
         if name.starts_with("e2e-") {

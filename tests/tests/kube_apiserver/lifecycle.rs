@@ -18,17 +18,26 @@ pub(crate) async fn a_stopped_machine_taints_its_node_until_it_is_started_again(
         scene.kubelets.report(&names[1], false).await?;
         scene.cloud_is_asked(4).await?;
         for name in &names[1..] {
-            ensure!(!is_shut_down(&scene.nodes().get(name).await?), "{name} runs, and is tainted");
+            ensure!(
+                !is_shut_down(&scene.nodes().get(name).await?),
+                "{name} runs, and is tainted"
+            );
         }
         scene.cloud().start(&names[0]);
         scene.kubelets.report(&names[0], true).await?;
-        scene.becomes(&names[0], "not tainted any more", |node| !is_shut_down(node)).await?;
+        scene
+            .becomes(&names[0], "not tainted any more", |node| {
+                !is_shut_down(node)
+            })
+            .await?;
         scene.still_there(&before).await
     })
     .await
 }
 
-pub(crate) async fn a_terminated_machine_takes_its_node_with_it(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_terminated_machine_takes_its_node_with_it(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, "terminated", &[], async |scene| {
         let names = scene.members(4).await?;
         let mut before = scene.list().await?;
@@ -67,7 +76,9 @@ pub(crate) async fn a_revoked_credential_deletes_nothing(environment: &Environme
     .await
 }
 
-pub(crate) async fn a_credential_of_an_empty_project_deletes_nothing(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_credential_of_an_empty_project_deletes_nothing(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, "project", &[], async |scene| {
         let names = scene.members(4).await?;
         let before = scene.list().await?;

@@ -35,7 +35,10 @@ pub(crate) async fn an_api_server_paused_in_the_middle_of_a_burst_costs_no_node(
     .await
 }
 
-async fn in_the_middle_of_a_burst(scene: &mut Scene, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+async fn in_the_middle_of_a_burst(
+    scene: &mut Scene,
+    fault: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
     let names = middle(scene).await?;
     let before = scene.list().await?;
     fault().await?;
@@ -59,7 +62,10 @@ async fn middle(scene: &Scene) -> Result<Vec<String>> {
         scene.kubelets.register(&names, true).await?;
         let done = until("the burst is under way", SOON, async || {
             let nodes = scene.list().await?;
-            let done = nodes.values().filter(|node| !has_taint(node, TAINT_UNINITIALIZED)).count();
+            let done = nodes
+                .values()
+                .filter(|node| !has_taint(node, TAINT_UNINITIALIZED))
+                .count();
             ensure!(done >= old + 3, "{done} of {all} Nodes are initialised");
             Ok(done)
         })
@@ -71,7 +77,9 @@ async fn middle(scene: &Scene) -> Result<Vec<String>> {
     bail!("each of {BURSTS} bursts was over before anything could be broken")
 }
 
-pub(crate) async fn a_history_that_was_compacted_meanwhile_is_listed_again(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_history_that_was_compacted_meanwhile_is_listed_again(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, "compacted", &[], async |scene| {
         let names = scene.members(5).await?;
         // The process must miss events for good: while it is frozen its connection is cut, objects change, and the
@@ -87,7 +95,10 @@ pub(crate) async fn a_history_that_was_compacted_meanwhile_is_listed_again(envir
         environment.fault(&["restart"]).await?;
         scene.controller.resume()?;
         scene.initialised(&fresh, AFTER_AN_OUTAGE).await?;
-        ensure!(scene.controller.log().contains("listing again"), "there was no need to list again");
+        ensure!(
+            scene.controller.log().contains("listing again"),
+            "there was no need to list again"
+        );
         scene.controller.check()?;
         scene.still_there(&before).await?;
         scene.cloud().terminate(&names[1]);

@@ -22,7 +22,10 @@ pub(crate) async fn nodes_created_again_under_the_same_name_get_their_new_machin
             scene.kubelets.forget(name).await?;
             scene.cloud().terminate(name);
             scene.create_machines(std::slice::from_ref(name));
-            scene.kubelets.register(std::slice::from_ref(name), false).await?;
+            scene
+                .kubelets
+                .register(std::slice::from_ref(name), false)
+                .await?;
             if !is_watched {
                 scene.controller.resume()?;
             }
@@ -30,14 +33,22 @@ pub(crate) async fn nodes_created_again_under_the_same_name_get_their_new_machin
         scene.initialised(&names, SOON).await?;
         let new = scene.list().await?;
         for name in &names[..2] {
-            ensure!(old[name].uid() != new[name].uid(), "{name} is still the old Node");
+            ensure!(
+                old[name].uid() != new[name].uid(),
+                "{name} is still the old Node"
+            );
         }
         // Still not ready: each pass reads whether their machines exist.
         scene.cloud_is_asked(8).await?;
         scene.still_there(&new).await?;
         for name in &names[..2] {
             scene.kubelets.report(name, true).await?;
-            ensure!(events(&scene.client, "Node", name, "DeletingNode").await?.is_empty(), "{name} was to be deleted");
+            ensure!(
+                events(&scene.client, "Node", name, "DeletingNode")
+                    .await?
+                    .is_empty(),
+                "{name} was to be deleted"
+            );
         }
         scene.initialised(&names, SOON).await
     })

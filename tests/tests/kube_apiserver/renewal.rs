@@ -29,10 +29,16 @@ pub(crate) async fn a_token_that_becomes_worthless_is_replaced_without_a_restart
     let directory = TempDir::with_prefix("ccm-e2e-renewal-")?;
     let users = Users::new(environment).await?;
     users.clean_up().await?;
-    let (kubeconfig, token) = (directory.path().join("kubeconfig"), directory.path().join("token"));
+    let (kubeconfig, token) = (
+        directory.path().join("kubeconfig"),
+        directory.path().join("token"),
+    );
     users.write_kubeconfig(&kubeconfig, &token)?;
-    let (first, second, third) =
-        (users.token("first").await?, users.token("second").await?, users.token("third").await?);
+    let (first, second, third) = (
+        users.token("first").await?,
+        users.token("second").await?,
+        users.token("third").await?,
+    );
     std::fs::write(&token, &first)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     // Long enough not to expire during the test on a slow machine.
@@ -85,12 +91,19 @@ impl Users {
         for user in &mut server.auth_infos {
             user.auth_info = Some(AuthInfo::default());
         }
-        Ok(Self { client: connect(environment).await?, server })
+        Ok(Self {
+            client: connect(environment).await?,
+            server,
+        })
     }
 
     fn write_kubeconfig(&self, path: &Path, token: &Path) -> Result<()> {
         let mut file = self.server.clone();
-        for user in file.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()) {
+        for user in file
+            .auth_infos
+            .iter_mut()
+            .filter_map(|user| user.auth_info.as_mut())
+        {
             user.token_file = Some(token.display().to_string());
         }
         Ok(std::fs::write(path, serde_json::to_string(&file)?)?)
@@ -118,24 +131,45 @@ impl Users {
         let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});
         let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
         create(&self.accounts(), json!({"metadata": meta})).await?;
-        create(&self.bindings(), json!({"metadata": meta, "roleRef": role, "subjects": [subject]})).await?;
-        create(&self.secrets(), json!({"metadata": {"name": format!("{NAME}-{name}")}})).await?;
+        create(
+            &self.bindings(),
+            json!({"metadata": meta, "roleRef": role, "subjects": [subject]}),
+        )
+        .await?;
+        create(
+            &self.secrets(),
+            json!({"metadata": {"name": format!("{NAME}-{name}")}}),
+        )
+        .await?;
         let secret = self.secrets().get(&format!("{NAME}-{name}")).await?;
         let bound = json!({"apiVersion": "v1", "kind": "Secret", "name": secret.name_any(), "uid": secret.uid()});
-        let wanted: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": [], "boundObjectRef": bound}}))?;
-        let given = self.accounts().create_token_request(NAME, &PostParams::default(), &wanted).await?;
+        let wanted: TokenRequest =
+            serde_json::from_value(json!({"spec": {"audiences": [], "boundObjectRef": bound}}))?;
+        let given = self
+            .accounts()
+            .create_token_request(NAME, &PostParams::default(), &wanted)
+            .await?;
         Ok(given.status.context("no token")?.token)
     }
 
     /// Makes a token worthless, and waits until the API server has noticed.
     async fn revoke(&self, name: &str, token: &str) -> Result<()> {
-        self.secrets().delete(&format!("{NAME}-{name}"), &DeleteParams::default()).await?;
-        let mut config = Config::from_custom_kubeconfig(self.server.clone(), &KubeConfigOptions::default()).await?;
+        self.secrets()
+            .delete(&format!("{NAME}-{name}"), &DeleteParams::default())
+            .await?;
+        let mut config =
+            Config::from_custom_kubeconfig(self.server.clone(), &KubeConfigOptions::default())
+                .await?;
         config.auth_info.token = Some(token.to_owned().into());
         let client = Client::try_from(config)?;
         until("the API server refuses the token", SOON, async || {
-            let answer = Api::<Lease>::namespaced(client.clone(), NAMESPACE).get_opt(NAME).await;
-            ensure!(matches!(&answer, Err(kube::Error::Api(error)) if error.code == 401), "it says {answer:?}");
+            let answer = Api::<Lease>::namespaced(client.clone(), NAMESPACE)
+                .get_opt(NAME)
+                .await;
+            ensure!(
+                matches!(&answer, Err(kube::Error::Api(error)) if error.code == 401),
+                "it says {answer:?}"
+            );
             Ok(())
         })
         .await
@@ -147,12 +181,19 @@ impl Users {
 
     /// Waits until the lease is younger than `before`, and of the same tenure.
     async fn is_renewed(&self, before: &Lease) -> Result<()> {
-        let tenure =
-            |lease: &Lease| lease.spec.clone().map(|it| (it.holder_identity, it.acquire_time, it.lease_transitions));
+        let tenure = |lease: &Lease| {
+            lease
+                .spec
+                .clone()
+                .map(|it| (it.holder_identity, it.acquire_time, it.lease_transitions))
+        };
         let renewal = |lease: &Lease| lease.spec.as_ref().and_then(|it| it.renew_time.clone());
         until("the lease is renewed", SOON, async || {
             let now = self.lease().await?;
-            ensure!(tenure(&now) == tenure(before), "it was lost: {before:?}, {now:?}");
+            ensure!(
+                tenure(&now) == tenure(before),
+                "it was lost: {before:?}, {now:?}"
+            );
             ensure!(renewal(&now) > renewal(before), "it is not");
             Ok(())
         })
@@ -161,7 +202,11 @@ impl Users {
 
     async fn clean_up(&self) -> Result<()> {
         for name in ["first", "second", "third"] {
-            gone(self.secrets().delete(&format!("{NAME}-{name}"), &DeleteParams::default()).await)?;
+            gone(
+                self.secrets()
+                    .delete(&format!("{NAME}-{name}"), &DeleteParams::default())
+                    .await,
+            )?;
         }
         gone(self.leases().delete(NAME, &DeleteParams::default()).await)?;
         gone(self.bindings().delete(NAME, &DeleteParams::default()).await)?;
@@ -174,7 +219,10 @@ async fn create<K>(api: &Api<K>, object: serde_json::Value) -> Result<()>
 where
     K: Clone + std::fmt::Debug + serde::Serialize + DeserializeOwned,
 {
-    match api.create(&PostParams::default(), &serde_json::from_value(object)?).await {
+    match api
+        .create(&PostParams::default(), &serde_json::from_value(object)?)
+        .await
+    {
         Err(kube::Error::Api(error)) if error.is_already_exists() => Ok(()),
         created => Ok(created.map(drop)?),
     }

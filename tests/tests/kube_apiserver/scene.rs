@@ -102,8 +102,18 @@ async fn play_with(
         Ok(()) => scene.end().await,
         Err(error) => Err(error),
     };
-    let ended = ended.map_err(|error| anyhow!("{error:#}\n\nthe binary's last lines:\n{}", scene.controller.tail()));
-    let Scene { client, kubelets, controller, .. } = scene;
+    let ended = ended.map_err(|error| {
+        anyhow!(
+            "{error:#}\n\nthe binary's last lines:\n{}",
+            scene.controller.tail()
+        )
+    });
+    let Scene {
+        client,
+        kubelets,
+        controller,
+        ..
+    } = scene;
     drop((kubelets, controller));
     let cleaned = clean_up(&client).await.context("cleaning up");
     ended.and(cleaned)
@@ -116,9 +126,16 @@ async fn clean_up(client: &Client) -> Result<()> {
 }
 
 impl Scene {
-    async fn set(environment: &Environment, label: &str, flags: &[&str], counted: bool) -> Result<Self> {
+    async fn set(
+        environment: &Environment,
+        label: &str,
+        flags: &[&str],
+        counted: bool,
+    ) -> Result<Self> {
         let client = connect(environment).await?;
-        clean_up(&client).await.context("removing what an earlier run left behind")?;
+        clean_up(&client)
+            .await
+            .context("removing what an earlier run left behind")?;
         let directory = TempDir::with_prefix("ccm-e2e-")?;
         let served = ServedCloud::start(directory.path()).await?;
         let proxy = RecordingProxy::start(client.clone()).await?;
@@ -133,7 +150,12 @@ impl Scene {
             .chain([format!("--kubeconfig={}", kubeconfig.display())])
             .chain(COMMON.iter().chain(flags).map(|flag| (*flag).to_owned()))
             .collect();
-        let mut launch = Launch { binary: environment.binary()?.clone(), arguments, directory, starts: 0 };
+        let mut launch = Launch {
+            binary: environment.binary()?.clone(),
+            arguments,
+            directory,
+            starts: 0,
+        };
         Ok(Self {
             kubelets: Kubelets::start(&client),
             client,
@@ -155,7 +177,10 @@ impl Scene {
     /// Checks that the program still runs, and stops it gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let status = self.controller.stop(STOP).await?;
-        ensure!(status.success(), "the binary ended with {status} after SIGTERM");
+        ensure!(
+            status.success(),
+            "the binary ended with {status} after SIGTERM"
+        );
         Ok(())
     }
 
@@ -189,7 +214,8 @@ impl Scene {
     pub(crate) async fn shut_down(&self, name: &str) -> Result<()> {
         self.cloud().stop(name);
         self.kubelets.report(name, false).await?;
-        self.becomes(name, "tainted as shut down", is_shut_down).await?;
+        self.becomes(name, "tainted as shut down", is_shut_down)
+            .await?;
         Ok(())
     }
 
@@ -211,13 +237,18 @@ impl Scene {
 
     /// Names for this scenario's Nodes.
     pub(crate) fn names(&self, count: usize) -> Vec<String> {
-        (1..=count).map(|number| format!("{}-{number}", self.label)).collect()
+        (1..=count)
+            .map(|number| format!("{}-{number}", self.label))
+            .collect()
     }
 
     /// Machines of these names, running.
     pub(crate) fn create_machines(&self, names: &[String]) {
         for name in names {
-            self.cloud().add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
+            self.cloud().add_machine(NewMachine {
+                name: name.clone(),
+                ..NewMachine::default()
+            });
         }
     }
 
@@ -233,8 +264,10 @@ impl Scene {
     /// Returns this scenario's Nodes by name.
     pub(crate) async fn list(&self) -> Result<BTreeMap<String, Node>> {
         let nodes = self.nodes().list(&ListParams::default()).await?;
-        let ours =
-            nodes.into_iter().map(|node| (node.name_any(), node)).filter(|(name, _)| name.starts_with(&self.label));
+        let ours = nodes
+            .into_iter()
+            .map(|node| (node.name_any(), node))
+            .filter(|(name, _)| name.starts_with(&self.label));
         Ok(ours.collect())
     }
 
@@ -243,8 +276,13 @@ impl Scene {
         until("all Nodes are initialised", limit, async || {
             let nodes = self.list().await?;
             for name in names {
-                let node = nodes.get(name).with_context(|| format!("there is no Node {name}"))?;
-                let machine = self.cloud().machine(name).with_context(|| format!("there is no machine {name}"))?;
+                let node = nodes
+                    .get(name)
+                    .with_context(|| format!("there is no Node {name}"))?;
+                let machine = self
+                    .cloud()
+                    .machine(name)
+                    .with_context(|| format!("there is no machine {name}"))?;
                 check_initialised(node, &machine)?;
             }
             Ok(())
@@ -253,7 +291,12 @@ impl Scene {
     }
 
     /// Waits until a Node is as `check` wants it.
-    pub(crate) async fn becomes(&self, name: &str, what: &str, check: impl Fn(&Node) -> bool) -> Result<Node> {
+    pub(crate) async fn becomes(
+        &self,
+        name: &str,
+        what: &str,
+        check: impl Fn(&Node) -> bool,
+    ) -> Result<Node> {
         until(&format!("{name}: {what}"), SOON, async || {
             let node = self.nodes().get(name).await?;
             ensure!(check(&node), "not yet: {:?}", node.spec);
@@ -265,7 +308,10 @@ impl Scene {
     /// Waits until a Node is deleted.
     pub(crate) async fn disappears(&self, name: &str) -> Result<()> {
         until(&format!("{name} is deleted"), SOON, async || {
-            ensure!(self.nodes().get_opt(name).await?.is_none(), "it is still there");
+            ensure!(
+                self.nodes().get_opt(name).await?.is_none(),
+                "it is still there"
+            );
             Ok(())
         })
         .await
@@ -274,7 +320,10 @@ impl Scene {
     /// Waits for an event with this reason about a Node.
     pub(crate) async fn is_told(&self, name: &str, reason: &str) -> Result<()> {
         until(&format!("event {reason} about {name}"), SOON, async || {
-            ensure!(!events(&self.client, "Node", name, reason).await?.is_empty(), "there is none");
+            ensure!(
+                !events(&self.client, "Node", name, reason).await?.is_empty(),
+                "there is none"
+            );
             Ok(())
         })
         .await
@@ -283,11 +332,15 @@ impl Scene {
     /// Waits until the binary has sent this many more requests to the cloud, by which passes are counted.
     pub(crate) async fn cloud_is_asked(&self, times: u64) -> Result<()> {
         let before = self.served.total();
-        until(&format!("{times} more requests to the cloud"), SOON, async || {
-            let asked = self.served.total() - before;
-            ensure!(asked >= times, "there were {asked}");
-            Ok(())
-        })
+        until(
+            &format!("{times} more requests to the cloud"),
+            SOON,
+            async || {
+                let asked = self.served.total() - before;
+                ensure!(asked >= times, "there were {asked}");
+                Ok(())
+            },
+        )
         .await
     }
 

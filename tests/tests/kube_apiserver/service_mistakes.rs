@@ -29,8 +29,13 @@ async fn with_webhook(
     body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
     let certificates = TempDir::with_prefix("ccm-e2e-webhook-")?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let (directory, port) = (format!("--webhook-cert-dir={}", certificates.path().display()), port.to_string());
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port();
+    let (directory, port) = (
+        format!("--webhook-cert-dir={}", certificates.path().display()),
+        port.to_string(),
+    );
     let flags = [
         "--feature-gates=CloudControllerManagerWebhook=true",
         "--webhooks=lb-service",
@@ -41,12 +46,26 @@ async fn with_webhook(
     ];
     play(environment, label, &flags, async |scene| {
         // The Service existed before the webhook.
-        scene.create_service(&old(scene), &json!({"metadata": {"annotations": {TIER: "golden"}}})).await?;
+        scene
+            .create_service(
+                &old(scene),
+                &json!({"metadata": {"annotations": {TIER: "golden"}}}),
+            )
+            .await?;
         configure(&scene.client, certificates.path(), &port).await?;
         until("the API server calls the webhook", SOON, async || {
-            let answer =
-                write(&scene.client, "POST", "?dryRun=All", &service(&new(scene), &[(TIER, "golden")])).await?;
-            ensure!(!answer.warnings.is_empty() || answer.status == 422, "not yet: {}", answer.text);
+            let answer = write(
+                &scene.client,
+                "POST",
+                "?dryRun=All",
+                &service(&new(scene), &[(TIER, "golden")]),
+            )
+            .await?;
+            ensure!(
+                !answer.warnings.is_empty() || answer.status == 422,
+                "not yet: {}",
+                answer.text
+            );
             Ok(())
         })
         .await?;
@@ -65,7 +84,10 @@ fn new(scene: &Scene) -> String {
 
 async fn configure(client: &Client, certificates: &Path, port: &str) -> Result<()> {
     let certificate = certificates.join("cloud-controller-manager-webhook.crt");
-    let certificate = until("there is a certificate", SOON, async || Ok(std::fs::read(&certificate)?)).await?;
+    let certificate = until("there is a certificate", SOON, async || {
+        Ok(std::fs::read(&certificate)?)
+    })
+    .await?;
     let webhook = json!({
         "name": "lb-service.ccm-rs.dev",
         "admissionReviewVersions": ["v1"],
@@ -84,14 +106,19 @@ async fn configure(client: &Client, certificates: &Path, port: &str) -> Result<(
     });
     let configuration = json!({"metadata": {"name": "e2e-services", "labels": {OURS: "true"}}, "webhooks": [webhook]});
     let configuration: ValidatingWebhookConfiguration = serde_json::from_value(configuration)?;
-    Api::all(client.clone()).create(&PostParams::default(), &configuration).await?;
+    Api::all(client.clone())
+        .create(&PostParams::default(), &configuration)
+        .await?;
     Ok(())
 }
 
 fn service(name: &str, annotations: &[(&str, &str)]) -> Value {
     let mut service = load_balancer(name, &[80]);
     service["metadata"]["labels"][OURS] = json!("true");
-    service["metadata"]["annotations"] = annotations.iter().map(|(key, value)| (*key, json!(value))).collect();
+    service["metadata"]["annotations"] = annotations
+        .iter()
+        .map(|(key, value)| (*key, json!(value)))
+        .collect();
     service
 }
 
@@ -105,7 +132,11 @@ struct Answer {
 
 /// Creates a Service, or changes it by a merge patch; `path`: below the Services of the namespace.
 async fn write(client: &Client, method: &str, path: &str, object: &Value) -> Result<Answer> {
-    let form = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let form = if method == "PATCH" {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
     let request = http::Request::builder()
         .method(method)
         .uri(format!("/api/v1/namespaces/default/services{path}"))
@@ -120,7 +151,11 @@ async fn write(client: &Client, method: &str, path: &str, object: &Value) -> Res
     });
     let warnings = texts.collect::<Result<_>>()?;
     let text = String::from_utf8(response.into_body().collect_bytes().await?.to_vec())?;
-    Ok(Answer { status, warnings, text })
+    Ok(Answer {
+        status,
+        warnings,
+        text,
+    })
 }
 
 fn refusal() -> String {
@@ -131,27 +166,62 @@ fn unknown() -> String {
     format!("annotation {MISSPELT} is not known: did you mean {TIER}?")
 }
 
-pub(crate) async fn whoever_writes_a_service_is_warned_of_its_mistakes(environment: &Environment) -> Result<()> {
+pub(crate) async fn whoever_writes_a_service_is_warned_of_its_mistakes(
+    environment: &Environment,
+) -> Result<()> {
     with_webhook(environment, "warned", "Warn", async |scene| {
         let (client, old, new) = (&scene.client, old(scene), new(scene));
         let expect = |answer: &Answer, status: u16, expected: &[String]| {
-            ensure!(answer.status == status && answer.warnings == expected, "{} {:?}", answer.text, answer.warnings);
+            ensure!(
+                answer.status == status && answer.warnings == expected,
+                "{} {:?}",
+                answer.text,
+                answer.warnings
+            );
             Ok(())
         };
-        let heading = format!("Service default/{new} gets no load balancer until this is corrected:");
+        let heading =
+            format!("Service default/{new} gets no load balancer until this is corrected:");
         let mistaken = service(&new, &[(TIER, "golden"), (MISSPELT, "premium")]);
-        expect(&write(client, "POST", "", &mistaken).await?, 201, &[heading, refusal(), unknown()])?;
+        expect(
+            &write(client, "POST", "", &mistaken).await?,
+            201,
+            &[heading, refusal(), unknown()],
+        )?;
         let corrected = json!({"metadata": {"annotations": {TIER: "basic", MISSPELT: null}}});
-        expect(&write(client, "PATCH", &format!("/{new}"), &corrected).await?, 200, &[])?;
+        expect(
+            &write(client, "PATCH", &format!("/{new}"), &corrected).await?,
+            200,
+            &[],
+        )?;
 
-        let heading = format!("the load balancer of Service default/{old} stays as it is until this is corrected:");
+        let heading = format!(
+            "the load balancer of Service default/{old} stays as it is until this is corrected:"
+        );
         let changed = json!({"spec": {"sessionAffinity": "ClientIP"}});
-        expect(&write(client, "PATCH", &format!("/{old}"), &changed).await?, 200, &[heading, refusal()])?;
+        expect(
+            &write(client, "PATCH", &format!("/{old}"), &changed).await?,
+            200,
+            &[heading, refusal()],
+        )?;
         let labelled = json!({"metadata": {"labels": {"a": "b"}}});
-        expect(&write(client, "PATCH", &format!("/{old}"), &labelled).await?, 200, &[])?;
-        let internal = json!({"spec": {"type": "ClusterIP"}, "metadata": {"annotations": {"a": "b"}}});
-        expect(&write(client, "PATCH", &format!("/{old}"), &internal).await?, 200, &[])?;
-        kubectl(environment, &service(&new, &[(MISSPELT, "premium")]), &format!("Warning: {}\n", unknown()))
+        expect(
+            &write(client, "PATCH", &format!("/{old}"), &labelled).await?,
+            200,
+            &[],
+        )?;
+        let internal =
+            json!({"spec": {"type": "ClusterIP"}, "metadata": {"annotations": {"a": "b"}}});
+        expect(
+            &write(client, "PATCH", &format!("/{old}"), &internal).await?,
+            200,
+            &[],
+        )?;
+        kubectl(
+            environment,
+            &service(&new, &[(MISSPELT, "premium")]),
+            &format!("Warning: {}\n", unknown()),
+        )
     })
     .await
 }
@@ -162,7 +232,11 @@ fn kubectl(environment: &Environment, object: &Value, expected: &str) -> Result<
     command
         .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
         .env("KUBECONFIG", environment.kubeconfig()?);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let mut child = match child {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("skipped: kubectl is not installed");
@@ -175,7 +249,11 @@ fn kubectl(environment: &Environment, object: &Value, expected: &str) -> Result<
     drop(input);
     let output = child.wait_with_output()?;
     let said = String::from_utf8(output.stderr)?;
-    ensure!(output.status.success() && said == expected, "kubectl ended with {}: {said}", output.status);
+    ensure!(
+        output.status.success() && said == expected,
+        "kubectl ended with {}: {said}",
+        output.status
+    );
     Ok(())
 }
 
@@ -186,21 +264,41 @@ pub(crate) async fn a_service_with_new_mistakes_is_denied_where_the_operator_wan
         let (client, old, new) = (&scene.client, old(scene), new(scene));
         let denied = write(client, "POST", "", &service(&new, &[(TIER, "golden")])).await?;
         let status: Value = serde_json::from_str(&denied.text)?;
-        let message = format!("admission webhook \"lb-service.ccm-rs.dev\" denied the request: {}", refusal());
-        ensure!(denied.status == 422 && status["message"] == *message, "{}", denied.text);
+        let message = format!(
+            "admission webhook \"lb-service.ccm-rs.dev\" denied the request: {}",
+            refusal()
+        );
+        ensure!(
+            denied.status == 422 && status["message"] == *message,
+            "{}",
+            denied.text
+        );
         let warned = write(client, "POST", "", &service(&new, &[(MISSPELT, "premium")])).await?;
-        ensure!(warned.status == 201 && warned.warnings == [unknown()], "{} {:?}", warned.text, warned.warnings);
+        ensure!(
+            warned.status == 201 && warned.warnings == [unknown()],
+            "{} {:?}",
+            warned.text,
+            warned.warnings
+        );
 
         // An existing invalid Service can be changed, unless the change adds errors, and is deleted as usual.
         let changed = json!({"spec": {"sessionAffinity": "ClientIP"}});
         let changed = write(client, "PATCH", &format!("/{old}"), &changed).await?;
-        ensure!(changed.status == 200 && changed.warnings.len() == 2, "{} {:?}", changed.text, changed.warnings);
+        ensure!(
+            changed.status == 200 && changed.warnings.len() == 2,
+            "{} {:?}",
+            changed.text,
+            changed.warnings
+        );
         let worse = json!({"metadata": {"annotations": {TIER: "silver"}}});
         let worse = write(client, "PATCH", &format!("/{old}"), &worse).await?;
         ensure!(worse.status == 422, "{}", worse.text);
         scene.delete_services(&[old.clone(), new]).await?;
         until(&format!("{old} is deleted"), SOON, async || {
-            ensure!(scene.services().get_opt(&old).await?.is_none(), "it is still there");
+            ensure!(
+                scene.services().get_opt(&old).await?.is_none(),
+                "it is still there"
+            );
             Ok(())
         })
         .await

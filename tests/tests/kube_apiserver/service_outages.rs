@@ -20,7 +20,10 @@ const DELETE: &str = "DELETE /v1/load-balancers/{id}";
 
 /// Operations take their time, so that a load balancer is seen in its making.
 fn slow_down(scene: &Scene) {
-    scene.cloud().set_options(Options { operation_milliseconds: 300, ..Options::default() });
+    scene.cloud().set_options(Options {
+        operation_milliseconds: 300,
+        ..Options::default()
+    });
 }
 
 /// Lets `after` more requests of this route pass. The next ones are carried out, and their responses are held.
@@ -32,7 +35,10 @@ fn hold(scene: &Scene, route: &str, after: usize) {
 async fn is_held(scene: &Scene, load_balancers: usize) -> Result<()> {
     until("the burst is in its middle", SOON, async || {
         let waiting = scene.door().waiting();
-        ensure!(waiting == AT_A_TIME, "{waiting} requests wait for their answers");
+        ensure!(
+            waiting == AT_A_TIME,
+            "{waiting} requests wait for their answers"
+        );
         scene.cloud_has(load_balancers)
     })
     .await
@@ -68,7 +74,9 @@ async fn kill_and_restart(environment: &Environment, scene: &Scene) -> Result<()
     environment.fault(&["restart"]).await
 }
 
-pub(crate) async fn a_program_killed_amid_services_leaks_and_doubles_nothing(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_program_killed_amid_services_leaks_and_doubles_nothing(
+    environment: &Environment,
+) -> Result<()> {
     /// Numbers of responses that pass in each of the program's runs.
     const LIVES: [usize; 3] = [0, 1, 1];
     play(environment, "crashed-amid", &SLOWLY, async |scene| {
@@ -114,24 +122,53 @@ pub(crate) async fn a_revoked_credential_is_named_on_each_service_until_it_is_go
         let before = scene.cloud().load_balancers();
         scene.cloud().revoke_token(DEFAULT_TOKEN);
         // One Service is changed, one deleted, and one created.
-        scene.change_service(&names[0], json!({"metadata": {"annotations": {"example.com/changed": "true"}}})).await?;
+        scene
+            .change_service(
+                &names[0],
+                json!({"metadata": {"annotations": {"example.com/changed": "true"}}}),
+            )
+            .await?;
         let ports = ccm_tests::service_object::tcp(&[8080]);
-        scene.change_service(&names[0], json!({"spec": {"ports": ports}})).await?;
+        scene
+            .change_service(&names[0], json!({"spec": {"ports": ports}}))
+            .await?;
         scene.delete_services(&names[1..]).await?;
         names.extend(scene.names(3).split_off(2));
         scene.create_service(&names[2], &json!({})).await?;
         for name in &names {
-            let waits = |service: &_| condition(service).is_some_and(|condition| condition.status == "False");
-            let service = scene.service_becomes(name, "said not to be ready", waits).await?;
+            let waits = |service: &_| {
+                condition(service).is_some_and(|condition| condition.status == "False")
+            };
+            let service = scene
+                .service_becomes(name, "said not to be ready", waits)
+                .await?;
             ensure!(has_finalizer(&service), "{name} is not held");
-            let said = condition(&service).map(|it| it.message.to_lowercase()).unwrap_or_default();
-            ensure!(said.contains("token") || said.contains("credential"), "{name} is said to wait for {said:?}");
-            scene.service_is_told(name, "SyncLoadBalancerFailed").await?;
+            let said = condition(&service)
+                .map(|it| it.message.to_lowercase())
+                .unwrap_or_default();
+            ensure!(
+                said.contains("token") || said.contains("credential"),
+                "{name} is said to wait for {said:?}"
+            );
+            scene
+                .service_is_told(name, "SyncLoadBalancerFailed")
+                .await?;
         }
-        ensure!(scene.cloud().load_balancers() == before, "the cloud was changed");
+        ensure!(
+            scene.cloud().load_balancers() == before,
+            "the cloud was changed"
+        );
         scene.cloud().add_token(DEFAULT_TOKEN, DEFAULT_PROJECT);
-        scene.balanced(&[names[0].clone(), names[2].clone()], &nodes, AFTER_AN_OUTAGE).await?;
-        scene.services_are_gone(&names[1..2], AFTER_AN_OUTAGE).await?;
+        scene
+            .balanced(
+                &[names[0].clone(), names[2].clone()],
+                &nodes,
+                AFTER_AN_OUTAGE,
+            )
+            .await?;
+        scene
+            .services_are_gone(&names[1..2], AFTER_AN_OUTAGE)
+            .await?;
         scene.cloud_has(2)
     })
     .await
@@ -145,18 +182,39 @@ pub(crate) async fn a_protected_load_balancer_is_named_on_its_service_and_goes_o
         let names = scene.create_services(2).await?;
         scene.balanced(&names, &nodes, AFTER_AN_OUTAGE).await?;
         let balancer = scene.balancer(&names[0]).await?;
-        ensure!(scene.cloud().protect_load_balancer(&balancer.id, true), "there is no {}", balancer.id);
+        ensure!(
+            scene.cloud().protect_load_balancer(&balancer.id, true),
+            "there is no {}",
+            balancer.id
+        );
         scene.delete_services(&names).await?;
-        let waits = |service: &_| condition(service).is_some_and(|condition| condition.status == "False");
-        let service = scene.service_becomes(&names[0], "said to be held by its load balancer", waits).await?;
-        let said = condition(&service).map(|it| (it.reason.clone(), it.message.clone())).unwrap_or_default();
-        ensure!(said.1.contains("protect"), "it is said to wait for {said:?}");
-        ensure!(has_finalizer(&service), "it is not held, and its load balancer is left");
-        scene.service_is_told(&names[0], "SyncLoadBalancerFailed").await?;
+        let waits =
+            |service: &_| condition(service).is_some_and(|condition| condition.status == "False");
+        let service = scene
+            .service_becomes(&names[0], "said to be held by its load balancer", waits)
+            .await?;
+        let said = condition(&service)
+            .map(|it| (it.reason.clone(), it.message.clone()))
+            .unwrap_or_default();
+        ensure!(
+            said.1.contains("protect"),
+            "it is said to wait for {said:?}"
+        );
+        ensure!(
+            has_finalizer(&service),
+            "it is not held, and its load balancer is left"
+        );
+        scene
+            .service_is_told(&names[0], "SyncLoadBalancerFailed")
+            .await?;
         // The other one is not held up.
         scene.services_are_gone(&names[1..], SOON).await?;
         scene.cloud_has(1)?;
-        ensure!(scene.cloud().protect_load_balancer(&balancer.id, false), "there is no {}", balancer.id);
+        ensure!(
+            scene.cloud().protect_load_balancer(&balancer.id, false),
+            "there is no {}",
+            balancer.id
+        );
         scene.services_are_gone(&names, AFTER_AN_OUTAGE).await?;
         scene.cloud_has(0)
     })

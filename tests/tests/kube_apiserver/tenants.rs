@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use ccm_tests::service_object::load_balancer;
 use ccm_tests::wait::until;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -28,11 +30,16 @@ const NAME: &str = "service.beta.kubernetes.io/do-loadbalancer-name";
 const ALGORITHM: &str = "service.beta.kubernetes.io/do-loadbalancer-algorithm";
 
 /// Returns Services as a user with these groups sees them.
-async fn services_as(environment: &Environment, user: &str, groups: &[&str]) -> Result<Api<Service>> {
+async fn services_as(
+    environment: &Environment,
+    user: &str,
+    groups: &[&str],
+) -> Result<Api<Service>> {
     let file = Kubeconfig::read_from(environment.kubeconfig()?)?;
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     config.auth_info.impersonate = Some(user.to_owned());
-    config.auth_info.impersonate_groups = Some(groups.iter().map(|group| (*group).to_owned()).collect());
+    config.auth_info.impersonate_groups =
+        Some(groups.iter().map(|group| (*group).to_owned()).collect());
     Ok(Api::default_namespaced(Client::try_from(config)?))
 }
 
@@ -43,21 +50,36 @@ where
 {
     let mut document = document.clone();
     document["metadata"]["labels"][OURS] = json!("true");
-    let name = document["metadata"]["name"].as_str().context("a name")?.to_owned();
+    let name = document["metadata"]["name"]
+        .as_str()
+        .context("a name")?
+        .to_owned();
     let parameters = PatchParams::apply("e2e").force();
-    Api::<K>::all(client.clone()).patch(&name, &parameters, &Patch::Apply(&document)).await?;
+    Api::<K>::all(client.clone())
+        .patch(&name, &parameters, &Patch::Apply(&document))
+        .await?;
     Ok(())
 }
 
 /// Applies the policy, allows the users to write Services, and returns the keys of the policy.
 async fn install(client: &Client) -> Result<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/policies/load-balancer-annotations.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy/policies/load-balancer-annotations.yaml");
     let text = std::fs::read_to_string(path)?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
-    ensure!(documents.len() == 2, "a policy and its binding: {}", documents.len());
-    apply::<ValidatingAdmissionPolicy>(client, &documents[0]).await.context("the policy")?;
-    apply::<ValidatingAdmissionPolicyBinding>(client, &documents[1]).await.context("the binding")?;
-    let subject = |name: &str| json!({"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
+    ensure!(
+        documents.len() == 2,
+        "a policy and its binding: {}",
+        documents.len()
+    );
+    apply::<ValidatingAdmissionPolicy>(client, &documents[0])
+        .await
+        .context("the policy")?;
+    apply::<ValidatingAdmissionPolicyBinding>(client, &documents[1])
+        .await
+        .context("the binding")?;
+    let subject =
+        |name: &str| json!({"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": {"name": TENANT, "labels": {OURS: "true"}},
@@ -65,9 +87,19 @@ async fn install(client: &Client) -> Result<Vec<String>> {
         "subjects": [subject(TENANT), subject(MANAGER)],
     });
     let bindings = Api::<RoleBinding>::default_namespaced(client.clone());
-    bindings.patch(TENANT, &PatchParams::apply("e2e").force(), &Patch::Apply(&binding)).await?;
-    let variables = documents[0]["spec"]["variables"].as_array().context("variables")?;
-    let expressions = variables.iter().filter_map(|variable| variable["expression"].as_str());
+    bindings
+        .patch(
+            TENANT,
+            &PatchParams::apply("e2e").force(),
+            &Patch::Apply(&binding),
+        )
+        .await?;
+    let variables = documents[0]["spec"]["variables"]
+        .as_array()
+        .context("variables")?;
+    let expressions = variables
+        .iter()
+        .filter_map(|variable| variable["expression"].as_str());
     let keys = expressions.flat_map(|text| text.split('\'').skip(1).step_by(2).map(str::to_owned));
     Ok(keys.collect())
 }
@@ -81,8 +113,15 @@ fn object(name: &str, kind: &str, key: &str, value: &str) -> Result<Service> {
 }
 
 /// Checks the answer to a creation that the API server tries without carrying it out.
-async fn tries(services: &Api<Service>, service: &Service, refused_for: Option<&str>) -> Result<()> {
-    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+async fn tries(
+    services: &Api<Service>,
+    service: &Service,
+    refused_for: Option<&str>,
+) -> Result<()> {
+    let parameters = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
     check(services.create(&parameters, service).await, refused_for)
 }
 
@@ -91,10 +130,15 @@ fn check(answer: kube::Result<Service>, refused_for: Option<&str>) -> Result<()>
         (Ok(_), None) => Ok(()),
         (Err(kube::Error::Api(status)), Some(expected)) => {
             let is_right = status.code == 403 && status.message.contains(expected);
-            ensure!(is_right, "expected a refusal because of {expected}: {status:?}");
+            ensure!(
+                is_right,
+                "expected a refusal because of {expected}: {status:?}"
+            );
             Ok(())
         }
-        (answer, expected) => anyhow::bail!("expected a refusal because of {expected:?}: {answer:?}"),
+        (answer, expected) => {
+            anyhow::bail!("expected a refusal because of {expected:?}: {answer:?}")
+        }
     }
 }
 
@@ -104,30 +148,59 @@ pub(crate) async fn policy_keeps_annotations_that_reach_beyond_a_service_for_adm
 ) -> Result<()> {
     play(environment, "tenants", &[], async |scene| {
         let keys = install(&scene.client).await?;
-        ensure!(keys.len() > 100, "the policy has keys of all clouds: {}", keys.len());
+        ensure!(
+            keys.len() > 100,
+            "the policy has keys of all clouds: {}",
+            keys.len()
+        );
         let all = ["system:authenticated"];
         let tenant = services_as(environment, TENANT, &all).await?;
         let administrator = services_as(environment, TENANT, &[all[0], ADMINISTRATORS]).await?;
         let manager = services_as(environment, MANAGER, &all).await?;
         let name = scene.names(1).remove(0);
         until("the API server evaluates the policy", SOON, async || {
-            tries(&tenant, &object(&name, "LoadBalancer", NAME, "x")?, Some(NAME)).await
+            tries(
+                &tenant,
+                &object(&name, "LoadBalancer", NAME, "x")?,
+                Some(NAME),
+            )
+            .await
         })
         .await?;
         is_typed_well(scene).await?;
         for key in &keys {
-            let key = if key.ends_with(['/', '.']) { &format!("{key}80") } else { key };
+            let key = if key.ends_with(['/', '.']) {
+                &format!("{key}80")
+            } else {
+                key
+            };
             let service = object(&name, "LoadBalancer", key, "x")?;
             tries(&tenant, &service, Some(key)).await?;
-            tries(&administrator, &service, None).await.with_context(|| key.clone())?;
+            tries(&administrator, &service, None)
+                .await
+                .with_context(|| key.clone())?;
         }
         tries(&manager, &object(&name, "LoadBalancer", NAME, "x")?, None).await?;
         tries(&tenant, &object(&name, "ClusterIP", NAME, "x")?, Some(NAME)).await?;
-        tries(&tenant, &object(&name, "LoadBalancer", ALGORITHM, "round_robin")?, None).await?;
-        for (field, value) in [("loadBalancerIP", json!("192.0.2.9")), ("externalIPs", json!(["192.0.2.9"]))] {
-            let mut service = serde_json::to_value(object(&name, "LoadBalancer", ALGORITHM, "round_robin")?)?;
+        tries(
+            &tenant,
+            &object(&name, "LoadBalancer", ALGORITHM, "round_robin")?,
+            None,
+        )
+        .await?;
+        for (field, value) in [
+            ("loadBalancerIP", json!("192.0.2.9")),
+            ("externalIPs", json!(["192.0.2.9"])),
+        ] {
+            let mut service =
+                serde_json::to_value(object(&name, "LoadBalancer", ALGORITHM, "round_robin")?)?;
             service["spec"][field] = value;
-            tries(&tenant, &serde_json::from_value(service)?, Some(&format!("spec.{field}"))).await?;
+            tries(
+                &tenant,
+                &serde_json::from_value(service)?,
+                Some(&format!("spec.{field}")),
+            )
+            .await?;
         }
         changes(scene, &name, &tenant).await
     })
@@ -139,8 +212,12 @@ async fn is_typed_well(scene: &Scene) -> Result<()> {
     let policies = Api::<ValidatingAdmissionPolicy>::all(scene.client.clone());
     let checked = until("the types of the policy are checked", SOON, async || {
         let policy = policies.get("ccm-rs-load-balancer-annotations").await?;
-        let status = policy.status.filter(|status| status.observed_generation == policy.metadata.generation);
-        status.and_then(|status| status.type_checking).context("no result")
+        let status = policy
+            .status
+            .filter(|status| status.observed_generation == policy.metadata.generation);
+        status
+            .and_then(|status| status.type_checking)
+            .context("no result")
     });
     let warnings = checked.await?.expression_warnings.unwrap_or_default();
     ensure!(warnings.is_empty(), "{warnings:?}");
@@ -150,9 +227,27 @@ async fn is_typed_well(scene: &Scene) -> Result<()> {
 /// A tenant changes a Service whose annotation an administrator set: everything but the value of the annotation.
 async fn changes(scene: &Scene, name: &str, tenant: &Api<Service>) -> Result<()> {
     let created = object(name, "ClusterIP", NAME, "production")?;
-    scene.services().create(&PostParams::default(), &created).await?;
-    let change = async |patch: Value| tenant.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    check(change(json!({"spec": {"ports": [{"name": "web", "port": 81}]}})).await, None).context("a port changes")?;
-    check(change(json!({"metadata": {"annotations": {NAME: "other"}}})).await, Some(NAME))?;
-    check(change(json!({"metadata": {"annotations": {NAME: null}}})).await, None).context("the annotation goes")
+    scene
+        .services()
+        .create(&PostParams::default(), &created)
+        .await?;
+    let change = async |patch: Value| {
+        tenant
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+    };
+    check(
+        change(json!({"spec": {"ports": [{"name": "web", "port": 81}]}})).await,
+        None,
+    )
+    .context("a port changes")?;
+    check(
+        change(json!({"metadata": {"annotations": {NAME: "other"}}})).await,
+        Some(NAME),
+    )?;
+    check(
+        change(json!({"metadata": {"annotations": {NAME: null}}})).await,
+        None,
+    )
+    .context("the annotation goes")
 }

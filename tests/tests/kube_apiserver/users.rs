@@ -35,7 +35,10 @@ impl Scene {
         object["metadata"]["labels"][OURS] = json!("true");
         merge(&mut object, change);
         let service = serde_json::from_value(object)?;
-        self.services().create(&PostParams::default(), &service).await.with_context(|| format!("creating {name}"))
+        self.services()
+            .create(&PostParams::default(), &service)
+            .await
+            .with_context(|| format!("creating {name}"))
     }
 
     /// Creates `count` Services with [`PORTS`].
@@ -49,7 +52,10 @@ impl Scene {
 
     /// Changes a Service by a merge patch.
     pub(crate) async fn change_service(&self, name: &str, change: Value) -> Result<Service> {
-        let changed = self.services().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        let changed = self
+            .services()
+            .patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await;
         changed.with_context(|| format!("changing {name}"))
     }
 
@@ -82,27 +88,50 @@ fn merge(target: &mut Value, change: &Value) {
 
 /// Removes every webhook, policy, Service and volume of these tests, with its finalizers.
 pub(crate) async fn clean_up(client: &Client) -> Result<()> {
-    let_go(Api::<ValidatingWebhookConfiguration>::all(client.clone())).await.context("webhooks")?;
-    let_go(Api::<ValidatingAdmissionPolicyBinding>::all(client.clone())).await.context("bindings of policies")?;
-    let_go(Api::<ValidatingAdmissionPolicy>::all(client.clone())).await.context("policies")?;
-    let_go(Api::<RoleBinding>::default_namespaced(client.clone())).await.context("role bindings")?;
-    let_go(Api::<Service>::default_namespaced(client.clone())).await.context("Services")?;
-    let_go(Api::<PersistentVolume>::all(client.clone())).await.context("volumes")
+    let_go(Api::<ValidatingWebhookConfiguration>::all(client.clone()))
+        .await
+        .context("webhooks")?;
+    let_go(Api::<ValidatingAdmissionPolicyBinding>::all(client.clone()))
+        .await
+        .context("bindings of policies")?;
+    let_go(Api::<ValidatingAdmissionPolicy>::all(client.clone()))
+        .await
+        .context("policies")?;
+    let_go(Api::<RoleBinding>::default_namespaced(client.clone()))
+        .await
+        .context("role bindings")?;
+    let_go(Api::<Service>::default_namespaced(client.clone()))
+        .await
+        .context("Services")?;
+    let_go(Api::<PersistentVolume>::all(client.clone()))
+        .await
+        .context("volumes")
 }
 
 async fn let_go<K>(api: Api<K>) -> Result<()>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    for object in api.list_metadata(&ListParams::default().labels(OURS)).await? {
+    for object in api
+        .list_metadata(&ListParams::default().labels(OURS))
+        .await?
+    {
         let name = object.name_any();
         let gone = |result: kube::Result<()>| match result {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             other => other,
         };
-        gone(api.delete(&name, &DeleteParams::background()).await.map(drop))?;
+        gone(
+            api.delete(&name, &DeleteParams::background())
+                .await
+                .map(drop),
+        )?;
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        gone(api.patch_metadata(&name, &PatchParams::default(), &free).await.map(drop))?;
+        gone(
+            api.patch_metadata(&name, &PatchParams::default(), &free)
+                .await
+                .map(drop),
+        )?;
     }
     Ok(())
 }

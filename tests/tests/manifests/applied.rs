@@ -16,9 +16,15 @@ async fn take(environment: &Environment, documents: &[Value]) -> Result<()> {
     let client = connect(environment).await?;
     // kube-controller-manager creates it, if it runs; the API server refuses Pods without it.
     apply(&client, &[accounts::document("kube-system/default")], false).await?;
-    let documents: Vec<_> = documents.iter().filter(|document| is_built_in(document)).cloned().collect();
+    let documents: Vec<_> = documents
+        .iter()
+        .filter(|document| is_built_in(document))
+        .cloned()
+        .collect();
     let taken = async {
-        apply(&client, &documents, true).await.context("rehearsed")?;
+        apply(&client, &documents, true)
+            .await
+            .context("rehearsed")?;
         apply(&client, &documents, false).await?;
         apply(&client, &documents, false).await.context("once more")
     };
@@ -27,9 +33,15 @@ async fn take(environment: &Environment, documents: &[Value]) -> Result<()> {
     taken
 }
 
-pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment: &Environment) -> Result<()> {
+pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(
+    environment: &Environment,
+) -> Result<()> {
     for files in [
-        &["manifests/rbac.yaml", "manifests/rbac-volumes.yaml", "manifests/daemonset.yaml"][..],
+        &[
+            "manifests/rbac.yaml",
+            "manifests/rbac-volumes.yaml",
+            "manifests/daemonset.yaml",
+        ][..],
         &["manifests/rbac.yaml", "manifests/deployment.yaml"],
         &["manifests/simulated.yaml"],
         &["manifests/digitalocean.yaml"],
@@ -49,14 +61,21 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/tencent.yaml"],
         &["manifests/static-pod.yaml"],
     ] {
-        take(environment, &read(files)?).await.with_context(|| files.join(", "))?;
+        take(environment, &read(files)?)
+            .await
+            .with_context(|| files.join(", "))?;
     }
     Ok(())
 }
 
-pub(crate) async fn the_chart_is_taken_by_a_real_cluster(environment: &Environment, helm: &Helm) -> Result<()> {
+pub(crate) async fn the_chart_is_taken_by_a_real_cluster(
+    environment: &Environment,
+    helm: &Helm,
+) -> Result<()> {
     for (name, kind) in KINDS {
-        take(environment, &helm.render(&values(kind))?).await.with_context(|| name.to_owned())?;
+        take(environment, &helm.render(&values(kind))?)
+            .await
+            .with_context(|| name.to_owned())?;
     }
     Ok(())
 }

@@ -48,7 +48,8 @@ impl Atom {
         if self.resource.starts_with('/') {
             return json!({"nonResourceURLs": [self.resource], "verbs": [self.verb]});
         }
-        let mut rule = json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb]});
+        let mut rule =
+            json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb]});
         if !self.name.is_empty() {
             rule["resourceNames"] = json!([self.name]);
         }
@@ -59,19 +60,40 @@ impl Atom {
 /// Returns the permissions of a role's rules, bound in this namespace or in all.
 pub(crate) fn of_rules(rules: &Value, namespace: &str) -> BTreeSet<Atom> {
     let strings = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|item| item.as_str().map(str::to_owned))
+            .collect()
     };
-    let or_one = |list: Vec<String>| if list.is_empty() { vec![String::new()] } else { list };
+    let or_one = |list: Vec<String>| {
+        if list.is_empty() {
+            vec![String::new()]
+        } else {
+            list
+        }
+    };
     let mut atoms = BTreeSet::new();
     for rule in rules.as_array().into_iter().flatten() {
-        let resources = [strings(&rule["resources"]), strings(&rule["nonResourceURLs"])].concat();
+        let resources = [
+            strings(&rule["resources"]),
+            strings(&rule["nonResourceURLs"]),
+        ]
+        .concat();
         for (group, resource, verb, name) in combinations(
             &or_one(strings(&rule["apiGroups"])),
             &resources,
             &strings(&rule["verbs"]),
             &or_one(strings(&rule["resourceNames"])),
         ) {
-            atoms.insert(Atom { group, resource, verb, name, namespace: namespace.to_owned() });
+            atoms.insert(Atom {
+                group,
+                resource,
+                verb,
+                name,
+                namespace: namespace.to_owned(),
+            });
         }
     }
     atoms
@@ -87,7 +109,11 @@ fn combinations(
     for group in groups {
         for resource in resources {
             for verb in verbs {
-                all.extend(names.iter().map(|name| (group.clone(), resource.clone(), verb.clone(), name.clone())));
+                all.extend(
+                    names
+                        .iter()
+                        .map(|name| (group.clone(), resource.clone(), verb.clone(), name.clone())),
+                );
             }
         }
     }
@@ -120,29 +146,48 @@ pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
         let kind = binding["kind"].as_str().unwrap_or_default();
         let namespace = match kind {
             "ClusterRoleBinding" => "",
-            "RoleBinding" => binding["metadata"]["namespace"].as_str().unwrap_or_default(),
+            "RoleBinding" => binding["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or_default(),
             _ => continue,
         };
         let role = (
             binding["roleRef"]["kind"].as_str().unwrap_or_default(),
             binding["roleRef"]["name"].as_str().unwrap_or_default(),
         );
-        let ours = documents.iter().find(|it| it["kind"] == role.0 && it["metadata"]["name"] == role.1);
-        let rules = match ours.map(|it| it["rules"].clone()).or_else(|| of_every_cluster(role.0, role.1)) {
+        let ours = documents
+            .iter()
+            .find(|it| it["kind"] == role.0 && it["metadata"]["name"] == role.1);
+        let rules = match ours
+            .map(|it| it["rules"].clone())
+            .or_else(|| of_every_cluster(role.0, role.1))
+        {
             Some(rules) => rules,
-            None => bail!("{} refers to {role:?}, which is nowhere", crate::documents::title(binding)),
+            None => bail!(
+                "{} refers to {role:?}, which is nowhere",
+                crate::documents::title(binding)
+            ),
         };
         used.insert((role.0.to_owned(), role.1.to_owned()));
         for subject in binding["subjects"].as_array().into_iter().flatten() {
             let of = |key: &str| subject[key].as_str().unwrap_or_default();
             let account = format!("{}/{}", of("namespace"), of("name"));
-            all.entry(account).or_default().extend(of_rules(&rules, namespace));
+            all.entry(account)
+                .or_default()
+                .extend(of_rules(&rules, namespace));
         }
     }
-    for role in documents.iter().filter(|it| it["kind"] == "Role" || it["kind"] == "ClusterRole") {
+    for role in documents
+        .iter()
+        .filter(|it| it["kind"] == "Role" || it["kind"] == "ClusterRole")
+    {
         let key = |it: &Value| it.as_str().unwrap_or_default().to_owned();
         let bound = used.contains(&(key(&role["kind"]), key(&role["metadata"]["name"])));
-        ensure!(bound, "nobody is bound to {}", crate::documents::title(role));
+        ensure!(
+            bound,
+            "nobody is bound to {}",
+            crate::documents::title(role)
+        );
     }
     Ok(all)
 }
@@ -150,8 +195,13 @@ pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
 /// Returns the permissions that these features need, without those that every cluster grants by default.
 pub(crate) fn wanted(features: &Features) -> ByAccount {
     let mut all = ByAccount::new();
-    let given = |role: &str| role.contains("system:controller:") || role.contains("system:public-info-viewer");
-    let rules: Vec<_> = needed(features).into_iter().filter(|rule| !rule.granted_by.is_some_and(given)).collect();
+    let given = |role: &str| {
+        role.contains("system:controller:") || role.contains("system:public-info-viewer")
+    };
+    let rules: Vec<_> = needed(features)
+        .into_iter()
+        .filter(|rule| !rule.granted_by.is_some_and(given))
+        .collect();
     for grant in grants(&rules) {
         let account = match grant.identity {
             Identity::Process => ACCOUNT.to_owned(),
@@ -178,9 +228,19 @@ pub(crate) fn same(granted: &ByAccount, wanted: &ByAccount, what: &str) -> Resul
     let mut complaints = Vec::new();
     let none = BTreeSet::new();
     for account in accounts {
-        let (has, needs) = (granted.get(account).unwrap_or(&none), wanted.get(account).unwrap_or(&none));
-        complaints.extend(has.difference(needs).map(|atom| format!("{account} may {atom} and does not need it")));
-        complaints.extend(needs.difference(has).map(|atom| format!("{account} needs {atom} and may not")));
+        let (has, needs) = (
+            granted.get(account).unwrap_or(&none),
+            wanted.get(account).unwrap_or(&none),
+        );
+        complaints.extend(
+            has.difference(needs)
+                .map(|atom| format!("{account} may {atom} and does not need it")),
+        );
+        complaints.extend(
+            needs
+                .difference(has)
+                .map(|atom| format!("{account} needs {atom} and may not")),
+        );
     }
     ensure!(complaints.is_empty(), "{what}:\n{}", complaints.join("\n"));
     Ok(())

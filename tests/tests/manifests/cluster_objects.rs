@@ -1,7 +1,9 @@
 //! Documents as objects of a real cluster: applied as an operator applies them, and removed again.
 
 use anyhow::{Context, Result, bail};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, ValidationDirective,
+};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -17,13 +19,49 @@ const KINDS: [(&str, &str, &str, &str, bool); 14] = [
     ("", "v1", "Pod", "pods", true),
     ("apps", "v1", "DaemonSet", "daemonsets", true),
     ("apps", "v1", "Deployment", "deployments", true),
-    ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", false),
+    (
+        "policy",
+        "v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        true,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRole",
+        "clusterroles",
+        false,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        false,
+    ),
     ("rbac.authorization.k8s.io", "v1", "Role", "roles", true),
-    ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", true),
-    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", false),
-    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", false),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "RoleBinding",
+        "rolebindings",
+        true,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        false,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        false,
+    ),
 ];
 
 /// Kinds of an operator that the test cluster does not have.
@@ -36,15 +74,27 @@ pub(crate) fn is_built_in(document: &Value) -> bool {
 
 fn api(client: &Client, document: &Value) -> Result<(Api<DynamicObject>, String)> {
     let kind = document["kind"].as_str().unwrap_or_default();
-    let Some((group, version, _, plural, namespaced)) = KINDS.iter().find(|row| row.2 == kind) else {
-        bail!("{} is of a kind that this test does not know", title(document));
+    let Some((group, version, _, plural, namespaced)) = KINDS.iter().find(|row| row.2 == kind)
+    else {
+        bail!(
+            "{} is of a kind that this test does not know",
+            title(document)
+        );
     };
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-    let name = document["metadata"]["name"].as_str().context("an object without a name")?.to_owned();
+    let resource =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+    let name = document["metadata"]["name"]
+        .as_str()
+        .context("an object without a name")?
+        .to_owned();
     let api = match namespaced {
         true => {
             let namespace = document["metadata"]["namespace"].as_str();
-            Api::namespaced_with(client.clone(), namespace.with_context(|| title(document))?, &resource)
+            Api::namespaced_with(
+                client.clone(),
+                namespace.with_context(|| title(document))?,
+                &resource,
+            )
         }
         false => Api::all_with(client.clone(), &resource),
     };
@@ -71,10 +121,15 @@ pub(crate) async fn apply(client: &Client, documents: &[Value], dry_run: bool) -
 pub(crate) async fn remove(client: &Client, documents: &[Value]) -> Result<()> {
     for document in documents.iter().rev() {
         let (api, name) = api(client, document)?;
-        match api.delete(&name, &DeleteParams::background().grace_period(0)).await {
+        match api
+            .delete(&name, &DeleteParams::background().grace_period(0))
+            .await
+        {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(error).with_context(|| format!("removing {}", title(document))),
+            Err(error) => {
+                return Err(error).with_context(|| format!("removing {}", title(document)));
+            }
         }
     }
     Ok(())

@@ -38,10 +38,19 @@ impl Helm {
         let program = PathBuf::from(named.clone().unwrap_or_else(|| "helm".into()));
         let ran = Command::new(&program).arg("version").output();
         match ran {
-            Ok(output) if output.status.success() => Ok(Some(Self { program, made: Mutex::default() })),
+            Ok(output) if output.status.success() => Ok(Some(Self {
+                program,
+                made: Mutex::default(),
+            })),
             _ if named.is_none() => Ok(None),
-            Ok(output) => anyhow::bail!("{VARIABLE} names {}, which fails: {}", program.display(), output.status),
-            Err(error) => Err(error).with_context(|| format!("{VARIABLE} names {}", program.display())),
+            Ok(output) => anyhow::bail!(
+                "{VARIABLE} names {}, which fails: {}",
+                program.display(),
+                output.status
+            ),
+            Err(error) => {
+                Err(error).with_context(|| format!("{VARIABLE} names {}", program.display()))
+            }
         }
     }
 
@@ -56,15 +65,25 @@ impl Helm {
             return Ok(text.clone());
         }
         let mut command = Command::new(&self.program);
-        command.args(["template", "cloud-controller-manager"]).arg(deploy().join("helm/ccm-rs"));
+        command
+            .args(["template", "cloud-controller-manager"])
+            .arg(deploy().join("helm/ccm-rs"));
         command.args(["--namespace", "kube-system", "--kube-version", &oldest()]);
-        command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
+        command.args([
+            "--set",
+            "image.repository=registry.example.com/cloud-controller-manager",
+        ]);
         for value in values {
             command.args(["--set", value]);
         }
-        let output = command.output().with_context(|| format!("running {}", self.program.display()))?;
+        let output = command
+            .output()
+            .with_context(|| format!("running {}", self.program.display()))?;
         let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "helm template with {values:?}: {complaint}");
+        ensure!(
+            output.status.success(),
+            "helm template with {values:?}: {complaint}"
+        );
         let text = String::from_utf8(output.stdout)?;
         made().insert(values.to_vec(), text.clone());
         Ok(text)
@@ -89,7 +108,10 @@ impl Helm {
         command.args(["template", release]).arg(chart);
         command.args(["--namespace", namespace, "--kube-version", &oldest()]);
         if values.get("image").is_none() {
-            command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
+            command.args([
+                "--set",
+                "image.repository=registry.example.com/cloud-controller-manager",
+            ]);
         }
         let output = command.arg("--values").arg(file).output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -115,7 +137,11 @@ impl Helm {
     ) -> Result<String> {
         let folder = tempfile::tempdir()?;
         let chart = folder.path().join("ccm-rs");
-        let copied = Command::new("cp").arg("-R").arg(deploy().join("helm/ccm-rs")).arg(&chart).status()?;
+        let copied = Command::new("cp")
+            .arg("-R")
+            .arg(deploy().join("helm/ccm-rs"))
+            .arg(&chart)
+            .status()?;
         ensure!(copied.success(), "cp -R: {copied}");
         let notes = chart.join("templates/NOTES.txt");
         let text = std::fs::read_to_string(&notes)?;
@@ -133,7 +159,10 @@ impl Helm {
         );
         std::fs::write(chart.join("templates/_find.tpl"), find)?;
         let documents = parse(&self.rendered_as(release, &chart, values)?)?;
-        let notes = documents.iter().find(|document| document["kind"] == "Notes").context("no notes")?;
+        let notes = documents
+            .iter()
+            .find(|document| document["kind"] == "Notes")
+            .context("no notes")?;
         Ok(notes["text"].as_str().unwrap_or_default().to_owned())
     }
 
@@ -141,11 +170,24 @@ impl Helm {
     pub(crate) fn package(&self) -> Result<Package> {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(&self.program);
-        command.arg("package").arg(deploy().join("helm/ccm-rs")).arg("--destination").arg(folder.path());
+        command
+            .arg("package")
+            .arg(deploy().join("helm/ccm-rs"))
+            .arg("--destination")
+            .arg(folder.path());
         let output = command.output()?;
-        ensure!(output.status.success(), "helm package: {}", String::from_utf8_lossy(&output.stderr));
-        let entry = std::fs::read_dir(folder.path())?.next().context("helm package made nothing")?;
-        Ok(Package { path: entry?.path(), _folder: folder })
+        ensure!(
+            output.status.success(),
+            "helm package: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let entry = std::fs::read_dir(folder.path())?
+            .next()
+            .context("helm package made nothing")?;
+        Ok(Package {
+            path: entry?.path(),
+            _folder: folder,
+        })
     }
 
     /// Renders the chart, and returns its documents.

@@ -54,7 +54,12 @@ const NO_HELM: &str = "there is no helm: set CCM_TEST_HELM";
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let means = Helm::find().and_then(|helm| Ok(Means { helm, environment: Environment::from_variables()? }));
+    let means = Helm::find().and_then(|helm| {
+        Ok(Means {
+            helm,
+            environment: Environment::from_variables()?,
+        })
+    });
     let means = match means {
         Ok(means) => &*Box::leak(Box::new(means)),
         Err(error) => {
@@ -126,7 +131,12 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         applied::the_chart_is_taken_by_a_real_cluster,
         proof::with_an_account_for_each_controller_nothing_is_refused,
     );
-    alone.into_iter().chain(with_helm).chain(with_cluster).chain(with_both).collect()
+    alone
+        .into_iter()
+        .chain(with_helm)
+        .chain(with_cluster)
+        .chain(with_both)
+        .collect()
 }
 
 fn failed(error: &anyhow::Error) -> Failed {
@@ -139,7 +149,9 @@ fn plain(_means: &'static Means, name: &'static str, test: fn() -> Result<()>) -
 
 fn with_helm(means: &'static Means, name: &'static str, test: fn(&Helm) -> Result<()>) -> Trial {
     Trial::ignorable_test(name, move || {
-        let Some(helm) = &means.helm else { return Ok(Completion::ignored_with(NO_HELM)) };
+        let Some(helm) = &means.helm else {
+            return Ok(Completion::ignored_with(NO_HELM));
+        };
         test(helm).map_err(|error| failed(&error))?;
         Ok(Completion::Completed)
     })
@@ -165,13 +177,21 @@ where
         if let Some(reason) = means.environment.lacks(Need::Cluster) {
             return Ok(Completion::ignored_with(reason));
         }
-        let Some(helm) = &means.helm else { return Ok(Completion::ignored_with(NO_HELM)) };
+        let Some(helm) = &means.helm else {
+            return Ok(Completion::ignored_with(NO_HELM));
+        };
         play(test(&means.environment, helm))
     })
 }
 
 fn play(test: impl Future<Output = Result<()>>) -> Result<Completion, Failed> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(|error| failed(&error.into()))?.block_on(test).map_err(|error| failed(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime
+        .map_err(|error| failed(&error.into()))?
+        .block_on(test)
+        .map_err(|error| failed(&error))?;
     Ok(Completion::Completed)
 }

@@ -13,9 +13,14 @@ fn object(value: &Value) -> Map<String, Value> {
 /// Returns the part of the text about what is missing, for these values in a cluster with these objects.
 fn missing(helm: &Helm, values: &Value, objects: &Value) -> Result<String> {
     let mut all = object(objects);
-    all.insert("Namespace//kube-system".to_owned(), json!({"kind": "Namespace"}));
+    all.insert(
+        "Namespace//kube-system".to_owned(),
+        json!({"kind": "Namespace"}),
+    );
     let notes = helm.notes_as(("ccm", "kube-system"), &object(values), &all)?;
-    let part = notes.split_once("WHAT IS MISSING").map(|(_, rest)| rest.split("SEE THAT IT WORKS").next());
+    let part = notes
+        .split_once("WHAT IS MISSING")
+        .map(|(_, rest)| rest.split("SEE THAT IT WORKS").next());
     Ok(part.flatten().unwrap_or_default().trim().to_owned())
 }
 
@@ -23,8 +28,16 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
     let token = json!({"data": {"token": "eA=="}});
     let tls = json!({"data": {"tls.crt": "eA==", "tls.key": "eA=="}});
     for (values, objects, wanted) in [
-        (json!({"provider": "hcloud", "secret": "x"}), json!({}), "The Secret x does not exist in kube-system"),
-        (json!({"provider": "hcloud", "secret": "x"}), json!({"Secret/kube-system/x": token}), ""),
+        (
+            json!({"provider": "hcloud", "secret": "x"}),
+            json!({}),
+            "The Secret x does not exist in kube-system",
+        ),
+        (
+            json!({"provider": "hcloud", "secret": "x"}),
+            json!({"Secret/kube-system/x": token}),
+            "",
+        ),
         (
             json!({"provider": "hcloud", "secret": "x"}),
             json!({"Secret/kube-system/x": {"data": {"token": ""}}}),
@@ -60,8 +73,16 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
             json!({"ConfigMap/kube-system/y": {"data": {"a": "b"}}}),
             "The ConfigMap y lacks the key cloud.conf",
         ),
-        (json!({"provider": "aws", "tls": {"secretName": "y"}}), json!({}), "The Secret y does not exist"),
-        (json!({"provider": "aws", "tls": {"secretName": "y"}}), json!({"Secret/kube-system/y": tls}), ""),
+        (
+            json!({"provider": "aws", "tls": {"secretName": "y"}}),
+            json!({}),
+            "The Secret y does not exist",
+        ),
+        (
+            json!({"provider": "aws", "tls": {"secretName": "y"}}),
+            json!({"Secret/kube-system/y": tls}),
+            "",
+        ),
         (
             json!({"provider": "aws", "tls": {"secretName": "y"}, "serviceMonitor": {"enabled": true}}),
             json!({"Secret/kube-system/y": tls}),
@@ -82,7 +103,11 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
             json!({"Node//": {"items": [{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}]}}),
             "",
         ),
-        (json!({"provider": "aws", "controlPlaneOnly": false}), json!({"Node//": {"items": [{"metadata": {}}]}}), ""),
+        (
+            json!({"provider": "aws", "controlPlaneOnly": false}),
+            json!({"Node//": {"items": [{"metadata": {}}]}}),
+            "",
+        ),
         (
             json!({"provider": "aws", "serviceAccount": {"create": false, "name": "y"}}),
             json!({}),
@@ -90,21 +115,35 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
         ),
     ] {
         let got = missing(helm, &values, &objects)?;
-        let is_right = if wanted.is_empty() { got.is_empty() } else { got.contains(wanted) };
-        ensure!(is_right, "{values} in a cluster with {objects}: {got:?} lacks {wanted:?}");
+        let is_right = if wanted.is_empty() {
+            got.is_empty()
+        } else {
+            got.contains(wanted)
+        };
+        ensure!(
+            is_right,
+            "{values} in a cluster with {objects}: {got:?} lacks {wanted:?}"
+        );
     }
     Ok(())
 }
 
 /// Returns the words of a command of the text, as a shell reads them. Quotes are around whole words only.
 fn words(notes: &str, command: &str) -> Vec<String> {
-    let line = notes.lines().find_map(|line| line.split_once(command)).map(|(_, rest)| rest).unwrap_or_default();
+    let line = notes
+        .lines()
+        .find_map(|line| line.split_once(command))
+        .map(|(_, rest)| rest)
+        .unwrap_or_default();
     let (mut found, mut is_quoted) = (vec![String::new()], false);
     for character in line.chars() {
         match character {
             '\'' => is_quoted = !is_quoted,
             ' ' if !is_quoted => found.push(String::new()),
-            other => found.last_mut().into_iter().for_each(|word| word.push(other)),
+            other => found
+                .last_mut()
+                .into_iter()
+                .for_each(|word| word.push(other)),
         }
     }
     found.retain(|word| !word.is_empty());
@@ -117,7 +156,10 @@ pub(crate) fn the_notes_give_doctor_the_flags_of_the_release(helm: &Helm) -> Res
         "controllers": {"node": false}, "rbac": {"explain": true}, "extraArgs": {"concurrent-service-syncs": 3},
     });
     let notes = helm.notes_as(("two", "lb"), &object(&values), &Map::new())?;
-    for command in ["/cloud-controller-manager doctor ", "/cloud-controller-manager explain node NAME "] {
+    for command in [
+        "/cloud-controller-manager doctor ",
+        "/cloud-controller-manager explain node NAME ",
+    ] {
         let got = words(&notes, command);
         for wanted in [
             "--cloud-provider=hcloud",
@@ -128,25 +170,45 @@ pub(crate) fn the_notes_give_doctor_the_flags_of_the_release(helm: &Helm) -> Res
             "--leader-elect-resource-namespace=lb",
             "--concurrent-service-syncs=3",
         ] {
-            ensure!(got.iter().any(|word| word == wanted), "{command}: {wanted} is not in {got:?}");
+            ensure!(
+                got.iter().any(|word| word == wanted),
+                "{command}: {wanted} is not in {got:?}"
+            );
         }
         let program = std::iter::once("cloud-controller-manager".into());
         let parsed = Flags::parse(program.chain(got.iter().map(Into::into)));
-        ensure!(matches!(parsed, Parsed::Flags(_)), "{command}: the program refuses {got:?}");
+        ensure!(
+            matches!(parsed, Parsed::Flags(_)),
+            "{command}: the program refuses {got:?}"
+        );
     }
-    ensure!(notes.contains("a second manager needs ports of its own"), "{notes}");
+    ensure!(
+        notes.contains("a second manager needs ports of its own"),
+        "{notes}"
+    );
 
-    let usual = helm.notes(&object(&json!({"provider": "hcloud", "secret": "x", "clusterCIDR": "10.0.0.0/8"})))?;
+    let usual = helm.notes(&object(
+        &json!({"provider": "hcloud", "secret": "x", "clusterCIDR": "10.0.0.0/8"}),
+    ))?;
     let got = words(&usual, "/cloud-controller-manager doctor ");
-    ensure!(got == ["--cloud-provider=hcloud", "--cluster-cidr=10.0.0.0/8"], "{got:?}");
-    ensure!(!usual.contains("explain") && !usual.contains("ports of its own"), "{usual}");
+    ensure!(
+        got == ["--cloud-provider=hcloud", "--cluster-cidr=10.0.0.0/8"],
+        "{got:?}"
+    );
+    ensure!(
+        !usual.contains("explain") && !usual.contains("ports of its own"),
+        "{usual}"
+    );
     Ok(())
 }
 
 pub(crate) fn the_notes_warn_of_credentials_in_variables(helm: &Helm) -> Result<()> {
     let values = json!({"provider": "hcloud", "secret": "x", "env": {"HCLOUD_TOKEN": "plain"}});
     let notes = helm.notes(&object(&values))?;
-    for part in ["HCLOUD_TOKEN takes precedence over the file", "HCLOUD_TOKEN is a credential as plain text"] {
+    for part in [
+        "HCLOUD_TOKEN takes precedence over the file",
+        "HCLOUD_TOKEN is a credential as plain text",
+    ] {
         ensure!(notes.contains(part), "the notes lack {part:?}:\n{notes}");
     }
     Ok(())

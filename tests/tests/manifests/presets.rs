@@ -55,9 +55,16 @@ pub(crate) fn presets() -> Result<BTreeMap<String, Preset>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(deploy().join("helm/ccm-rs/presets"))? {
         let path = entry?.path();
-        let name = path.file_stem().context("a preset without a name")?.to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .context("a preset without a name")?
+            .to_string_lossy()
+            .into_owned();
         let preset = serde_saphyr::from_str(&std::fs::read_to_string(&path)?);
-        found.insert(name.clone(), preset.with_context(|| format!("presets/{name}.yaml"))?);
+        found.insert(
+            name.clone(),
+            preset.with_context(|| format!("presets/{name}.yaml"))?,
+        );
     }
     Ok(found)
 }
@@ -69,8 +76,13 @@ fn providers() -> Result<BTreeSet<String>> {
         let source = entry?.path().join("src");
         for file in ["lib.rs", "provider/mod.rs"] {
             let text = std::fs::read_to_string(source.join(file)).unwrap_or_default();
-            let name = text.lines().find_map(|line| line.strip_prefix("pub const NAME: &str = \""));
-            names.extend(name.and_then(|rest| rest.strip_suffix("\";")).map(str::to_owned));
+            let name = text
+                .lines()
+                .find_map(|line| line.strip_prefix("pub const NAME: &str = \""));
+            names.extend(
+                name.and_then(|rest| rest.strip_suffix("\";"))
+                    .map(str::to_owned),
+            );
         }
     }
     ensure!(names.len() > 14, "the test itself finds only {names:?}");
@@ -79,17 +91,42 @@ fn providers() -> Result<BTreeSet<String>> {
 
 pub(crate) fn the_chart_has_a_preset_for_each_provider() -> Result<()> {
     let presets = presets()?;
-    let (names, providers) = (presets.keys().cloned().collect::<BTreeSet<_>>(), providers()?);
-    ensure!(names == providers, "presets {names:?}, providers {providers:?}");
+    let (names, providers) = (
+        presets.keys().cloned().collect::<BTreeSet<_>>(),
+        providers()?,
+    );
+    ensure!(
+        names == providers,
+        "presets {names:?}, providers {providers:?}"
+    );
     for (name, preset) in &presets {
-        ensure!(deploy().join("..").join(&preset.page).is_file(), "presets/{name}.yaml: {} is no page", preset.page);
-        let words = preset.secret.iter().flat_map(|secret| &secret.keys).map(|key| (&key.name, &key.meaning));
+        ensure!(
+            deploy().join("..").join(&preset.page).is_file(),
+            "presets/{name}.yaml: {} is no page",
+            preset.page
+        );
+        let words = preset
+            .secret
+            .iter()
+            .flat_map(|secret| &secret.keys)
+            .map(|key| (&key.name, &key.meaning));
         for (key, meaning) in words {
-            ensure!(meaning.ends_with('.'), "presets/{name}.yaml: key {key}: {meaning:?} is no sentence");
+            ensure!(
+                meaning.ends_with('.'),
+                "presets/{name}.yaml: key {key}: {meaning:?} is no sentence"
+            );
         }
         // Other values cannot be told from defaults of values.yaml.
         for value in preset.values.keys() {
-            let known = ["controllers", "cloudConfig", "kind", "replicas", "controlPlaneOnly", "tolerations", "rbac"];
+            let known = [
+                "controllers",
+                "cloudConfig",
+                "kind",
+                "replicas",
+                "controlPlaneOnly",
+                "tolerations",
+                "rbac",
+            ];
             let is_list = value.starts_with("extra");
             ensure!(
                 is_list || known.contains(&value.as_str()),
@@ -107,7 +144,11 @@ fn enough(name: &str, preset: &Preset) -> Map<String, Value> {
         values.insert("secret".to_owned(), json!("credential"));
     }
     if !preset.needs.is_empty() {
-        let env = preset.needs.iter().map(|need| (need.env.clone(), json!("192.0.2.64/26"))).collect::<Map<_, _>>();
+        let env = preset
+            .needs
+            .iter()
+            .map(|need| (need.env.clone(), json!("192.0.2.64/26")))
+            .collect::<Map<_, _>>();
         values.insert("env".to_owned(), Value::Object(env));
     }
     values
@@ -117,32 +158,58 @@ pub(crate) fn each_cloud_installs_from_the_package_with_two_values(helm: &Helm) 
     let package = helm.package()?;
     for (name, preset) in presets()? {
         let values = enough(&name, &preset);
-        let text = helm.rendered(package.path(), &values).with_context(|| name.clone())?;
+        let text = helm
+            .rendered(package.path(), &values)
+            .with_context(|| name.clone())?;
         let documents = crate::documents::parse(&text)?;
-        let [(_, _, pod)] = pods(&documents)[..] else { bail!("{name}: not one Pod") };
+        let [(_, _, pod)] = pods(&documents)[..] else {
+            bail!("{name}: not one Pod")
+        };
         waits_for_nothing(&name, pod)?;
         credentials_are_files(&name, pod)?;
         parse(&name, pod)?;
         let arguments = pod["spec"]["containers"][0]["args"].to_string();
-        ensure!(arguments.contains(&format!("--cloud-provider={name}\"")), "{name}: {arguments}");
+        ensure!(
+            arguments.contains(&format!("--cloud-provider={name}\"")),
+            "{name}: {arguments}"
+        );
         let is_used = pod.to_string().contains("\"credential\"");
-        ensure!(is_used == preset.secret.is_some(), "{name}: the Secret is in the Pod: {is_used}");
+        ensure!(
+            is_used == preset.secret.is_some(),
+            "{name}: the Secret is in the Pod: {is_used}"
+        );
 
         // The former name of the value means the same.
         let mut former = values.clone();
         let provider = former.remove("provider").unwrap_or_default();
         former.insert("cloudProvider".to_owned(), provider);
-        ensure!(helm.rendered(package.path(), &former)? == text, "{name}: cloudProvider is not provider");
+        ensure!(
+            helm.rendered(package.path(), &former)? == text,
+            "{name}: cloudProvider is not provider"
+        );
     }
     Ok(())
 }
 
-pub(crate) fn the_notes_say_how_to_see_that_it_works_and_how_to_uninstall(helm: &Helm) -> Result<()> {
+pub(crate) fn the_notes_say_how_to_see_that_it_works_and_how_to_uninstall(
+    helm: &Helm,
+) -> Result<()> {
     for (name, preset) in presets()? {
-        let notes = helm.notes(&enough(&name, &preset)).with_context(|| name.clone())?;
+        let notes = helm
+            .notes(&enough(&name, &preset))
+            .with_context(|| name.clone())?;
         let doctor = format!("-- /cloud-controller-manager doctor --cloud-provider={name}");
-        for part in [&doctor, &preset.title, "rollout status", "BEFORE YOU UNINSTALL", "spec.type=LoadBalancer"] {
-            ensure!(notes.contains(part), "{name}: the notes lack {part:?}:\n{notes}");
+        for part in [
+            &doctor,
+            &preset.title,
+            "rollout status",
+            "BEFORE YOU UNINSTALL",
+            "spec.type=LoadBalancer",
+        ] {
+            ensure!(
+                notes.contains(part),
+                "{name}: the notes lack {part:?}:\n{notes}"
+            );
         }
         // Without a cluster nobody knows what is missing.
         ensure!(!notes.contains("WHAT IS MISSING"), "{name}:\n{notes}");
@@ -153,15 +220,36 @@ pub(crate) fn the_notes_say_how_to_see_that_it_works_and_how_to_uninstall(helm: 
         helm.notes(&values)
     };
     for (values, part) in [
-        (json!({"clusterCIDR": "10.244.0.0/16"}), "routes        for the Pods in 10.244.0.0/16"),
-        (json!({"controllers": {"route": false}}), "none: controllers.route is false"),
-        (json!({"tolerations": [{"key": "a", "operator": "Exists"}]}), "tolerations lack node.cloudprovider"),
-        (json!({"serviceMonitor": {"enabled": true}}), "metrics.scrapers is empty"),
-        (json!({"prometheusRule": {"enabled": true}}), "prometheusRule.runbookUrl is empty"),
-        (json!({"cloudConfig": {"configMapName": "c"}}), "/etc/cloud/cloud.conf, from ConfigMap c"),
+        (
+            json!({"clusterCIDR": "10.244.0.0/16"}),
+            "routes        for the Pods in 10.244.0.0/16",
+        ),
+        (
+            json!({"controllers": {"route": false}}),
+            "none: controllers.route is false",
+        ),
+        (
+            json!({"tolerations": [{"key": "a", "operator": "Exists"}]}),
+            "tolerations lack node.cloudprovider",
+        ),
+        (
+            json!({"serviceMonitor": {"enabled": true}}),
+            "metrics.scrapers is empty",
+        ),
+        (
+            json!({"prometheusRule": {"enabled": true}}),
+            "prometheusRule.runbookUrl is empty",
+        ),
+        (
+            json!({"cloudConfig": {"configMapName": "c"}}),
+            "/etc/cloud/cloud.conf, from ConfigMap c",
+        ),
     ] {
         let notes = simulated(values.clone())?;
-        ensure!(notes.contains(part), "{values}: the notes lack {part:?}:\n{notes}");
+        ensure!(
+            notes.contains(part),
+            "{values}: the notes lack {part:?}:\n{notes}"
+        );
     }
     Ok(())
 }
@@ -193,20 +281,36 @@ struct Case {
 
 pub(crate) fn values_files_have_the_effect_that_the_table_says(helm: &Helm) -> Result<()> {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manifests/chart.yaml");
-    let cases: Vec<Case> = serde_saphyr::from_str(&std::fs::read_to_string(table)?).context("chart.yaml")?;
+    let cases: Vec<Case> =
+        serde_saphyr::from_str(&std::fs::read_to_string(table)?).context("chart.yaml")?;
     ensure!(cases.len() > 40, "{} cases", cases.len());
-    let wrong: Vec<_> = cases.iter().filter_map(|case| check(helm, case).err().map(|it| (case, it))).collect();
-    let wrong: Vec<_> = wrong.iter().map(|(case, error)| format!("{}: {error:#}", case.name)).collect();
+    let wrong: Vec<_> = cases
+        .iter()
+        .filter_map(|case| check(helm, case).err().map(|it| (case, it)))
+        .collect();
+    let wrong: Vec<_> = wrong
+        .iter()
+        .map(|(case, error)| format!("{}: {error:#}", case.name))
+        .collect();
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
 
 fn check(helm: &Helm, case: &Case) -> Result<()> {
-    let release = (case.release.as_deref().unwrap_or("ccm"), case.namespace.as_deref().unwrap_or("kube-system"));
+    let release = (
+        case.release.as_deref().unwrap_or("ccm"),
+        case.namespace.as_deref().unwrap_or("kube-system"),
+    );
     let text = helm.rendered_as(release, &deploy().join("helm/ccm-rs"), &case.values);
     if !case.refused.is_empty() {
-        let Err(error) = text else { bail!("the values are accepted") };
-        let missing: Vec<_> = case.refused.iter().filter(|part| !error.to_string().contains(*part)).collect();
+        let Err(error) = text else {
+            bail!("the values are accepted")
+        };
+        let missing: Vec<_> = case
+            .refused
+            .iter()
+            .filter(|part| !error.to_string().contains(*part))
+            .collect();
         ensure!(missing.is_empty(), "the error lacks {missing:?}: {error}");
         return Ok(());
     }
@@ -215,18 +319,31 @@ fn check(helm: &Helm, case: &Case) -> Result<()> {
         ensure!(text.contains(part), "the output lacks {part:?}");
     }
     let documents = crate::documents::parse(&text)?;
-    let [(_, _, pod)] = pods(&documents)[..] else { bail!("not one Pod") };
+    let [(_, _, pod)] = pods(&documents)[..] else {
+        bail!("not one Pod")
+    };
     let container = &pod["spec"]["containers"][0];
     for (pointer, wanted) in &case.pod {
         let got = pod.pointer(pointer).unwrap_or(&Value::Null);
         ensure!(got == wanted, "{pointer} is {got}, not {wanted}");
     }
-    let args: Vec<&str> = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let args: Vec<&str> = container["args"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     for wanted in &case.args {
-        ensure!(args.contains(&wanted.as_str()), "{wanted} is not in {args:?}");
+        ensure!(
+            args.contains(&wanted.as_str()),
+            "{wanted} is not in {args:?}"
+        );
     }
     for flag in &case.without {
-        ensure!(!args.iter().any(|arg| arg.split('=').next() == Some(flag)), "{flag} is in {args:?}");
+        ensure!(
+            !args.iter().any(|arg| arg.split('=').next() == Some(flag)),
+            "{flag} is in {args:?}"
+        );
     }
     Ok(())
 }

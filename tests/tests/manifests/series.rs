@@ -61,7 +61,10 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
     let selector = Regex::new(r"([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*\{([^}]*)\}")?;
     let mut found = Vec::new();
     for selection in selector.captures_iter(expression) {
-        let (mut name, mut is_pattern) = (selection.get(1).map_or("", |it| it.as_str()).to_owned(), false);
+        let (mut name, mut is_pattern) = (
+            selection.get(1).map_or("", |it| it.as_str()).to_owned(),
+            false,
+        );
         let mut labels = Vec::new();
         for label in matcher.captures_iter(&selection[2]) {
             if &label[1] == "__name__" {
@@ -70,16 +73,24 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
                 labels.push(label[1].to_owned());
             }
         }
-        found.push(Asked { name, is_pattern, labels });
+        found.push(Asked {
+            name,
+            is_pattern,
+            labels,
+        });
     }
     // The rest are series without a selector, functions, labels to aggregate by, and numbers.
     let rest = selector.replace_all(expression, " ");
-    let rest =
-        Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?.replace_all(&rest, " ");
+    let rest = Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?
+        .replace_all(&rest, " ");
     for word in Regex::new(r"[a-zA-Z_:][a-zA-Z0-9_:]*")?.find_iter(&rest) {
         let after_digit = word.start() > 0 && rest.as_bytes()[word.start() - 1].is_ascii_digit();
         if !after_digit && !WORDS.contains(&word.as_str()) {
-            found.push(Asked { name: word.as_str().to_owned(), is_pattern: false, labels: Vec::new() });
+            found.push(Asked {
+                name: word.as_str().to_owned(),
+                is_pattern: false,
+                labels: Vec::new(),
+            });
         }
     }
     Ok(found)
@@ -90,15 +101,23 @@ fn meant(asked: &Asked) -> Result<Vec<&'static Series>> {
     let name = |series: &Series| series.name.replace(PROVIDER, "acme");
     if asked.is_pattern {
         let pattern = Regex::new(&format!("^(?:{})$", asked.name))?;
-        let parts = |series: &Series| ["", "_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series)));
-        return Ok(all().filter(|series| parts(series).iter().any(|name| pattern.is_match(name))).collect());
+        let parts = |series: &Series| {
+            ["", "_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series)))
+        };
+        return Ok(all()
+            .filter(|series| parts(series).iter().any(|name| pattern.is_match(name)))
+            .collect());
     }
     let parts = |series: &Series| match series.buckets.is_empty() {
         true => vec![name(series)],
         // Without a suffix it is the native histogram.
-        false => ["", "_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series))).to_vec(),
+        false => ["", "_count", "_sum", "_bucket"]
+            .map(|part| format!("{}{part}", name(series)))
+            .to_vec(),
     };
-    Ok(all().filter(|series| parts(series).contains(&asked.name)).collect())
+    Ok(all()
+        .filter(|series| parts(series).contains(&asked.name))
+        .collect())
 }
 
 fn check(place: &str, expression: &str) -> Result<BTreeSet<&'static str>> {
@@ -109,11 +128,21 @@ fn check(place: &str, expression: &str) -> Result<BTreeSet<&'static str>> {
             continue;
         }
         let series = meant(&asked)?;
-        ensure!(!series.is_empty(), "{place}: nothing is called {:?}: {expression}", asked.name);
+        ensure!(
+            !series.is_empty(),
+            "{place}: nothing is called {:?}: {expression}",
+            asked.name
+        );
         for series in series {
-            let unknown =
-                asked.labels.iter().find(|label| !ADDED.contains(&&***label) && !series.labels.contains(&&***label));
-            ensure!(unknown.is_none(), "{place}: {} has no label {unknown:?}: {expression}", series.name);
+            let unknown = asked
+                .labels
+                .iter()
+                .find(|label| !ADDED.contains(&&***label) && !series.labels.contains(&&***label));
+            ensure!(
+                unknown.is_none(),
+                "{place}: {} has no label {unknown:?}: {expression}",
+                series.name
+            );
             used.insert(series.name);
         }
     }
@@ -123,29 +152,46 @@ fn check(place: &str, expression: &str) -> Result<BTreeSet<&'static str>> {
 pub(crate) fn every_series_of_the_alerts_exists() -> Result<()> {
     let documents = read(&["alerts/ccm-rs.rules.yaml"])?;
     let groups = documents[0]["groups"].as_array().context("no groups")?;
-    let rules: Vec<&Value> = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).collect();
+    let rules: Vec<&Value> = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
+        .collect();
     ensure!(rules.len() > 15, "{} rules", rules.len());
     for rule in rules {
         let name = rule["alert"].as_str().context("a rule that is no alert")?;
         check(name, rule["expr"].as_str().context("no expression")?)?;
         for part in ["summary", "description", "runbook"] {
-            ensure!(rule["annotations"][part].is_string(), "{name} has no {part}");
+            ensure!(
+                rule["annotations"][part].is_string(),
+                "{name} has no {part}"
+            );
         }
-        ensure!(rule["labels"]["severity"].is_string(), "{name} has no severity");
+        ensure!(
+            rule["labels"]["severity"].is_string(),
+            "{name} has no severity"
+        );
     }
     Ok(())
 }
 
 pub(crate) fn every_series_of_the_dashboard_exists() -> Result<()> {
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(deploy().join("dashboards/ccm-rs.json"))?)?;
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(
+        deploy().join("dashboards/ccm-rs.json"),
+    )?)?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let mut used = BTreeSet::new();
     let mut ids = BTreeSet::new();
     for panel in panels {
         let title = panel["title"].as_str().context("a panel without a title")?;
-        ensure!(ids.insert(panel["id"].as_u64().context("no id")?), "{title} has the id of another panel");
+        ensure!(
+            ids.insert(panel["id"].as_u64().context("no id")?),
+            "{title} has the id of another panel"
+        );
         for target in panel["targets"].as_array().into_iter().flatten() {
-            used.extend(check(title, target["expr"].as_str().context("no expression")?)?);
+            used.extend(check(
+                title,
+                target["expr"].as_str().context("no expression")?,
+            )?);
         }
     }
     ensure!(used.len() > 35, "only {} series are shown", used.len());
@@ -162,13 +208,21 @@ fn is_clear(place: &str, text: &str) -> Result<()> {
     let lower = text.to_lowercase();
     let vague = VAGUE.iter().find(|word| lower.contains(**word));
     ensure!(vague.is_none(), "{place}: {vague:?} in {text:?}");
-    ensure!(text.split_whitespace().count() >= SENTENCE, "{place}: {text:?} is no sentence");
-    ensure!(text.ends_with('.') || text.ends_with('`'), "{place}: {text:?} does not end with a full stop");
+    ensure!(
+        text.split_whitespace().count() >= SENTENCE,
+        "{place}: {text:?} is no sentence"
+    );
+    ensure!(
+        text.ends_with('.') || text.ends_with('`'),
+        "{place}: {text:?} does not end with a full stop"
+    );
     Ok(())
 }
 
 pub(crate) fn each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence() -> Result<()> {
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(deploy().join("dashboards/ccm-rs.json"))?)?;
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(
+        deploy().join("dashboards/ccm-rs.json"),
+    )?)?;
     for panel in dashboard["panels"].as_array().context("no panels")? {
         let title = panel["title"].as_str().context("a panel without a title")?;
         if panel["type"] != "row" {
@@ -176,11 +230,19 @@ pub(crate) fn each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence() -> Re
         }
     }
     let documents = read(&["alerts/ccm-rs.rules.yaml"])?;
-    for rule in documents[0]["groups"].as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array()) {
+    for rule in documents[0]["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|group| group["rules"].as_array())
+    {
         for rule in rule {
             let name = rule["alert"].as_str().context("a rule that is no alert")?;
             for part in ["summary", "description", "runbook"] {
-                is_clear(&format!("{part} of {name}"), rule["annotations"][part].as_str().unwrap_or_default())?;
+                is_clear(
+                    &format!("{part} of {name}"),
+                    rule["annotations"][part].as_str().unwrap_or_default(),
+                )?;
             }
         }
     }

@@ -19,15 +19,31 @@ const TIME: Duration = Duration::from_millis(1500);
 /// Returns the metrics of a process that has started.
 pub(crate) fn started() -> Metrics {
     let metrics = Metrics::new();
-    metrics.build(Build { version: "0.1.0", revision: "abc", rustc: "1.95.0" });
-    let gate = |name: &str, stage, enabled| Gate { name: name.to_owned(), stage, enabled };
-    metrics.gates(vec![gate("CloudControllerManagerWebhook", "ALPHA", false), gate("ContextualLogging", "", true)]);
+    metrics.build(Build {
+        version: "0.1.0",
+        revision: "abc",
+        rustc: "1.95.0",
+    });
+    let gate = |name: &str, stage, enabled| Gate {
+        name: name.to_owned(),
+        stage,
+        enabled,
+    };
+    metrics.gates(vec![
+        gate("CloudControllerManagerWebhook", "ALPHA", false),
+        gate("ContextualLogging", "", true),
+    ]);
     metrics
 }
 
 /// Creates the metrics of the controllers, as a leader does.
 pub(crate) fn controllers(metrics: &Metrics) {
-    _ = (metrics.nodes(), metrics.lifecycle(), metrics.services(), metrics.routes());
+    _ = (
+        metrics.nodes(),
+        metrics.lifecycle(),
+        metrics.services(),
+        metrics.routes(),
+    );
     metrics.count_nodes(Cache::<Node>::with([]), |_| true);
     metrics.count_services(Cache::<Service>::with([]), ServiceOptions::default());
     metrics.count_orphans("load_balancer", || Some(0));
@@ -42,7 +58,9 @@ pub(crate) fn everything(metrics: &Metrics, health: &Health, provider: &str) {
     work(metrics);
     callers(metrics);
     cloud(metrics, provider);
-    metrics.elections().leading("cloud-controller-manager", true);
+    metrics
+        .elections()
+        .leading("cloud-controller-manager", true);
     metrics.elections().slow_path("cloud-controller-manager");
     health.add("cloud-node-controller", Arc::new(AlwaysHealthy));
     _ = health.report(Probe::Healthz, &[]);
@@ -62,14 +80,20 @@ fn queues(metrics: &Metrics) {
 
 fn api_client(metrics: &Metrics) {
     let requests = metrics.requests();
-    let info = |method: &Method, path: &str| RequestInfo::new(method, &path.parse().unwrap(), "10.0.0.1:443".into());
+    let info = |method: &Method, path: &str| {
+        RequestInfo::new(method, &path.parse().unwrap(), "10.0.0.1:443".into())
+    };
     let patch = info(&Method::PATCH, "/api/v1/nodes/a");
     requests.answered(&patch, Some(200), TIME);
     requests.answered(&patch, None, TIME);
     requests.limited(&patch, TIME);
     requests.retried(&patch, 429);
     requests.transferred(&patch, 100, 2000);
-    requests.answered(&info(&Method::GET, "/api/v1/nodes?watch=true"), Some(200), TIME);
+    requests.answered(
+        &info(&Method::GET, "/api/v1/nodes?watch=true"),
+        Some(200),
+        TIME,
+    );
 }
 
 fn work(metrics: &Metrics) {
@@ -102,7 +126,12 @@ fn work(metrics: &Metrics) {
     routes.failed("delete");
     routes.flapping();
     routes.outside_cluster_cidr();
-    routes.route_counts(RouteCounts { desired: 5, present: 4, foreign: 1, failed: 1 });
+    routes.route_counts(RouteCounts {
+        desired: 5,
+        present: 4,
+        foreign: 1,
+        failed: 1,
+    });
     routes.reconciled(TIME, true);
 }
 

@@ -64,17 +64,30 @@ impl Running {
         let mut registry = Registry::new();
         registry.register(NAME, simulated);
         let stop = CancellationToken::new();
-        let manager = Manager::new(&registry).clients(Clients::Shared(Client::new(api.service(), "default")));
+        let manager =
+            Manager::new(&registry).clients(Clients::Shared(Client::new(api.service(), "default")));
         let prepared = manager.prepare(&flags, &stop).await.unwrap();
         let router = prepared.router();
         let task = tokio::task::spawn_local(async move { prepared.run().await.unwrap() });
-        Self { api, cloud, router, stop, task }
+        Self {
+            api,
+            cloud,
+            router,
+            stop,
+            task,
+        }
     }
 
     /// Returns the response body of a path.
     pub(crate) async fn get(&self, path: &str) -> String {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let body = self.router.clone().oneshot(request).await.unwrap().into_body();
+        let body = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap()
+            .into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 

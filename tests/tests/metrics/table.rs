@@ -66,18 +66,26 @@ impl Row {
 
     /// Returns `true` if a row that stands for several names, by a `*` at its end, includes this one.
     pub(crate) fn is_family(&self, name: &str) -> bool {
-        self.name.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
+        self.name
+            .strip_suffix('*')
+            .is_some_and(|prefix| name.starts_with(prefix))
     }
 
     /// Returns the differences between the row and the exposition.
     pub(crate) fn faults(&self, shown: Option<&Family>) -> Vec<String> {
-        let Some(shown) = shown else { return vec![format!("{}: not shown", self.name)] };
+        let Some(shown) = shown else {
+            return vec![format!("{}: not shown", self.name)];
+        };
         let mut faults = Vec::new();
         let mut fault = |what: String| faults.push(format!("{}: {what}", self.name));
         if shown.kind != self.kind {
             fault(format!("type {}, not {}", shown.kind, self.kind));
         }
-        let prefix = if self.stability == "none" { String::new() } else { format!("[{}] ", self.stability) };
+        let prefix = if self.stability == "none" {
+            String::new()
+        } else {
+            format!("[{}] ", self.stability)
+        };
         if !shown.help.starts_with(&prefix) || (prefix.is_empty() && shown.help.starts_with('[')) {
             fault(format!("help {:?}, not {prefix:?}", shown.help));
         }
@@ -92,7 +100,9 @@ impl Row {
             }
             // `ccm_build_info{version,revision,…}` may have further labels.
             let open = self.name == "ccm_build_info";
-            if expected.iter().any(|label| !labels.contains(label)) || (!open && labels.len() != expected.len()) {
+            if expected.iter().any(|label| !labels.contains(label))
+                || (!open && labels.len() != expected.len())
+            {
                 fault(format!("labels {labels:?}, not {expected:?}"));
             }
         }
@@ -101,14 +111,19 @@ impl Row {
     }
 
     fn bucket_faults(&self, shown: &Family) -> Option<String> {
-        let Buckets::Bounds(expected) = &self.buckets else { return None };
+        let Buckets::Bounds(expected) = &self.buckets else {
+            return None;
+        };
         let first = shown.samples.first()?;
         let others = |labels: &std::collections::BTreeMap<String, String>| {
             let mut labels = labels.clone();
             labels.remove("le");
             labels
         };
-        let of_first = shown.samples.iter().filter(|sample| others(&sample.labels) == others(&first.labels));
+        let of_first = shown
+            .samples
+            .iter()
+            .filter(|sample| others(&sample.labels) == others(&first.labels));
         let mut bounds: Vec<f64> = of_first
             .filter_map(|sample| sample.labels.get("le"))
             .filter(|bound| *bound != "+Inf")

@@ -79,15 +79,26 @@ struct Session {
 fn origin(address: &str) -> String {
     let rest = address.split("://").nth(1).unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
-    format!("{}://{host}", address.split("://").next().unwrap_or_default())
+    format!(
+        "{}://{host}",
+        address.split("://").next().unwrap_or_default()
+    )
 }
 
 impl Cloud {
     /// Logs in with a password.
     pub(crate) async fn login(login: Login) -> Result<Self> {
-        let client = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(SOON)
+            .build()?;
         let password = Arc::new(Mutex::new(login.password.clone()));
-        let this = Self { login, password, client, session: Arc::default() };
+        let this = Self {
+            login,
+            password,
+            client,
+            session: Arc::default(),
+        };
         this.renew().await?;
         Ok(this)
     }
@@ -114,20 +125,38 @@ impl Cloud {
     /// Asks for a new token.
     async fn renew(&self) -> Result<()> {
         let domain = json!({"name": "Default"});
-        let Login { address, user, project, .. } = &self.login;
+        let Login {
+            address,
+            user,
+            project,
+            ..
+        } = &self.login;
         let password = self.password.lock().clone();
         let request = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": {"name": user, "domain": domain, "password": password}}},
             "scope": {"project": {"name": project, "domain": domain}},
         }});
-        let answer = self.client.post(format!("{address}/v3/auth/tokens")).json(&request).send().await?;
+        let answer = self
+            .client
+            .post(format!("{address}/v3/auth/tokens"))
+            .json(&request)
+            .send()
+            .await?;
         let status = answer.status();
-        let token = answer.headers().get("x-subject-token").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        let token = answer
+            .headers()
+            .get("x-subject-token")
+            .and_then(|it| it.to_str().ok())
+            .map(str::to_owned);
         let body: Value = answer.json().await.unwrap_or_default();
         let token = token.with_context(|| format!("no token for {user}: {status}: {body}"))?;
         let mut origins = BTreeMap::from([(Api::Identity, origin(address))]);
         for service in body["token"]["catalog"].as_array().into_iter().flatten() {
-            let public = service["endpoints"].as_array().into_iter().flatten().find(|it| it["interface"] == "public");
+            let public = service["endpoints"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|it| it["interface"] == "public");
             let url = public.and_then(|it| it["url"].as_str());
             let api = APIS.into_iter().find(|api| service["type"] == api.kind());
             if let (Some(api), Some(url)) = (api.filter(|it| *it != Api::Identity), url) {
@@ -136,7 +165,11 @@ impl Cloud {
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let project = text(&body["token"]["project"]["id"]);
-        *self.session.lock() = Session { token, project, origins };
+        *self.session.lock() = Session {
+            token,
+            project,
+            origins,
+        };
         Ok(())
     }
 
@@ -150,29 +183,50 @@ impl Cloud {
     ) -> Result<(StatusCode, Value)> {
         for is_again in [false, true] {
             let session = self.session();
-            let address = session.origins.get(&api).with_context(|| format!("no {api:?} in the catalogue"))?;
-            let mut request = self.client.request(method.clone(), format!("{address}{}{path}", api.version()));
+            let address = session
+                .origins
+                .get(&api)
+                .with_context(|| format!("no {api:?} in the catalogue"))?;
+            let mut request = self
+                .client
+                .request(method.clone(), format!("{address}{}{path}", api.version()));
             request = request.header("x-auth-token", &session.token);
             if let Some(body) = body {
                 request = request.json(body);
             }
-            let answer = request.send().await.with_context(|| format!("{method} {api:?} {path}"))?;
+            let answer = request
+                .send()
+                .await
+                .with_context(|| format!("{method} {api:?} {path}"))?;
             let status = answer.status();
             if status == StatusCode::UNAUTHORIZED && !is_again {
                 self.renew().await?;
                 continue;
             }
             let text = answer.text().await?;
-            let value = serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
+            let value = serde_json::from_str(&text).unwrap_or(if text.is_empty() {
+                Value::Null
+            } else {
+                json!(text)
+            });
             return Ok((status, value));
         }
         bail!("no token is accepted")
     }
 
     /// Sends a request that must succeed.
-    pub(crate) async fn call(&self, api: Api, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+    pub(crate) async fn call(
+        &self,
+        api: Api,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
         let (status, value) = self.send(api, method.clone(), path, body).await?;
-        ensure!(status.is_success(), "{method} {api:?} {path}: {status}: {value}");
+        ensure!(
+            status.is_success(),
+            "{method} {api:?} {path}: {status}: {value}"
+        );
         Ok(value)
     }
 
@@ -183,7 +237,11 @@ impl Cloud {
     /// Creates something; the object inside the answer.
     pub(crate) async fn post(&self, api: Api, path: &str, body: Value) -> Result<Value> {
         let answer = self.call(api, Method::POST, path, Some(&body)).await?;
-        Ok(answer.as_object().and_then(|it| it.values().next()).cloned().unwrap_or_default())
+        Ok(answer
+            .as_object()
+            .and_then(|it| it.values().next())
+            .cloned()
+            .unwrap_or_default())
     }
 
     pub(crate) async fn put(&self, api: Api, path: &str, body: Value) -> Result<Value> {
@@ -193,7 +251,10 @@ impl Cloud {
     /// Deletes an object, which may not exist any more.
     pub(crate) async fn delete(&self, api: Api, path: &str) -> Result<()> {
         let (status, value) = self.send(api, Method::DELETE, path, None).await?;
-        ensure!(status.is_success() || status == StatusCode::NOT_FOUND, "DELETE {api:?} {path}: {status}: {value}");
+        ensure!(
+            status.is_success() || status == StatusCode::NOT_FOUND,
+            "DELETE {api:?} {path}: {status}: {value}"
+        );
         Ok(())
     }
 
@@ -202,15 +263,28 @@ impl Cloud {
         let (mut found, mut path) = (Vec::new(), path.to_owned());
         loop {
             let answer = self.get(api, &path).await?;
-            let answer = answer.as_object().with_context(|| format!("GET {path} is no object"))?;
-            let (name, items) = answer.iter().find(|(_, it)| it.is_array()).context("no list in the answer")?;
+            let answer = answer
+                .as_object()
+                .with_context(|| format!("GET {path} is no object"))?;
+            let (name, items) = answer
+                .iter()
+                .find(|(_, it)| it.is_array())
+                .context("no list in the answer")?;
             let (name, items) = (name.trim_end_matches("_links").to_owned(), items);
             let items = answer.get(&name).unwrap_or(items);
             found.extend(items.as_array().into_iter().flatten().cloned());
-            let links = answer.get(&format!("{name}_links")).and_then(Value::as_array);
-            let next = links.into_iter().flatten().find(|it| it["rel"] == "next").and_then(|it| it["href"].as_str());
+            let links = answer
+                .get(&format!("{name}_links"))
+                .and_then(Value::as_array);
+            let next = links
+                .into_iter()
+                .flatten()
+                .find(|it| it["rel"] == "next")
+                .and_then(|it| it["href"].as_str());
             let Some(next) = next else { return Ok(found) };
-            let (_, rest) = next.split_once(api.version()).with_context(|| format!("the link {next:?}"))?;
+            let (_, rest) = next
+                .split_once(api.version())
+                .with_context(|| format!("the link {next:?}"))?;
             path = rest.to_owned();
         }
     }
@@ -219,8 +293,15 @@ impl Cloud {
     pub(crate) async fn balancer_is_active(&self, id: &str) -> Result<Value> {
         let what = format!("load balancer {id} is ACTIVE");
         until_every(LOOK, &what, SOON, async || {
-            let balancer = self.get(Api::Balancer, &format!("/loadbalancers/{id}")).await?["loadbalancer"].take();
-            ensure!(balancer["provisioning_status"] == "ACTIVE", "it is {}", balancer["provisioning_status"]);
+            let balancer = self
+                .get(Api::Balancer, &format!("/loadbalancers/{id}"))
+                .await?["loadbalancer"]
+                .take();
+            ensure!(
+                balancer["provisioning_status"] == "ACTIVE",
+                "it is {}",
+                balancer["provisioning_status"]
+            );
             Ok(balancer)
         })
         .await

@@ -56,7 +56,9 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
     match act {
         Act::Create => {
             let ranges = json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}});
-            scene.create_service("web", &[(80, 30080), (443, 30443)], ranges).await;
+            scene
+                .create_service("web", &[(80, 30080), (443, 30443)], ranges)
+                .await;
         }
         Act::Change => {
             let change = json!({
@@ -72,7 +74,10 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
             });
             scene.change_service("web", change).await?;
         }
-        Act::Delete => ensure!(scene.user.delete_service("web").await, "there is no Service"),
+        Act::Delete => ensure!(
+            scene.user.delete_service("web").await,
+            "there is no Service"
+        ),
     }
     Ok(())
 }
@@ -80,8 +85,12 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
 /// Returns a request without generated values.
 fn read(request: &Passed) -> String {
     let path = request.target.split('?').next().unwrap_or_default();
-    let is_id = |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
-    let words: Vec<&str> = path.split('/').map(|it| if is_id(it) { "*" } else { it }).collect();
+    let is_id =
+        |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
+    let words: Vec<&str> = path
+        .split('/')
+        .map(|it| if is_id(it) { "*" } else { it })
+        .collect();
     format!("{:?} {} {}", request.side, request.method, words.join("/"))
 }
 
@@ -111,7 +120,11 @@ impl Points {
     /// Returns the chooser of the next run's crash point.
     fn chooser(&self) -> impl FnMut(&Passed) -> Option<Moment> + Send + 'static {
         let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
-        let one_of = std::env::var(ONE_LOOK_OF).ok().and_then(|it| it.parse().ok()).unwrap_or(1).max(1);
+        let one_of = std::env::var(ONE_LOOK_OF)
+            .ok()
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(1)
+            .max(1);
         points.reached().looks.clear();
         move |request| points.reached().choose(request, thorough, one_of)
     }
@@ -125,7 +138,11 @@ impl Reached {
         }
         if request.is_mutation() {
             let number = self.changes;
-            if self.kinds.get(&what).is_some_and(|count| *count >= OF_A_KIND) {
+            if self
+                .kinds
+                .get(&what)
+                .is_some_and(|count| *count >= OF_A_KIND)
+            {
                 return None;
             }
             for (moment, name) in [(Moment::Before, "before"), (Moment::After, "after")] {
@@ -137,11 +154,19 @@ impl Reached {
             }
             return None;
         }
-        let most = if request.side == Side::Cloud { REPETITIONS } else { 1 };
+        let most = if request.side == Side::Cloud {
+            REPETITIONS
+        } else {
+            1
+        };
         let count = self.looks.entry(what.clone()).or_default();
         *count += 1;
         let count = *count;
-        let since = if thorough { format!("after change {}: ", self.changes) } else { String::new() };
+        let since = if thorough {
+            format!("after change {}: ", self.changes)
+        } else {
+            String::new()
+        };
         let point = format!("{since}look {count}: {what}");
         if count > most || self.points.contains(&point) || !self.seen.insert(point.clone()) {
             return None;
@@ -159,7 +184,16 @@ impl Reached {
 
 /// Returns the objects in the project and on the Service, comparable between projects.
 fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
-    let Project { name, id, user, network, subnet, router, servers, .. } = &scene.project;
+    let Project {
+        name,
+        id,
+        user,
+        network,
+        subnet,
+        router,
+        servers,
+        ..
+    } = &scene.project;
     let named = [
         (name, "project"),
         (id, "project id"),
@@ -168,16 +202,30 @@ fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
         (subnet, "subnet"),
         (router, "router"),
     ];
-    let mut aliases: Vec<(String, String)> =
-        named.into_iter().map(|(value, alias)| (value.clone(), format!("<{alias}>"))).collect();
+    let mut aliases: Vec<(String, String)> = named
+        .into_iter()
+        .map(|(value, alias)| (value.clone(), format!("<{alias}>")))
+        .collect();
     for server in servers {
         aliases.push((server.id.clone(), format!("<{}>", server.name)));
-        aliases.push((server.address.clone(), format!("<address of {}>", server.name)));
+        aliases.push((
+            server.address.clone(),
+            format!("<address of {}>", server.name),
+        ));
     }
     let service = scene.service("web").unwrap_or_default();
-    aliases.push((text(&service["metadata"], "uid").to_owned(), "<uid>".to_owned()));
-    let cluster = scene.api.get("namespaces", None, "kube-system").unwrap_or_default();
-    aliases.push((text(&cluster["metadata"], "uid").to_owned(), "<cluster>".to_owned()));
+    aliases.push((
+        text(&service["metadata"], "uid").to_owned(),
+        "<uid>".to_owned(),
+    ));
+    let cluster = scene
+        .api
+        .get("namespaces", None, "kube-system")
+        .unwrap_or_default();
+    aliases.push((
+        text(&cluster["metadata"], "uid").to_owned(),
+        "<cluster>".to_owned(),
+    ));
     let mut with_service = now.clone();
     if !service.is_null() {
         let kept = json!({"annotations": service["metadata"]["annotations"], "status": service["status"]["loadBalancer"],
@@ -192,7 +240,9 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     let service = scene.service("web");
     Ok(match act {
         Act::Delete => service.is_err(),
-        Act::Create => service.is_ok_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ip"].is_string()),
+        Act::Create => {
+            service.is_ok_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ip"].is_string())
+        }
         Act::Change => {
             let listeners = scene.listeners("web").await?;
             let is_changed = |it: &Listener| {
@@ -201,7 +251,9 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
                     && it.members.len() == 2
             };
             let now = scene.snapshot().await?;
-            let is_busy = now.all("load balancer").any(|it| it["provisioning_status"] != "ACTIVE");
+            let is_busy = now
+                .all("load balancer")
+                .any(|it| it["provisioning_status"] != "ACTIVE");
             let ports = rules(&now).into_iter().map(|(port, _)| port);
             listeners.keys().copied().eq([443, 8080])
                 && listeners.values().all(is_changed)
@@ -228,14 +280,24 @@ async fn is_silent(scene: &Scene, act: Act) {
 
 /// Waits until everything is as undisturbed.
 async fn ends_as(scene: &Scene, act: Act, wanted: &BTreeSet<String>) -> Result<()> {
-    until_every(LOOK, &format!("{act:?} ends as undisturbed"), SOON, async || {
-        is_silent(scene, act).await;
-        let words = words(scene, &scene.snapshot().await?);
-        let (missing, more): (Vec<_>, Vec<_>) =
-            (wanted.difference(&words).collect(), words.difference(wanted).collect());
-        ensure!(words == *wanted, "missing: {missing:#?}\ntoo many: {more:#?}");
-        Ok(())
-    })
+    until_every(
+        LOOK,
+        &format!("{act:?} ends as undisturbed"),
+        SOON,
+        async || {
+            is_silent(scene, act).await;
+            let words = words(scene, &scene.snapshot().await?);
+            let (missing, more): (Vec<_>, Vec<_>) = (
+                wanted.difference(&words).collect(),
+                words.difference(wanted).collect(),
+            );
+            ensure!(
+                words == *wanted,
+                "missing: {missing:#?}\ntoo many: {more:#?}"
+            );
+            Ok(())
+        },
+    )
     .await
 }
 
@@ -243,7 +305,12 @@ async fn ends_as(scene: &Scene, act: Act, wanted: &BTreeSet<String>) -> Result<(
 async fn stage(environment: &Environment) -> Result<Scene> {
     let project = environment.pool.take(environment).await?;
     let flags: &[&str] = &["--node-monitor-period=60s", "--concurrent-service-syncs=1"];
-    let settings = Settings { label: LABEL, balancers: EVERYTHING, flags, ..Settings::default() };
+    let settings = Settings {
+        label: LABEL,
+        balancers: EVERYTHING,
+        flags,
+        ..Settings::default()
+    };
     let mut scene = Scene::set(environment, project, settings).await?;
     scene.start()?;
     scene.join(&["worker-1", "worker-2"]).await?;
@@ -271,12 +338,24 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
     for it in ACTS {
         let before = scene.injector.passed().len();
         act(&scene, it).await?;
-        if tokio::time::timeout(PATIENCE, is_silent(&scene, it)).await.is_err() {
-            return Err(anyhow!("{it:?}, undisturbed, has no end\n{}", scene.explain()));
+        if tokio::time::timeout(PATIENCE, is_silent(&scene, it))
+            .await
+            .is_err()
+        {
+            return Err(anyhow!(
+                "{it:?}, undisturbed, has no end\n{}",
+                scene.explain()
+            ));
         }
         let mut requests = scene.injector.passed().split_off(before);
         requests.retain(|it| !it.target.starts_with("/identity"));
-        references.insert(it, Reference { requests, end: words(&scene, &scene.snapshot().await?) });
+        references.insert(
+            it,
+            Reference {
+                requests,
+                end: words(&scene, &scene.snapshot().await?),
+            },
+        );
     }
     strike(environment, scene).await?;
     Ok(references)
@@ -322,7 +401,12 @@ async fn cut_off(
                 Ok::<_, anyhow::Error>(())
             };
             let ended = tokio::time::timeout(PATIENCE, work).await;
-            ended.map_err(|_| anyhow!("{it:?} has no end; the last crash: {}", points.reached().last))??;
+            ended.map_err(|_| {
+                anyhow!(
+                    "{it:?} has no end; the last crash: {}",
+                    points.reached().last
+                )
+            })??;
             if it == chosen {
                 break;
             }
@@ -333,7 +417,13 @@ async fn cut_off(
         if chosen != Act::Delete {
             scene.delete_service("web").await?;
         }
-        Ok::<_, anyhow::Error>(report(chosen, reference, &points.reached().points, count, start.elapsed()))
+        Ok::<_, anyhow::Error>(report(
+            chosen,
+            reference,
+            &points.reached().points,
+            count,
+            start.elapsed(),
+        ))
     }
     .await;
     match played {
@@ -342,18 +432,38 @@ async fn cut_off(
     }
 }
 
-fn report(act: Act, reference: &Reference, points: &BTreeSet<String>, lives: usize, took: Duration) -> String {
+fn report(
+    act: Act,
+    reference: &Reference,
+    points: &BTreeSet<String>,
+    lives: usize,
+    took: Duration,
+) -> String {
     let all: BTreeSet<String> = reference.requests.iter().map(read).collect();
-    let changes = reference.requests.iter().filter(|it| it.is_mutation()).count();
-    let missed: Vec<_> = all.iter().filter(|it| !points.iter().any(|point| point.ends_with(&***it))).collect();
-    let met = points.iter().filter(|it| it.contains("change ") && it.contains("after")).count();
+    let changes = reference
+        .requests
+        .iter()
+        .filter(|it| it.is_mutation())
+        .count();
+    let missed: Vec<_> = all
+        .iter()
+        .filter(|it| !points.iter().any(|point| point.ends_with(&***it)))
+        .collect();
+    let met = points
+        .iter()
+        .filter(|it| it.contains("change ") && it.contains("after"))
+        .count();
     format!(
         "    {act:?}: {} requests undisturbed, {changes} of them changes; {} crash points ({met} of them changes whose \
          answer was lost) in {lives} lives and {:.0} s{}",
         reference.requests.len(),
         points.len(),
         took.as_secs_f64(),
-        if missed.is_empty() { String::new() } else { format!("; never at {missed:?}") },
+        if missed.is_empty() {
+            String::new()
+        } else {
+            format!("; never at {missed:?}")
+        },
     )
 }
 
@@ -363,11 +473,15 @@ pub(crate) async fn killed_at_every_request_of_a_service_it_ends_as_undisturbed(
     let _peace = environment.peace.read().await;
     let references = async {
         let references = undisturbed(environment).await;
-        references.map(Arc::new).map_err(|error| format!("the undisturbed life: {error:#}"))
+        references
+            .map(Arc::new)
+            .map_err(|error| format!("the undisturbed life: {error:#}"))
     };
     let references = references.boxed_local().shared();
     let only = std::env::var(ONLY).unwrap_or_default();
-    let chosen = ACTS.into_iter().filter(|act| format!("{act:?}").contains(&only));
+    let chosen = ACTS
+        .into_iter()
+        .filter(|act| format!("{act:?}").contains(&only));
     let acts = chosen.map(|act| cut_off(environment, act, references.clone()));
     let outcomes = futures::future::join_all(acts).await;
     let mut failures = Vec::new();

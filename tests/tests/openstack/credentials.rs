@@ -21,7 +21,11 @@ async fn furnish(scene: &mut Scene) -> Result<()> {
     scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
     scene.create_service("web", &[(80, 30080)], json!({})).await;
     scene.published("web").await?;
-    scene.balanced("web", "three members", |it| it.get(&80).is_some_and(|it| it.members().len() == 3)).await?;
+    scene
+        .balanced("web", "three members", |it| {
+            it.get(&80).is_some_and(|it| it.members().len() == 3)
+        })
+        .await?;
     scene.user.set_ready("worker-3", false).await;
     scene.is_silent().await;
     scene.did("three Nodes and a Service");
@@ -37,7 +41,11 @@ async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
     }
     let differences = before.differences(&scene.snapshot().await?);
     ensure!(differences.is_empty(), "{differences:#?}");
-    ensure!(scene.changes().len() == changes, "{:#?}", &scene.changes()[changes..]);
+    ensure!(
+        scene.changes().len() == changes,
+        "{:#?}",
+        &scene.changes()[changes..]
+    );
     Ok(())
 }
 
@@ -69,7 +77,11 @@ async fn has_more_tokens(scene: &Scene, before: usize) -> Result<()> {
 /// was, and a slow Octavia still removes the pool of the old port when the new port is already there.
 async fn goes_on(scene: &mut Scene, port: u16) -> Result<()> {
     scene.set_ports("web", &[(port, 30080)]).await?;
-    scene.balanced("web", "the port is another", |it| it.keys().copied().eq([u64::from(port)])).await?;
+    scene
+        .balanced("web", "the port is another", |it| {
+            it.keys().copied().eq([u64::from(port)])
+        })
+        .await?;
     scene.is_silent().await;
     Ok(())
 }
@@ -117,7 +129,9 @@ pub(crate) async fn a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up(
     .await
 }
 
-pub(crate) async fn a_worthless_token_is_renewed_without_a_trace(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_worthless_token_is_renewed_without_a_trace(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, Settings { label: "token", ..Settings::default() }, async |scene| {
         furnish(scene).await?;
         let tokens = scene.tokens.count();
@@ -137,40 +151,58 @@ pub(crate) async fn a_worthless_token_is_renewed_without_a_trace(environment: &E
     .await
 }
 
-pub(crate) async fn a_credential_of_another_project_deletes_nothing(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_credential_of_another_project_deletes_nothing(
+    environment: &Environment,
+) -> Result<()> {
     let other = environment.pool.take(environment).await?;
     let stranger = other.clone();
-    let played = play(environment, Settings { label: "stranger", ..Settings::default() }, async |scene| {
-        furnish(scene).await?;
-        // The other project has servers of the same names; these are not the Nodes' servers.
-        scene.configure_for(&other.name, other.password(), &other.name)?;
-        until("another project waits for a restart", SOON, async || {
-            ensure!(scene.program()?.log().contains("parts of it need a restart"), "it does not say so");
+    let played = play(
+        environment,
+        Settings {
+            label: "stranger",
+            ..Settings::default()
+        },
+        async |scene| {
+            furnish(scene).await?;
+            // The other project has servers of the same names; these are not the Nodes' servers.
+            scene.configure_for(&other.name, other.password(), &other.name)?;
+            until("another project waits for a restart", SOON, async || {
+                ensure!(
+                    scene
+                        .program()?
+                        .log()
+                        .contains("parts of it need a restart"),
+                    "it does not say so"
+                );
+                Ok(())
+            })
+            .await?;
+            nothing_is_deleted(scene).await?;
+            scene.end().await?;
+            let tokens = scene.tokens.count();
+            scene.start()?;
+            has_more_tokens(scene, tokens).await?;
+            tokio::time::sleep(A_WHILE).await;
+            for name in ["worker-1", "worker-2", "worker-3"] {
+                ensure!(scene.node(name).is_some(), "{name} was deleted");
+            }
+            scene.did("with another project's credential, a restart included, nothing was deleted");
+            scene.end().await?;
+            scene.configure(scene.project.password())?;
+            scene.start()?;
+            goes_on(scene, 81).await?;
+            scene.delete_service("web").await?;
+            scene.did("with the right one it went on");
             Ok(())
-        })
-        .await?;
-        nothing_is_deleted(scene).await?;
-        scene.end().await?;
-        let tokens = scene.tokens.count();
-        scene.start()?;
-        has_more_tokens(scene, tokens).await?;
-        tokio::time::sleep(A_WHILE).await;
-        for name in ["worker-1", "worker-2", "worker-3"] {
-            ensure!(scene.node(name).is_some(), "{name} was deleted");
-        }
-        scene.did("with another project's credential, a restart included, nothing was deleted");
-        scene.end().await?;
-        scene.configure(scene.project.password())?;
-        scene.start()?;
-        goes_on(scene, 81).await?;
-        scene.delete_service("web").await?;
-        scene.did("with the right one it went on");
-        Ok(())
-    })
+        },
+    )
     .await;
     let cloud = stranger.cloud().await?;
     let left = crate::snapshot::Snapshot::of(&cloud).await?;
-    ensure!(left.all("load balancer").next().is_none(), "a load balancer in the other project");
+    ensure!(
+        left.all("load balancer").next().is_none(),
+        "a load balancer in the other project"
+    );
     environment.pool.give_back(stranger);
     played
 }
@@ -179,14 +211,23 @@ pub(crate) async fn a_credential_of_another_project_deletes_nothing(environment:
 async fn trust(scene: &Scene, trustee: &str) -> Result<String> {
     let trust = json!({"trust": {"trustor_user_id": scene.project.user, "trustee_user_id": trustee,
         "project_id": scene.project.id, "impersonation": true, "roles": roles()}});
-    Ok(text(&scene.cloud.post(Api::Identity, "/OS-TRUST/trusts", trust).await?, "id").to_owned())
+    Ok(text(
+        &scene
+            .cloud
+            .post(Api::Identity, "/OS-TRUST/trusts", trust)
+            .await?,
+        "id",
+    )
+    .to_owned())
 }
 
 fn roles() -> serde_json::Value {
     json!([{"name": "member"}, {"name": "load-balancer_member"}])
 }
 
-pub(crate) async fn application_credentials_and_trusts_are_enough(environment: &Environment) -> Result<()> {
+pub(crate) async fn application_credentials_and_trusts_are_enough(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, Settings { label: "trust", starts_later: true, ..Settings::default() }, async |scene| {
         let own = format!("/users/{}", scene.project.user);
         let credential = json!({"application_credential": {"name": "ccm", "roles": roles()}});

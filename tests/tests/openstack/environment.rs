@@ -52,10 +52,22 @@ impl Environment {
         let (out, services) = (real::path(OUT)?, real::path(SERVICES)?);
         let binary = real::binary(out.is_some())?;
         ccm_tests::install_crypto();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
         let changed = std::env::var("CCM_CHANGED_CLOUDS").ok();
-        let is_changed = changed.is_none_or(|names| names.split_whitespace().any(|name| name == "openstack"));
-        Ok(Self { out, services, binary, is_changed, runtime, pool: Pool::default(), peace: RwLock::new(()) })
+        let is_changed =
+            changed.is_none_or(|names| names.split_whitespace().any(|name| name == "openstack"));
+        Ok(Self {
+            out,
+            services,
+            binary,
+            is_changed,
+            runtime,
+            pool: Pool::default(),
+            peace: RwLock::new(()),
+        })
     }
 
     /// Returns the reason for which a scenario cannot run, if any.
@@ -76,7 +88,11 @@ impl Environment {
     /// Returns `true` if Neutron has trunks; if Neutron does not respond, the scenario reports the details.
     fn has_trunks(&self) -> bool {
         let asked = self.runtime.block_on(async {
-            let extensions = self.admin().await?.list(Api::Network, "/extensions").await?;
+            let extensions = self
+                .admin()
+                .await?
+                .list(Api::Network, "/extensions")
+                .await?;
             anyhow::Ok(extensions.iter().any(|it| it["alias"] == "trunk"))
         });
         asked.unwrap_or(true)
@@ -93,18 +109,23 @@ impl Environment {
     /// Returns the IDs of the seeded objects.
     pub(crate) fn ids(&self) -> Result<Value> {
         let path = self.out()?.join("ids.json");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))
     }
 
     /// Returns the administrator's name and password, from the file of the command line client.
     fn admin_login(&self) -> Result<Login> {
         let path = self.out()?.join("openrc");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
         let value = |name: &str| {
-            let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("export ")?.split_once('='));
-            let found =
-                lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches(['"', '\'']).to_owned());
+            let mut lines = text
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("export ")?.split_once('='));
+            let found = lines
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.trim_matches(['"', '\'']).to_owned());
             found.with_context(|| format!("{} has no {name}", path.display()))
         };
         Ok(Login {
@@ -132,7 +153,11 @@ impl Environment {
 
     /// Starts what is stopped, with these settings.
     pub(crate) async fn start_services(&self, settings: &[(&str, &str)]) -> Result<()> {
-        let script = self.services.as_ref().context(SERVICES)?.with_file_name("up.sh");
+        let script = self
+            .services
+            .as_ref()
+            .context(SERVICES)?
+            .with_file_name("up.sh");
         real::run(&script, &[], settings).await
     }
 }

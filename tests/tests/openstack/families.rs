@@ -13,23 +13,40 @@ const NOWHERE: &str = "subnet-id=\nnetwork-id=\ncreate-monitor=true\nmanage-secu
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 fn families(families: &[&str]) -> Value {
-    let policy = if families.len() > 1 { "RequireDualStack" } else { "SingleStack" };
+    let policy = if families.len() > 1 {
+        "RequireDualStack"
+    } else {
+        "SingleStack"
+    };
     json!({"spec": {"ipFamilies": families, "ipFamilyPolicy": policy}})
 }
 
 /// Returns the addresses that a Service shows.
 fn shown(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let service = scene.service(name)?;
-    let ingress = service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
+    let ingress = service["status"]["loadBalancer"]["ingress"]
+        .as_array()
+        .into_iter()
+        .flatten();
     Ok(ingress.map(|it| text(it, "ip").to_owned()).collect())
 }
 
 /// Returns the address ranges that the Services' security groups admit, by family, each once.
 fn senders(now: &Snapshot) -> Vec<(String, String)> {
-    let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
-    let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();
-    let mut senders: Vec<_> =
-        rules.map(|it| (text(it, "ethertype").to_owned(), text(it, "remote_ip_prefix").to_owned())).collect();
+    let ours = now
+        .all("security group")
+        .filter(|it| text(it, "name").starts_with("lb-sg-"));
+    let rules = ours
+        .filter_map(|it| it["security_group_rules"].as_array())
+        .flatten();
+    let mut senders: Vec<_> = rules
+        .map(|it| {
+            (
+                text(it, "ethertype").to_owned(),
+                text(it, "remote_ip_prefix").to_owned(),
+            )
+        })
+        .collect();
     senders.sort();
     senders.dedup();
     senders
@@ -37,37 +54,77 @@ fn senders(now: &Snapshot) -> Vec<(String, String)> {
 
 /// Checks that a Service has its VIPs in these subnets, is open to these ranges, and has one member of the family whose
 /// addresses contain `mark`.
-async fn is_reached(scene: &Scene, name: &str, subnets: &[&str], everybody: &[&str], mark: char) -> Result<()> {
+async fn is_reached(
+    scene: &Scene,
+    name: &str,
+    subnets: &[&str],
+    everybody: &[&str],
+    mark: char,
+) -> Result<()> {
     scene
         .balanced(name, "it has its listener and member", |it| {
             it.get(&80).is_some_and(|it| {
                 it.listener["allowed_cidrs"] == json!(everybody)
                     && it.members.len() == 1
-                    && it.members.iter().all(|it| text(it, "address").contains(mark))
+                    && it
+                        .members
+                        .iter()
+                        .all(|it| text(it, "address").contains(mark))
             })
         })
         .await?;
     let path = format!("/loadbalancers/{}", scene.balancer_id(name)?);
     let balancer = scene.cloud.get(Api::Balancer, &path).await?["loadbalancer"].take();
-    let further = balancer["additional_vips"].as_array().cloned().unwrap_or_default();
+    let further = balancer["additional_vips"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let vips: Vec<&str> = std::iter::once(text(&balancer, "vip_subnet_id"))
         .chain(further.iter().map(|it| text(it, "subnet_id")))
         .collect();
-    ensure!(vips == subnets, "{name} has VIPs in {vips:?}, not in {subnets:?}");
+    ensure!(
+        vips == subnets,
+        "{name} has VIPs in {vips:?}, not in {subnets:?}"
+    );
     let shown = shown(scene, name)?;
-    ensure!(shown.len() == vips.len(), "{name} shows {shown:?}, and has VIPs in {vips:?}");
+    ensure!(
+        shown.len() == vips.len(),
+        "{name} shows {shown:?}, and has VIPs in {vips:?}"
+    );
     if let Some(second) = further.first() {
-        ensure!(shown[1] == text(second, "ip_address"), "{name} shows {shown:?}, not {second}");
+        ensure!(
+            shown[1] == text(second, "ip_address"),
+            "{name} shows {shown:?}, not {second}"
+        );
     }
-    let floating = scene.cloud.list(Api::Network, &format!("/floatingips?floating_ip_address={}", shown[0])).await?;
+    let floating = scene
+        .cloud
+        .list(
+            Api::Network,
+            &format!("/floatingips?floating_ip_address={}", shown[0]),
+        )
+        .await?;
     let is_floating = subnets[0] == scene.project.subnet;
-    ensure!(floating.len() == usize::from(is_floating), "{name} shows {shown:?}; floating IPs: {floating:?}");
-    ensure!(is_floating || shown[0] == text(&balancer, "vip_address"), "{name} shows {shown:?}: {balancer}");
+    ensure!(
+        floating.len() == usize::from(is_floating),
+        "{name} shows {shown:?}; floating IPs: {floating:?}"
+    );
+    ensure!(
+        is_floating || shown[0] == text(&balancer, "vip_address"),
+        "{name} shows {shown:?}: {balancer}"
+    );
     Ok(())
 }
 
-pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(environment: &Environment) -> Result<()> {
-    let settings = Settings { label: "families", balancers: NOWHERE, starts_later: true, ..Settings::default() };
+pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(
+    environment: &Environment,
+) -> Result<()> {
+    let settings = Settings {
+        label: "families",
+        balancers: NOWHERE,
+        starts_later: true,
+        ..Settings::default()
+    };
     play(environment, settings, async |scene| {
         let six = json!({"subnet": {"name": "six", "network_id": scene.project.network, "ip_version": 6,
             "cidr": "fd06::/64"}});

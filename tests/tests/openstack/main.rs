@@ -88,10 +88,17 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let trials = SCENARIOS.iter().map(|(name, need, play)| trial(name, *need, *play, &environment)).collect();
+    let trials = SCENARIOS
+        .iter()
+        .map(|(name, need, play)| trial(name, *need, *play, &environment))
+        .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let is_there = environment.lacks(Need::Cloud).is_none() && !arguments.list;
-    match is_there.then(|| environment.runtime.block_on(project::clean_up(&environment))) {
+    match is_there.then(|| {
+        environment
+            .runtime
+            .block_on(project::clean_up(&environment))
+    }) {
         Some(Err(error)) => {
             eprintln!("openstack: cleaning up: {error:#}");
             ExitCode::FAILURE

@@ -20,17 +20,34 @@ const BY_HAND: &str = "by-hand";
 async fn leave_balancer(scene: &Scene) -> Result<(String, String, String)> {
     let project = &scene.project;
     let balancer = json!({"loadbalancer": {"name": BY_HAND, "vip_subnet_id": project.subnet}});
-    let id = text(&scene.cloud.post(Api::Balancer, "/loadbalancers", balancer).await?, "id").to_owned();
+    let id = text(
+        &scene
+            .cloud
+            .post(Api::Balancer, "/loadbalancers", balancer)
+            .await?,
+        "id",
+    )
+    .to_owned();
     let balancer = scene.cloud.balancer_is_active(&id).await?;
     let floating = json!({"floatingip": {"floating_network_id": project.public_network,
         "port_id": balancer["vip_port_id"], "description": "somebody's"}});
-    let floating = scene.cloud.post(Api::Network, "/floatingips", floating).await?;
-    Ok((id, text(&floating, "id").to_owned(), text(&floating, "floating_ip_address").to_owned()))
+    let floating = scene
+        .cloud
+        .post(Api::Network, "/floatingips", floating)
+        .await?;
+    Ok((
+        id,
+        text(&floating, "id").to_owned(),
+        text(&floating, "floating_ip_address").to_owned(),
+    ))
 }
 
 /// Returns the tags of a load balancer.
 fn tags(now: &Snapshot, id: &str) -> String {
-    now.all("load balancer").filter(|it| text(it, "id") == id).map(|it| it["tags"].to_string()).collect()
+    now.all("load balancer")
+        .filter(|it| text(it, "id") == id)
+        .map(|it| it["tags"].to_string())
+        .collect()
 }
 
 /// Returns the ports of a load balancer.
@@ -42,17 +59,28 @@ async fn ports(scene: &Scene, id: &str) -> Result<Vec<u64>> {
 async fn is_at(scene: &Scene, name: &str, id: &str, address: &str) -> Result<()> {
     until(&format!("{name} is at {id}"), SOON, async || {
         let service = scene.service(name)?;
-        let ingress: Vec<&Value> =
-            service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten().collect();
-        ensure!(ingress.len() == 1 && ingress[0]["ip"] == address, "it shows {ingress:?}, not {address}");
+        let ingress: Vec<&Value> = service["status"]["loadBalancer"]["ingress"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .collect();
+        ensure!(
+            ingress.len() == 1 && ingress[0]["ip"] == address,
+            "it shows {ingress:?}, not {address}"
+        );
         let annotations = &service["metadata"]["annotations"];
-        ensure!(annotations[ID] == id && annotations[ADDRESS] == address, "its annotations: {annotations}");
+        ensure!(
+            annotations[ID] == id && annotations[ADDRESS] == address,
+            "its annotations: {annotations}"
+        );
         Ok(())
     })
     .await
 }
 
-pub(crate) async fn a_service_moves_between_load_balancers(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_service_moves_between_load_balancers(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, Settings { label: "moves", balancers: EVERYTHING, ..Settings::default() }, async |scene| {
         scene.join(&["worker-1", "worker-2"]).await?;
         scene.create_service("web", &[(80, 30080)], json!({})).await;

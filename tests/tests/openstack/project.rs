@@ -67,7 +67,11 @@ impl Pool {
             Some(project) => Ok(project),
             None => {
                 let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-                Project::make(environment, &format!("{PREFIX}{}-{number}", std::process::id())).await
+                Project::make(
+                    environment,
+                    &format!("{PREFIX}{}-{number}", std::process::id()),
+                )
+                .await
             }
         }
     }
@@ -83,34 +87,72 @@ pub(crate) async fn clean_up(environment: &Environment) -> Result<()> {
     let admin = environment.admin().await?;
     let projects = admin.list(Api::Identity, "/projects").await?;
     let is_ours = |it: &&Value| {
-        let process = text(it, "name").strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        process
-            .is_some_and(|it| it == std::process::id().to_string() || !std::path::Path::new("/proc").join(it).exists())
+        let process = text(it, "name")
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next());
+        process.is_some_and(|it| {
+            it == std::process::id().to_string() || !std::path::Path::new("/proc").join(it).exists()
+        })
     };
-    let names: Vec<(String, String)> =
-        projects.iter().filter(is_ours).map(|it| (text(it, "id").to_owned(), text(it, "name").to_owned())).collect();
-    let removals = names.iter().map(|(id, name)| remove(environment, &admin, id, name));
-    futures::future::join_all(removals).await.into_iter().collect()
+    let names: Vec<(String, String)> = projects
+        .iter()
+        .filter(is_ours)
+        .map(|it| (text(it, "id").to_owned(), text(it, "name").to_owned()))
+        .collect();
+    let removals = names
+        .iter()
+        .map(|(id, name)| remove(environment, &admin, id, name));
+    futures::future::join_all(removals)
+        .await
+        .into_iter()
+        .collect()
 }
 
 async fn remove(environment: &Environment, admin: &Cloud, id: &str, name: &str) -> Result<()> {
-    let mut users = admin.list(Api::Identity, &format!("/users?name={name}")).await?;
-    users.extend(admin.list(Api::Identity, &format!("/users?name={}", trustee(name))).await?);
+    let mut users = admin
+        .list(Api::Identity, &format!("/users?name={name}"))
+        .await?;
+    users.extend(
+        admin
+            .list(Api::Identity, &format!("/users?name={}", trustee(name)))
+            .await?,
+    );
     // Whatever a scenario did to the password.
     for user in &users {
         let path = format!("/users/{}", text(user, "id"));
-        admin.call(Api::Identity, Method::PATCH, &path, Some(&json!({"user": {"password": PASSWORD}}))).await?;
+        admin
+            .call(
+                Api::Identity,
+                Method::PATCH,
+                &path,
+                Some(&json!({"user": {"password": PASSWORD}})),
+            )
+            .await?;
     }
     if let Ok(cloud) = Cloud::login(login(&environment.keystone()?, name, name)).await {
-        empty(&cloud).await.with_context(|| format!("emptying project {name}"))?;
+        empty(&cloud)
+            .await
+            .with_context(|| format!("emptying project {name}"))?;
     }
-    for group in admin.list(Api::Network, &format!("/security-groups?project_id={id}")).await? {
-        admin.delete(Api::Network, &format!("/security-groups/{}", text(&group, "id"))).await?;
+    for group in admin
+        .list(Api::Network, &format!("/security-groups?project_id={id}"))
+        .await?
+    {
+        admin
+            .delete(
+                Api::Network,
+                &format!("/security-groups/{}", text(&group, "id")),
+            )
+            .await?;
     }
     for user in &users {
-        admin.delete(Api::Identity, &format!("/users/{}", text(user, "id"))).await?;
+        admin
+            .delete(Api::Identity, &format!("/users/{}", text(user, "id")))
+            .await?;
     }
-    admin.delete(Api::Identity, &format!("/projects/{id}")).await
+    admin
+        .delete(Api::Identity, &format!("/projects/{id}"))
+        .await
 }
 
 /// Removes everything in a project.
@@ -118,19 +160,31 @@ async fn empty(cloud: &Cloud) -> Result<()> {
     until_every(PAUSE, "no load balancer is left", SOON, async || {
         let balancers = cloud.list(Api::Balancer, "/loadbalancers").await?;
         for balancer in &balancers {
-            _ = cloud.delete(Api::Balancer, &format!("/loadbalancers/{}?cascade=true", text(balancer, "id"))).await;
+            _ = cloud
+                .delete(
+                    Api::Balancer,
+                    &format!("/loadbalancers/{}?cascade=true", text(balancer, "id")),
+                )
+                .await;
         }
         ensure!(balancers.is_empty(), "{} load balancers", balancers.len());
         Ok(())
     })
     .await?;
     for address in cloud.list(Api::Network, "/floatingips").await? {
-        cloud.delete(Api::Network, &format!("/floatingips/{}", text(&address, "id"))).await?;
+        cloud
+            .delete(
+                Api::Network,
+                &format!("/floatingips/{}", text(&address, "id")),
+            )
+            .await?;
     }
     until_every(PAUSE, "no server is left", SOON, async || {
         let servers = cloud.list(Api::Compute, "/servers").await?;
         for server in &servers {
-            _ = cloud.delete(Api::Compute, &format!("/servers/{}", text(server, "id"))).await;
+            _ = cloud
+                .delete(Api::Compute, &format!("/servers/{}", text(server, "id")))
+                .await;
         }
         ensure!(servers.is_empty(), "{} servers", servers.len());
         Ok(())
@@ -138,27 +192,62 @@ async fn empty(cloud: &Cloud) -> Result<()> {
     .await?;
     for router in cloud.list(Api::Network, "/routers").await? {
         let path = format!("/routers/{}", text(&router, "id"));
-        cloud.put(Api::Network, &path, json!({"router": {"routes": []}})).await?;
-        for port in cloud.list(Api::Network, &format!("/ports?device_id={}", text(&router, "id"))).await? {
+        cloud
+            .put(Api::Network, &path, json!({"router": {"routes": []}}))
+            .await?;
+        for port in cloud
+            .list(
+                Api::Network,
+                &format!("/ports?device_id={}", text(&router, "id")),
+            )
+            .await?
+        {
             let interface = json!({"port_id": port["id"]});
-            _ = cloud.put(Api::Network, &format!("{path}/remove_router_interface"), interface).await;
+            _ = cloud
+                .put(
+                    Api::Network,
+                    &format!("{path}/remove_router_interface"),
+                    interface,
+                )
+                .await;
         }
         cloud.delete(Api::Network, &path).await?;
     }
     // Without trunks, Neutron does not have the path.
-    for trunk in cloud.list(Api::Network, "/trunks").await.unwrap_or_default() {
-        cloud.delete(Api::Network, &format!("/trunks/{}", text(&trunk, "id"))).await?;
+    for trunk in cloud
+        .list(Api::Network, "/trunks")
+        .await
+        .unwrap_or_default()
+    {
+        cloud
+            .delete(Api::Network, &format!("/trunks/{}", text(&trunk, "id")))
+            .await?;
     }
     let mine = format!("project_id={}", cloud.project());
     for port in cloud.list(Api::Network, &format!("/ports?{mine}")).await? {
-        cloud.delete(Api::Network, &format!("/ports/{}", text(&port, "id"))).await?;
+        cloud
+            .delete(Api::Network, &format!("/ports/{}", text(&port, "id")))
+            .await?;
     }
-    for network in cloud.list(Api::Network, &format!("/networks?{mine}")).await? {
-        cloud.delete(Api::Network, &format!("/networks/{}", text(&network, "id"))).await?;
+    for network in cloud
+        .list(Api::Network, &format!("/networks?{mine}"))
+        .await?
+    {
+        cloud
+            .delete(Api::Network, &format!("/networks/{}", text(&network, "id")))
+            .await?;
     }
-    for group in cloud.list(Api::Network, &format!("/security-groups?{mine}")).await? {
+    for group in cloud
+        .list(Api::Network, &format!("/security-groups?{mine}"))
+        .await?
+    {
         // The last group, `default`, can be deleted once the project no longer exists.
-        _ = cloud.delete(Api::Network, &format!("/security-groups/{}", text(&group, "id"))).await;
+        _ = cloud
+            .delete(
+                Api::Network,
+                &format!("/security-groups/{}", text(&group, "id")),
+            )
+            .await;
     }
     Ok(())
 }
@@ -179,7 +268,11 @@ fn login(address: &str, user: &str, project: &str) -> Login {
 
 impl Project {
     async fn make(environment: &Environment, name: &str) -> Result<Self> {
-        let (admin, ids, address) = (environment.admin().await?, environment.ids()?, environment.keystone()?);
+        let (admin, ids, address) = (
+            environment.admin().await?,
+            environment.ids()?,
+            environment.keystone()?,
+        );
         let id = |value: &Value| text(value, "id").to_owned();
         let project = json!({"project": {"name": name, "domain_id": "default"}});
         let project = id(&admin.post(Api::Identity, "/projects", project).await?);
@@ -187,7 +280,10 @@ impl Project {
         let user = id(&admin.post(Api::Identity, "/users", user).await?);
         for role in admin.list(Api::Identity, "/roles").await? {
             if ["member", "load-balancer_member"].contains(&text(&role, "name")) {
-                let path = format!("/projects/{project}/users/{user}/roles/{}", text(&role, "id"));
+                let path = format!(
+                    "/projects/{project}/users/{user}/roles/{}",
+                    text(&role, "id")
+                );
                 admin.call(Api::Identity, Method::PUT, &path, None).await?;
             }
         }
@@ -202,7 +298,13 @@ impl Project {
             "external_gateway_info": {"network_id": public_network}}});
         let router = id(&cloud.post(Api::Network, "/routers", router).await?);
         let interface = json!({"subnet_id": subnet});
-        cloud.put(Api::Network, &format!("/routers/{router}/add_router_interface"), interface).await?;
+        cloud
+            .put(
+                Api::Network,
+                &format!("/routers/{router}/add_router_interface"),
+                interface,
+            )
+            .await?;
         let mut this = Self {
             name: name.to_owned(),
             id: project,
@@ -216,7 +318,9 @@ impl Project {
             image: text(&ids, "image_id").to_owned(),
             address,
         };
-        let names: Vec<String> = (1..=SERVERS).map(|number| format!("worker-{number}")).collect();
+        let names: Vec<String> = (1..=SERVERS)
+            .map(|number| format!("worker-{number}"))
+            .collect();
         this.servers = this.add_servers(&cloud, &names).await?;
         Ok(this)
     }
@@ -235,19 +339,35 @@ impl Project {
         let mut ids = Vec::new();
         for (number, name) in names.iter().enumerate() {
             let zone = if number % 2 == 0 { "az1" } else { "az2" };
-            ids.push(self.post_server(cloud, name, zone, json!({"uuid": self.network})).await?);
+            ids.push(
+                self.post_server(cloud, name, zone, json!({"uuid": self.network}))
+                    .await?,
+            );
         }
         self.run(cloud, &ids).await
     }
 
     /// Makes a server at a port that is there, and waits until it runs; its id.
-    pub(crate) async fn add_server_at(&self, cloud: &Cloud, name: &str, port: &str) -> Result<String> {
-        let id = self.post_server(cloud, name, "az1", json!({"port": port})).await?;
+    pub(crate) async fn add_server_at(
+        &self,
+        cloud: &Cloud,
+        name: &str,
+        port: &str,
+    ) -> Result<String> {
+        let id = self
+            .post_server(cloud, name, "az1", json!({"port": port}))
+            .await?;
         self.run(cloud, std::slice::from_ref(&id)).await?;
         Ok(id)
     }
 
-    async fn post_server(&self, cloud: &Cloud, name: &str, zone: &str, network: Value) -> Result<String> {
+    async fn post_server(
+        &self,
+        cloud: &Cloud,
+        name: &str,
+        zone: &str,
+        network: Value,
+    ) -> Result<String> {
         let server = json!({"server": {"name": name, "flavorRef": self.flavor, "imageRef": self.image,
             "networks": [network], "availability_zone": zone}});
         Ok(text(&cloud.post(Api::Compute, "/servers", server).await?, "id").to_owned())
@@ -256,7 +376,9 @@ impl Project {
     async fn run(&self, cloud: &Cloud, ids: &[String]) -> Result<Vec<Server>> {
         until_every(PAUSE, "all servers run", SOON, async || {
             let servers = cloud.list(Api::Compute, "/servers/detail").await?;
-            ids.iter().map(|id| server(&servers, id)).collect::<Result<Vec<_>>>()
+            ids.iter()
+                .map(|id| server(&servers, id))
+                .collect::<Result<Vec<_>>>()
         })
         .await
     }
@@ -275,24 +397,56 @@ impl Project {
 
     /// Starts or stops a server and waits for it.
     pub(crate) async fn switch_server(&self, cloud: &Cloud, id: &str, is_on: bool) -> Result<()> {
-        let (action, status) = if is_on { ("os-start", "ACTIVE") } else { ("os-stop", "SHUTOFF") };
+        let (action, status) = if is_on {
+            ("os-start", "ACTIVE")
+        } else {
+            ("os-stop", "SHUTOFF")
+        };
         let path = format!("/servers/{id}");
-        cloud.call(Api::Compute, Method::POST, &format!("{path}/action"), Some(&json!({action: null}))).await?;
-        until_every(PAUSE, &format!("the server is {status}"), SOON, async || {
-            let server = cloud.get(Api::Compute, &path).await?;
-            ensure!(server["server"]["status"] == status, "it is {}", server["server"]["status"]);
-            Ok(())
-        })
+        cloud
+            .call(
+                Api::Compute,
+                Method::POST,
+                &format!("{path}/action"),
+                Some(&json!({action: null})),
+            )
+            .await?;
+        until_every(
+            PAUSE,
+            &format!("the server is {status}"),
+            SOON,
+            async || {
+                let server = cloud.get(Api::Compute, &path).await?;
+                ensure!(
+                    server["server"]["status"] == status,
+                    "it is {}",
+                    server["server"]["status"]
+                );
+                Ok(())
+            },
+        )
         .await
     }
 }
 
 /// Returns a server that runs, out of a list.
 fn server(servers: &[Value], id: &str) -> Result<Server> {
-    let found = servers.iter().find(|it| it["id"] == id).context("a server is not there yet")?;
-    ensure!(found["status"] == "ACTIVE", "{} is {}", found["name"], found["status"]);
-    let addresses = found["addresses"].as_object().and_then(|it| it.values().next());
-    let address = addresses.and_then(|it| it[0]["addr"].as_str()).context("a server without an address")?;
+    let found = servers
+        .iter()
+        .find(|it| it["id"] == id)
+        .context("a server is not there yet")?;
+    ensure!(
+        found["status"] == "ACTIVE",
+        "{} is {}",
+        found["name"],
+        found["status"]
+    );
+    let addresses = found["addresses"]
+        .as_object()
+        .and_then(|it| it.values().next());
+    let address = addresses
+        .and_then(|it| it[0]["addr"].as_str())
+        .context("a server without an address")?;
     Ok(Server {
         name: text(found, "name").to_owned(),
         id: id.to_owned(),

@@ -47,7 +47,9 @@ impl Served {
             let service = service.clone();
             async move {
                 let answer = service.oneshot(request).await;
-                Ok::<_, Infallible>(answer.unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response()))
+                Ok::<_, Infallible>(
+                    answer.unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response()),
+                )
             }
         });
         let shutdown = CancellationToken::new();
@@ -59,7 +61,10 @@ impl Served {
                 () = shutdown.cancelled() => {}
             }
         });
-        Ok(Self { address, _until: until })
+        Ok(Self {
+            address,
+            _until: until,
+        })
     }
 
     /// Starts a relay to the Kubernetes API behind the injector.
@@ -69,11 +74,23 @@ impl Served {
     }
 
     /// Starts a relay to the cloud behind the injector; issued tokens are recorded in `tokens`.
-    pub(crate) async fn cloud(cloud: &Cloud, injector: &FaultInjector, tokens: &Tokens) -> Result<Self> {
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120)).build()?;
+    pub(crate) async fn cloud(
+        cloud: &Cloud,
+        injector: &FaultInjector,
+        tokens: &Tokens,
+    ) -> Result<Self> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(Duration::from_secs(120))
+            .build()?;
         let (origins, tokens) = (cloud.origins(), tokens.clone());
         Self::start(|address| {
-            let far = Far { client, origins: Arc::new(origins), address, tokens };
+            let far = Far {
+                client,
+                origins: Arc::new(origins),
+                address,
+                tokens,
+            };
             injector.before(Side::Cloud, far)
         })
         .await
@@ -114,7 +131,9 @@ impl Tokens {
 
     fn is_spoiled(&self, token: &[u8]) -> bool {
         let given = self.given();
-        given.tokens[..given.spoiled].iter().any(|it| it.as_bytes() == token)
+        given.tokens[..given.spoiled]
+            .iter()
+            .any(|it| it.as_bytes() == token)
     }
 }
 
@@ -131,12 +150,20 @@ impl Far {
     async fn carry(self, request: Request<Full<Bytes>>) -> Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
-        let (service, rest) = target.trim_start_matches('/').split_once('/').unwrap_or((target.trim_matches('/'), ""));
+        let (service, rest) = target
+            .trim_start_matches('/')
+            .split_once('/')
+            .unwrap_or((target.trim_matches('/'), ""));
         let Some((_, origin)) = self.origins.iter().find(|(api, _)| api.kind() == service) else {
             return Ok((StatusCode::NOT_FOUND, format!("no service {service}")).into_response());
         };
         head.uri = format!("{origin}/{rest}").parse()?;
-        for name in [header::HOST, header::CONTENT_LENGTH, header::CONNECTION, header::ACCEPT_ENCODING] {
+        for name in [
+            header::HOST,
+            header::CONTENT_LENGTH,
+            header::CONNECTION,
+            header::ACCEPT_ENCODING,
+        ] {
             head.headers.remove(name);
         }
         if let Some(token) = head.headers.get_mut("x-auth-token")
@@ -145,12 +172,22 @@ impl Far {
             *token = HeaderValue::from_static("spoiled");
         }
         let body = body.collect().await?.to_bytes();
-        let answer = self.client.execute(reqwest::Request::try_from(Request::from_parts(head, body))?).await?;
+        let answer = self
+            .client
+            .execute(reqwest::Request::try_from(Request::from_parts(head, body))?)
+            .await?;
         let (status, mut headers) = (answer.status(), answer.headers().clone());
-        for name in [header::CONTENT_LENGTH, header::CONNECTION, header::TRANSFER_ENCODING] {
+        for name in [
+            header::CONTENT_LENGTH,
+            header::CONNECTION,
+            header::TRANSFER_ENCODING,
+        ] {
             headers.remove(name);
         }
-        if let Some(token) = headers.get("x-subject-token").and_then(|it| it.to_str().ok()) {
+        if let Some(token) = headers
+            .get("x-subject-token")
+            .and_then(|it| it.to_str().ok())
+        {
             self.tokens.note(token);
         }
         let mut text = answer.text().await?;

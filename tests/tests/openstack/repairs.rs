@@ -10,7 +10,9 @@ use crate::scene::{SOON, Settings, play};
 use crate::services::EVERYTHING;
 use crate::sharing::{INTERNAL, annotated};
 
-pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, Settings { label: "deleted", balancers: EVERYTHING, ..Settings::default() }, async |scene| {
         scene.join(&["worker-1"]).await?;
         scene.create_service("web", &[(80, 30080)], json!({})).await;
@@ -46,7 +48,9 @@ pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(environm
     .await
 }
 
-pub(crate) async fn a_load_balancer_that_fails_is_replaced(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_load_balancer_that_fails_is_replaced(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, Settings { label: "failed", balancers: EVERYTHING, ..Settings::default() }, async |scene| {
         scene.join(&["worker-1"]).await?;
         // The VIP takes the only address: its amphora gets none, and the load balancer ends in ERROR.

@@ -12,20 +12,38 @@ use crate::scene::{Scene, Settings, play, pod_cidr};
 use crate::snapshot::Snapshot;
 
 fn routes(now: &Snapshot) -> BTreeSet<(String, String)> {
-    let routes = now.all("router").filter_map(|it| it["routes"].as_array()).flatten();
-    routes.map(|it| (text(it, "destination").to_owned(), text(it, "nexthop").to_owned())).collect()
+    let routes = now
+        .all("router")
+        .filter_map(|it| it["routes"].as_array())
+        .flatten();
+    routes
+        .map(|it| {
+            (
+                text(it, "destination").to_owned(),
+                text(it, "nexthop").to_owned(),
+            )
+        })
+        .collect()
 }
 
 fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
     let ports = now.all("port").filter(|it| it["device_id"] == *server.id);
-    let pairs = ports.filter_map(|it| it["allowed_address_pairs"].as_array()).flatten();
-    pairs.filter_map(|it| it["ip_address"].as_str()).map(str::to_owned).collect()
+    let pairs = ports
+        .filter_map(|it| it["allowed_address_pairs"].as_array())
+        .flatten();
+    pairs
+        .filter_map(|it| it["ip_address"].as_str())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Checks that the Pods of these servers have a route each, and may use their addresses.
 async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String)) -> Result<()> {
-    let wanted: BTreeSet<_> =
-        servers.iter().map(|it| (pod_cidr(&it.name), it.address.clone())).chain([foreign.clone()]).collect();
+    let wanted: BTreeSet<_> = servers
+        .iter()
+        .map(|it| (pod_cidr(&it.name), it.address.clone()))
+        .chain([foreign.clone()])
+        .collect();
     scene
         .holds("each Node has its route", |now| {
             let has_pair = |it: &Server| pairs(now, it) == [pod_cidr(&it.name)];
@@ -36,30 +54,56 @@ async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String
 
 /// Returns `true` if a Node's condition reports that its Pods have their route.
 pub(crate) fn is_reachable(node: &Value) -> bool {
-    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let mut conditions = node["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
     conditions.any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")
 }
 
 /// Deletes all Nodes and waits until only these routes are left; returns the number of address pairs on their servers,
 /// which continue to run.
-pub(crate) async fn without_nodes(scene: &Scene, kept: &BTreeSet<(String, String)>) -> Result<usize> {
+pub(crate) async fn without_nodes(
+    scene: &Scene,
+    kept: &BTreeSet<(String, String)>,
+) -> Result<usize> {
     for server in &scene.project.servers {
         scene.user.delete_node(&server.name).await;
     }
-    scene.holds("the Nodes' routes are gone", |now| routes(now) == *kept).await?;
+    scene
+        .holds("the Nodes' routes are gone", |now| routes(now) == *kept)
+        .await?;
     let mut left = 0;
     for server in &scene.project.servers {
-        for port in scene.cloud.list(Api::Network, &format!("/ports?device_id={}", server.id)).await? {
+        for port in scene
+            .cloud
+            .list(Api::Network, &format!("/ports?device_id={}", server.id))
+            .await?
+        {
             left += port["allowed_address_pairs"].as_array().map_or(0, Vec::len);
             let change = json!({"port": {"allowed_address_pairs": []}});
-            scene.cloud.put(Api::Network, &format!("/ports/{}", text(&port, "id")), change).await?;
+            scene
+                .cloud
+                .put(
+                    Api::Network,
+                    &format!("/ports/{}", text(&port, "id")),
+                    change,
+                )
+                .await?;
         }
     }
     Ok(left)
 }
 
-pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment: &Environment) -> Result<()> {
-    let settings = Settings { label: "routes", routes: true, starts_later: true, ..Settings::default() };
+pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(
+    environment: &Environment,
+) -> Result<()> {
+    let settings = Settings {
+        label: "routes",
+        routes: true,
+        starts_later: true,
+        ..Settings::default()
+    };
     play(environment, settings, async |scene| {
         let servers = scene.project.servers.clone();
         let router = format!("/routers/{}", scene.project.router);

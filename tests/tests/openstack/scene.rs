@@ -89,7 +89,11 @@ pub(crate) async fn play_in_peace(
     body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
     let start = Instant::now();
-    let project = environment.pool.take(environment).await.context("a project")?;
+    let project = environment
+        .pool
+        .take(environment)
+        .await
+        .context("a project")?;
     let mut scene = Scene::set(environment, project, settings).await?;
     scene.last = start;
     scene.did("a project of its own");
@@ -109,16 +113,31 @@ pub(crate) async fn play_in_peace(
             Ok(())
         }
         // The reason stands last, too: of a long log, CI shows the end.
-        Err(error) => Err(anyhow!("{error:#}\n{}\n{}: {error:#}", scene.explain(), scene.settings.label)),
+        Err(error) => Err(anyhow!(
+            "{error:#}\n{}\n{}: {error:#}",
+            scene.explain(),
+            scene.settings.label
+        )),
     }
 }
 
 impl Scene {
     /// Creates an empty cluster in this project.
-    pub(crate) async fn set(environment: &Environment, project: Project, settings: Settings) -> Result<Self> {
+    pub(crate) async fn set(
+        environment: &Environment,
+        project: Project,
+        settings: Settings,
+    ) -> Result<Self> {
         let cloud = project.cloud().await?;
-        let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
-        let (api, injector, tokens) = (ApiServer::with_options(server), FaultInjector::new(1), Tokens::default());
+        let server = embedded_apiserver::Options {
+            taint_new_nodes: false,
+            ..Default::default()
+        };
+        let (api, injector, tokens) = (
+            ApiServer::with_options(server),
+            FaultInjector::new(1),
+            Tokens::default(),
+        );
         let scene = Self {
             user: User::of(&api),
             before: Snapshot::of(&cloud).await?,
@@ -156,12 +175,21 @@ impl Scene {
 
     /// Writes `cloud.conf` for another user or project.
     pub(crate) fn configure_for(&self, user: &str, password: &str, project: &str) -> Result<()> {
-        self.configure_as(&format!("username={user}\npassword={password}\ntenant-name={project}\ndomain-name=Default"))
+        self.configure_as(&format!(
+            "username={user}\npassword={password}\ntenant-name={project}\ndomain-name=Default"
+        ))
     }
 
     /// Writes `cloud.conf`, in which these lines of `[Global]` are the credential.
     pub(crate) fn configure_as(&self, who: &str) -> Result<()> {
-        let Project { network, subnet, public_network, router, name, .. } = &self.project;
+        let Project {
+            network,
+            subnet,
+            public_network,
+            router,
+            name,
+            ..
+        } = &self.project;
         let mut conf = format!(
             "[Global]\nauth-url={}/identity/v3\n{who}\nregion=RegionOne\n\n\
              [Networking]\ninternal-network-name={name}-net\n\n\
@@ -192,11 +220,21 @@ impl Scene {
             format!("--configure-cloud-routes={routes}"),
             format!("--allocate-node-cidrs={routes}"),
         ];
-        let ranges = [format!("--cluster-cidr={CLUSTER_CIDR}"), "--route-reconciliation-period=5s".to_owned()];
+        let ranges = [
+            format!("--cluster-cidr={CLUSTER_CIDR}"),
+            "--route-reconciliation-period=5s".to_owned(),
+        ];
         let further = self.settings.flags.iter().map(|it| (*it).to_owned());
-        let arguments = own.into_iter().chain(ranges.into_iter().filter(|_| routes)).chain(further);
+        let arguments = own
+            .into_iter()
+            .chain(ranges.into_iter().filter(|_| routes))
+            .chain(further);
         let log = self.file(&format!("log-{}", self.starts));
-        self.program = Some(Controller::start(&self.binary, arguments.map(Into::into), &log)?);
+        self.program = Some(Controller::start(
+            &self.binary,
+            arguments.map(Into::into),
+            &log,
+        )?);
         Ok(())
     }
 
@@ -210,10 +248,15 @@ impl Scene {
 
     /// Checks that the program still runs, and stops it gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
-        let Some(program) = &mut self.program else { return Ok(()) };
+        let Some(program) = &mut self.program else {
+            return Ok(());
+        };
         let status = program.stop(STOP).await?;
         self.program = None;
-        ensure!(status.success(), "the binary ended with {status} after SIGTERM");
+        ensure!(
+            status.success(),
+            "the binary ended with {status} after SIGTERM"
+        );
         Ok(())
     }
 
@@ -222,20 +265,38 @@ impl Scene {
         self.end().await?;
         let (asked, changes) = (self.asked().len(), self.changes().len());
         self.start()?;
-        until("the new life looks at the members of the load balancers", SOON, async || {
-            ensure!(self.asked().split_off(asked).iter().any(|it| it.target.contains("/members")), "it did not yet");
-            Ok(())
-        })
+        until(
+            "the new life looks at the members of the load balancers",
+            SOON,
+            async || {
+                ensure!(
+                    self.asked()
+                        .split_off(asked)
+                        .iter()
+                        .any(|it| it.target.contains("/members")),
+                    "it did not yet"
+                );
+                Ok(())
+            },
+        )
         .await?;
         self.is_silent().await;
         let changes = self.changes().split_off(changes);
-        ensure!(changes.is_empty(), "after a restart it changed {changes:#?}");
+        ensure!(
+            changes.is_empty(),
+            "after a restart it changed {changes:#?}"
+        );
         Ok(())
     }
 
     /// Waits until no further request about load balancers or networks follows.
     pub(crate) async fn is_silent(&self) {
-        let asked = || self.asked().iter().filter(|it| !it.target.starts_with("/compute")).count();
+        let asked = || {
+            self.asked()
+                .iter()
+                .filter(|it| !it.target.starts_with("/compute"))
+                .count()
+        };
         let mut count = asked();
         loop {
             tokio::time::sleep(SILENCE).await;
@@ -274,14 +335,26 @@ impl Scene {
         let journal = self.injector.journal();
         let last = journal[journal.len().saturating_sub(40)..].join("\n");
         let events: Vec<String> = self.api.list("events").iter().map(event).collect();
-        let tail = self.program.as_ref().map(Controller::tail).unwrap_or_default();
+        let tail = self
+            .program
+            .as_ref()
+            .map(Controller::tail)
+            .unwrap_or_default();
         let log = &self.log;
-        format!("{log}events:\n{}\nlast requests:\n{last}\nthe binary's last lines:\n{tail}", events.join("\n"))
+        format!(
+            "{log}events:\n{}\nlast requests:\n{last}\nthe binary's last lines:\n{tail}",
+            events.join("\n")
+        )
     }
 
     /// Returns the messages of all events with this reason.
     pub(crate) fn events(&self, reason: &str) -> Vec<String> {
-        self.api.list("events").iter().filter(|it| it["reason"] == reason).map(event).collect()
+        self.api
+            .list("events")
+            .iter()
+            .filter(|it| it["reason"] == reason)
+            .map(event)
+            .collect()
     }
 
     pub(crate) async fn snapshot(&self) -> Result<Snapshot> {
@@ -310,7 +383,10 @@ impl Scene {
             self.user.register_node(name, &[pod_cidr(name)]).await;
         }
         for name in names {
-            self.becomes(name, "initialised", |node| node["spec"]["providerID"].is_string()).await?;
+            self.becomes(name, "initialised", |node| {
+                node["spec"]["providerID"].is_string()
+            })
+            .await?;
         }
         Ok(())
     }
@@ -320,7 +396,12 @@ impl Scene {
     }
 
     /// Waits until a Node is as `check` wants it.
-    pub(crate) async fn becomes(&self, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub(crate) async fn becomes(
+        &self,
+        name: &str,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
         until(&format!("{name}: {what}"), SOON, async || {
             let node = self.node(name).context("there is no such Node")?;
             ensure!(check(&node), "not yet: {}", node["spec"]);
@@ -332,18 +413,28 @@ impl Scene {
     // Services.
 
     /// Creates a Service of type `LoadBalancer`, with what is particular to it merged into it.
-    pub(crate) async fn create_service(&self, name: &str, ports: &[(u16, u16)], further: Value) -> Value {
+    pub(crate) async fn create_service(
+        &self,
+        name: &str,
+        ports: &[(u16, u16)],
+        further: Value,
+    ) -> Value {
         let ports: Vec<Value> = ports.iter().map(port).collect();
         let mut service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
         });
         merge(&mut service, further);
-        self.user.create("/api/v1/namespaces/default/services", &service).await
+        self.user
+            .create("/api/v1/namespaces/default/services", &service)
+            .await
     }
 
     pub(crate) async fn change_service(&self, name: &str, patch: Value) -> Result<()> {
-        ensure!(self.user.patch_service(name, &patch).await, "there is no Service {name}");
+        ensure!(
+            self.user.patch_service(name, &patch).await,
+            "there is no Service {name}"
+        );
         Ok(())
     }
 
@@ -351,11 +442,14 @@ impl Scene {
     pub(crate) async fn set_ports(&self, name: &str, ports: &[(u16, u16)]) -> Result<()> {
         let mut list = vec![json!({"$patch": "replace"})];
         list.extend(ports.iter().map(port));
-        self.change_service(name, json!({"spec": {"ports": list}})).await
+        self.change_service(name, json!({"spec": {"ports": list}}))
+            .await
     }
 
     pub(crate) fn service(&self, name: &str) -> Result<Value> {
-        self.api.get("services", Some("default"), name).with_context(|| format!("there is no Service {name}"))
+        self.api
+            .get("services", Some("default"), name)
+            .with_context(|| format!("there is no Service {name}"))
     }
 
     /// Waits until it is published; where.
@@ -372,7 +466,9 @@ impl Scene {
     /// Returns the ID of the Service's load balancer, from its annotation.
     pub(crate) fn balancer_id(&self, name: &str) -> Result<String> {
         let service = self.service(name)?;
-        let id = service["metadata"]["annotations"][ID].as_str().map(str::to_owned);
+        let id = service["metadata"]["annotations"][ID]
+            .as_str()
+            .map(str::to_owned);
         id.with_context(|| format!("{name} has no annotation {ID}"))
     }
 
@@ -390,7 +486,10 @@ impl Scene {
     ) -> Result<()> {
         until_every(LOOK, &format!("{name}: {what}"), SOON, async || {
             let balancer = self.balancer_id(name)?;
-            let balancer = self.cloud.get(Api::Balancer, &format!("/loadbalancers/{balancer}")).await?;
+            let balancer = self
+                .cloud
+                .get(Api::Balancer, &format!("/loadbalancers/{balancer}"))
+                .await?;
             let status = &balancer["loadbalancer"]["provisioning_status"];
             let listeners = self.listeners(name).await?;
             ensure!(check(&listeners), "not yet: {listeners:#?}");
@@ -418,7 +517,10 @@ impl Scene {
     /// Deletes several Services at once.
     pub(crate) async fn delete_services(&self, names: &[&str]) -> Result<()> {
         for name in names {
-            ensure!(self.user.delete_service(name).await, "there is no Service {name}");
+            ensure!(
+                self.user.delete_service(name).await,
+                "there is no Service {name}"
+            );
         }
         for name in names {
             self.service_is_gone(name).await?;
@@ -428,7 +530,10 @@ impl Scene {
 
     pub(crate) async fn service_is_gone(&self, name: &str) -> Result<()> {
         until(&format!("Service {name} is gone"), SOON, async || {
-            ensure!(self.api.get("services", Some("default"), name).is_none(), "it is there");
+            ensure!(
+                self.api.get("services", Some("default"), name).is_none(),
+                "it is there"
+            );
             Ok(())
         })
         .await
@@ -439,7 +544,10 @@ impl Scene {
         let before = self.changes().len();
         tokio::time::sleep(time).await;
         let changes = self.changes().split_off(before);
-        ensure!(changes.is_empty(), "in a steady state it asked for {changes:#?}");
+        ensure!(
+            changes.is_empty(),
+            "in a steady state it asked for {changes:#?}"
+        );
         Ok(())
     }
 }
@@ -456,7 +564,12 @@ pub(crate) struct Listener {
 impl Listener {
     /// Returns the names and ports of the members, in order.
     pub(crate) fn members(&self) -> Vec<(String, u64)> {
-        let member = |it: &Value| (text(it, "name").to_owned(), it["protocol_port"].as_u64().unwrap_or_default());
+        let member = |it: &Value| {
+            (
+                text(it, "name").to_owned(),
+                it["protocol_port"].as_u64().unwrap_or_default(),
+            )
+        };
         let mut members: Vec<_> = self.members.iter().map(member).collect();
         members.sort();
         members
@@ -465,25 +578,55 @@ impl Listener {
 
 /// Returns the listeners of a load balancer by port.
 pub(crate) async fn listeners(cloud: &Cloud, balancer: &str) -> Result<BTreeMap<u64, Listener>> {
-    let pools = cloud.list(Api::Balancer, &format!("/pools?loadbalancer_id={balancer}")).await?;
+    let pools = cloud
+        .list(Api::Balancer, &format!("/pools?loadbalancer_id={balancer}"))
+        .await?;
     let monitors = cloud.list(Api::Balancer, "/healthmonitors").await?;
     let mut found = BTreeMap::new();
-    for listener in cloud.list(Api::Balancer, &format!("/listeners?loadbalancer_id={balancer}")).await? {
-        let pool = pools.iter().find(|it| it["id"] == listener["default_pool_id"]).cloned().unwrap_or_default();
-        let monitor = monitors.iter().find(|it| !pool.is_null() && it["id"] == pool["healthmonitor_id"]).cloned();
+    for listener in cloud
+        .list(
+            Api::Balancer,
+            &format!("/listeners?loadbalancer_id={balancer}"),
+        )
+        .await?
+    {
+        let pool = pools
+            .iter()
+            .find(|it| it["id"] == listener["default_pool_id"])
+            .cloned()
+            .unwrap_or_default();
+        let monitor = monitors
+            .iter()
+            .find(|it| !pool.is_null() && it["id"] == pool["healthmonitor_id"])
+            .cloned();
         let members = match pool["id"].as_str() {
-            Some(id) => cloud.list(Api::Balancer, &format!("/pools/{id}/members")).await?,
+            Some(id) => {
+                cloud
+                    .list(Api::Balancer, &format!("/pools/{id}/members"))
+                    .await?
+            }
             None => Vec::new(),
         };
         let port = listener["protocol_port"].as_u64().unwrap_or_default();
-        found.insert(port, Listener { listener, pool, members, monitor: monitor.unwrap_or_default() });
+        found.insert(
+            port,
+            Listener {
+                listener,
+                pool,
+                members,
+                monitor: monitor.unwrap_or_default(),
+            },
+        );
     }
     Ok(found)
 }
 
 /// Returns the Pod CIDR of a Node, by the number in its name.
 pub(crate) fn pod_cidr(node: &str) -> String {
-    format!("10.244.{}.0/24", node.rsplit('-').next().unwrap_or_default())
+    format!(
+        "10.244.{}.0/24",
+        node.rsplit('-').next().unwrap_or_default()
+    )
 }
 
 fn port((port, node_port): &(u16, u16)) -> Value {
@@ -492,7 +635,11 @@ fn port((port, node_port): &(u16, u16)) -> Value {
 
 fn event(event: &Value) -> String {
     let object = &event["involvedObject"];
-    format!("{} {} {}: {}", object["kind"], object["name"], event["reason"], event["message"]).replace('"', "")
+    format!(
+        "{} {} {}: {}",
+        object["kind"], object["name"], event["reason"], event["message"]
+    )
+    .replace('"', "")
 }
 
 /// Puts what `further` has into `value`.

@@ -18,21 +18,34 @@ pub(crate) const EVERYTHING: &str =
     "create-monitor=true\nmonitor-delay=5s\nmonitor-timeout=3s\nmanage-security-groups=true";
 
 fn annotations(pairs: &[(&str, Value)]) -> Value {
-    let map: serde_json::Map<_, _> =
-        pairs.iter().map(|(key, value)| (format!("{PREFIX}{key}"), value.clone())).collect();
+    let map: serde_json::Map<_, _> = pairs
+        .iter()
+        .map(|(key, value)| (format!("{PREFIX}{key}"), value.clone()))
+        .collect();
     json!({"metadata": {"annotations": map}})
 }
 
 fn members(names: &[&str], port: u64) -> Vec<(String, u64)> {
-    names.iter().map(|name| ((*name).to_owned(), port)).collect()
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), port))
+        .collect()
 }
 
 /// Returns the rules of our security group: port and range.
 pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
-    let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
-    let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();
-    let rule =
-        |it: &Value| (it["port_range_min"].as_u64().unwrap_or_default(), text(it, "remote_ip_prefix").to_owned());
+    let ours = now
+        .all("security group")
+        .filter(|it| text(it, "name").starts_with("lb-sg-"));
+    let rules = ours
+        .filter_map(|it| it["security_group_rules"].as_array())
+        .flatten();
+    let rule = |it: &Value| {
+        (
+            it["port_range_min"].as_u64().unwrap_or_default(),
+            text(it, "remote_ip_prefix").to_owned(),
+        )
+    };
     let mut rules: Vec<_> = rules.map(rule).collect();
     rules.sort();
     rules
@@ -55,8 +68,14 @@ pub(crate) fn carriers(now: &Snapshot) -> usize {
     now.all("port").filter(carries).count()
 }
 
-pub(crate) async fn a_service_is_made_changed_and_taken_away(environment: &Environment) -> Result<()> {
-    let settings = Settings { label: "services", balancers: EVERYTHING, ..Settings::default() };
+pub(crate) async fn a_service_is_made_changed_and_taken_away(
+    environment: &Environment,
+) -> Result<()> {
+    let settings = Settings {
+        label: "services",
+        balancers: EVERYTHING,
+        ..Settings::default()
+    };
     play(environment, settings, async |scene| {
         scene.join(&["worker-1", "worker-2"]).await?;
         let ranges = json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}});

@@ -28,12 +28,22 @@ const VOLATILE: [&str; 12] = [
 ];
 
 /// Fields of ports and servers that are compared.
-const PORT: [&str; 7] =
-    ["id", "name", "device_id", "device_owner", "security_groups", "allowed_address_pairs", "fixed_ips"];
+const PORT: [&str; 7] = [
+    "id",
+    "name",
+    "device_id",
+    "device_owner",
+    "security_groups",
+    "allowed_address_pairs",
+    "fixed_ips",
+];
 const SERVER: [&str; 3] = ["id", "name", "metadata"];
 
 fn only(value: &Value, keys: &[&str]) -> Value {
-    keys.iter().map(|key| ((*key).to_owned(), value[*key].clone())).collect::<serde_json::Map<_, _>>().into()
+    keys.iter()
+        .map(|key| ((*key).to_owned(), value[*key].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn without_volatile(value: &mut Value) {
@@ -68,16 +78,24 @@ impl Snapshot {
         ] {
             for object in cloud.list(Api::Balancer, &format!("{path}?{mine}")).await? {
                 if kind == "pool" {
-                    for member in cloud.list(Api::Balancer, &format!("/pools/{}/members", text(&object, "id"))).await? {
+                    for member in cloud
+                        .list(
+                            Api::Balancer,
+                            &format!("/pools/{}/members", text(&object, "id")),
+                        )
+                        .await?
+                    {
                         note("member", member);
                     }
                 }
                 note(kind, object);
             }
         }
-        for (kind, path) in
-            [("floating ip", "/floatingips"), ("security group", "/security-groups"), ("router", "/routers")]
-        {
+        for (kind, path) in [
+            ("floating ip", "/floatingips"),
+            ("security group", "/security-groups"),
+            ("router", "/routers"),
+        ] {
             for mut object in cloud.list(Api::Network, &format!("{path}?{mine}")).await? {
                 if kind == "router" {
                     // The network assigns these addresses.
@@ -102,9 +120,14 @@ impl Snapshot {
             (Some(before), None) => Some(format!("{name} is gone: {before}")),
             (None, Some(after)) => Some(format!("{name} is too many: {after}")),
             (Some(before), Some(after)) if before != after => {
-                let keys =
-                    before.as_object().into_iter().flat_map(|it| it.keys()).filter(|key| before[*key] != after[*key]);
-                let changed: Vec<String> = keys.map(|key| format!("{key}: {} → {}", before[key], after[key])).collect();
+                let keys = before
+                    .as_object()
+                    .into_iter()
+                    .flat_map(|it| it.keys())
+                    .filter(|key| before[*key] != after[*key]);
+                let changed: Vec<String> = keys
+                    .map(|key| format!("{key}: {} → {}", before[key], after[key]))
+                    .collect();
                 Some(format!("{name} changed: {}", changed.join(", ")))
             }
             _ => None,
@@ -115,7 +138,10 @@ impl Snapshot {
     /// Returns the objects of one kind.
     pub(crate) fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         let is_it = move |name: &str| name.rsplit_once(' ').is_some_and(|(it, _)| it == kind);
-        self.0.iter().filter(move |(name, _)| is_it(name)).map(|(_, object)| object)
+        self.0
+            .iter()
+            .filter(move |(name, _)| is_it(name))
+            .map(|(_, object)| object)
     }
 
     /// Returns the objects in words that another project could have: generated values are replaced by names, and those
@@ -144,7 +170,11 @@ impl Snapshot {
         for object in self.all("member") {
             aliases.push((text(object, "id").to_owned(), "<member>".to_owned()));
         }
-        for rule in self.all("security group").filter_map(|it| it["security_group_rules"].as_array()).flatten() {
+        for rule in self
+            .all("security group")
+            .filter_map(|it| it["security_group_rules"].as_array())
+            .flatten()
+        {
             aliases.push((text(rule, "id").to_owned(), "<rule>".to_owned()));
         }
         aliases.retain(|(value, _)| value.len() > 3);
@@ -161,7 +191,9 @@ impl Snapshot {
             let mut text = object.to_string();
             // Twice: an alias may contain what another one stands for.
             for _ in 0..2 {
-                aliases.iter().for_each(|(value, alias)| text = text.replace(value, alias));
+                aliases
+                    .iter()
+                    .for_each(|(value, alias)| text = text.replace(value, alias));
             }
             // Lists of IDs were sorted by values that are replaced now.
             let mut value: Value = serde_json::from_str(&text).unwrap_or(json!(text));
@@ -169,7 +201,11 @@ impl Snapshot {
             let text = format!("{kind}: {value}");
             let count = number.entry(text.clone()).or_default();
             *count += 1;
-            words.insert(if *count > 1 { format!("{text} (number {count})") } else { text });
+            words.insert(if *count > 1 {
+                format!("{text} (number {count})")
+            } else {
+                text
+            });
         }
         words
     }

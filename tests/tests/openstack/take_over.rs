@@ -43,13 +43,23 @@ async fn leave_balancer(scene: &Scene) -> Result<(String, String)> {
         "provider": "amphora", "tags": [NAME], "vip_subnet_id": project.subnet, "vip_network_id": project.network,
         "listeners": PORTS.iter().enumerate().map(listener).collect::<Vec<_>>(),
     }});
-    let id = text(&scene.cloud.post(Api::Balancer, "/loadbalancers", balancer).await?, "id").to_owned();
+    let id = text(
+        &scene
+            .cloud
+            .post(Api::Balancer, "/loadbalancers", balancer)
+            .await?,
+        "id",
+    )
+    .to_owned();
     let balancer = scene.cloud.balancer_is_active(&id).await?;
     let floating = json!({"floatingip": {
         "floating_network_id": project.public_network, "port_id": balancer["vip_port_id"],
         "description": format!("Floating IP for Kubernetes external service default/web from cluster {CLUSTER}"),
     }});
-    let floating = scene.cloud.post(Api::Network, "/floatingips", floating).await?;
+    let floating = scene
+        .cloud
+        .post(Api::Network, "/floatingips", floating)
+        .await?;
     Ok((id, text(&floating, "floating_ip_address").to_owned()))
 }
 
@@ -59,23 +69,53 @@ async fn leave_group(scene: &Scene) -> Result<()> {
         "name": format!("lb-sg-{UID}-default-web"),
         "description": format!("Security Group for default/web Service LoadBalancer in cluster {CLUSTER}"),
     }});
-    let group = scene.cloud.post(Api::Network, "/security-groups", group).await?;
+    let group = scene
+        .cloud
+        .post(Api::Network, "/security-groups", group)
+        .await?;
     // The group has two default rules, which that program removes.
-    for rule in group["security_group_rules"].as_array().into_iter().flatten() {
-        scene.cloud.delete(Api::Network, &format!("/security-group-rules/{}", text(rule, "id"))).await?;
+    for rule in group["security_group_rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        scene
+            .cloud
+            .delete(
+                Api::Network,
+                &format!("/security-group-rules/{}", text(rule, "id")),
+            )
+            .await?;
     }
     let rule = |(_, port): &(u16, u16)| {
         json!({"direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": port,
             "port_range_max": port, "remote_ip_prefix": "10.6.0.0/16", "security_group_id": group["id"]})
     };
     let rules = json!({"security_group_rules": PORTS.iter().map(rule).collect::<Vec<_>>()});
-    scene.cloud.post(Api::Network, "/security-group-rules", rules).await?;
+    scene
+        .cloud
+        .post(Api::Network, "/security-group-rules", rules)
+        .await?;
     for server in &scene.project.servers {
-        for port in scene.cloud.list(Api::Network, &format!("/ports?device_id={}", server.id)).await? {
-            let mut groups = port["security_groups"].as_array().cloned().unwrap_or_default();
+        for port in scene
+            .cloud
+            .list(Api::Network, &format!("/ports?device_id={}", server.id))
+            .await?
+        {
+            let mut groups = port["security_groups"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             groups.push(group["id"].clone());
             let change = json!({"port": {"security_groups": groups}});
-            scene.cloud.put(Api::Network, &format!("/ports/{}", text(&port, "id")), change).await?;
+            scene
+                .cloud
+                .put(
+                    Api::Network,
+                    &format!("/ports/{}", text(&port, "id")),
+                    change,
+                )
+                .await?;
         }
     }
     Ok(())
@@ -85,12 +125,24 @@ async fn leave_group(scene: &Scene) -> Result<()> {
 async fn leave_routes(scene: &Scene) -> Result<()> {
     for server in &scene.project.servers {
         let cidr = pod_cidr(&server.name);
-        let route = json!({"router": {"routes": [{"destination": cidr, "nexthop": server.address}]}});
+        let route =
+            json!({"router": {"routes": [{"destination": cidr, "nexthop": server.address}]}});
         let path = format!("/routers/{}/add_extraroutes", scene.project.router);
         scene.cloud.put(Api::Network, &path, route).await?;
-        for port in scene.cloud.list(Api::Network, &format!("/ports?device_id={}", server.id)).await? {
+        for port in scene
+            .cloud
+            .list(Api::Network, &format!("/ports?device_id={}", server.id))
+            .await?
+        {
             let change = json!({"port": {"allowed_address_pairs": [{"ip_address": cidr}]}});
-            scene.cloud.put(Api::Network, &format!("/ports/{}", text(&port, "id")), change).await?;
+            scene
+                .cloud
+                .put(
+                    Api::Network,
+                    &format!("/ports/{}", text(&port, "id")),
+                    change,
+                )
+                .await?;
         }
     }
     Ok(())
@@ -122,19 +174,32 @@ fn leave_service(scene: &Scene, id: &str, address: &str) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environment: &Environment) -> Result<()> {
-    let settings =
-        Settings { label: CLUSTER, balancers: EVERYTHING, routes: true, starts_later: true, ..Settings::default() };
+pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(
+    environment: &Environment,
+) -> Result<()> {
+    let settings = Settings {
+        label: CLUSTER,
+        balancers: EVERYTHING,
+        routes: true,
+        starts_later: true,
+        ..Settings::default()
+    };
     play(environment, settings, async |scene| {
         leave_routes(scene).await?;
         scene.start()?;
         scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
         // The program reports each Node's route once it has found it.
         for server in scene.project.servers.clone() {
-            scene.becomes(&server.name, "reachable", is_reachable).await?;
+            scene
+                .becomes(&server.name, "reachable", is_reachable)
+                .await?;
         }
         scene.is_silent().await;
-        ensure!(scene.changes().is_empty(), "the routes were not accepted: {:#?}", scene.changes());
+        ensure!(
+            scene.changes().is_empty(),
+            "the routes were not accepted: {:#?}",
+            scene.changes()
+        );
         scene.end().await?;
         scene.did("routes and address pairs were left, and Nodes");
 
@@ -142,14 +207,21 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
         leave_group(scene).await?;
         leave_service(scene, &id, &address)?;
         let left = scene.snapshot().await?;
-        ensure!(carriers(&left) == 3, "the security group is on {} ports", carriers(&left));
+        ensure!(
+            carriers(&left) == 3,
+            "the security group is on {} ports",
+            carriers(&left)
+        );
         scene.did("a load balancer, a floating IP and a security group were left");
 
         let (asked, before) = (scene.injector.passed().len(), scene.service("web")?);
         scene.start()?;
         until("it looks at the members", SOON, async || {
             let asked = scene.injector.passed().split_off(asked);
-            ensure!(asked.iter().any(|it| it.target.contains("/members")), "it never looked at {id}: {asked:#?}");
+            ensure!(
+                asked.iter().any(|it| it.target.contains("/members")),
+                "it never looked at {id}: {asked:#?}"
+            );
             Ok(())
         })
         .await?;
@@ -160,10 +232,17 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
         ensure!(changes.is_empty(), "mutations: {changes:#?}");
         let differences = left.differences(&scene.snapshot().await?);
         ensure!(differences.is_empty(), "{differences:#?}");
-        ensure!(scene.service("web")? == before, "the Service was changed: {}", scene.service("web")?);
+        ensure!(
+            scene.service("web")? == before,
+            "the Service was changed: {}",
+            scene.service("web")?
+        );
         let warnings = scene.events("SyncLoadBalancerFailed");
         ensure!(warnings.is_empty(), "{warnings:?}");
-        scene.did(&format!("all of it was accepted: {} requests, 0 mutations", asked.len()));
+        scene.did(&format!(
+            "all of it was accepted: {} requests, 0 mutations",
+            asked.len()
+        ));
 
         scene.delete_service("web").await?;
         scene

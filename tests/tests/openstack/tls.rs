@@ -18,13 +18,26 @@ async fn certificate(directory: &Path) -> Result<String> {
     let base = directory.join("web");
     let (certificate, key) = (base.with_extension("crt"), base.with_extension("key"));
     let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
-    let words =
-        ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=web", "-keyout", &key, "-out", &certificate];
+    let words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=web",
+        "-keyout",
+        &key,
+        "-out",
+        &certificate,
+    ];
     real::run(Path::new("openssl"), &words, &[]).await?;
     Ok(base.display().to_string())
 }
 
-pub(crate) async fn a_tls_reference_is_looked_for_and_ends_tls(environment: &Environment) -> Result<()> {
+pub(crate) async fn a_tls_reference_is_looked_for_and_ends_tls(
+    environment: &Environment,
+) -> Result<()> {
     play(environment, Settings { label: "tls", ..Settings::default() }, async |scene| {
         scene.join(&["worker-1"]).await?;
         let reference = "https://keys.example/v1/containers/5f0d1c5e-8a5f-4d0c-9d5b-0a3b8f6a7c11";

@@ -13,7 +13,9 @@ const NETWORKS: &str = "[Networking]\ninternal-network-name=carried";
 
 fn addresses(node: &Value) -> Vec<(&str, &str)> {
     let addresses = node["status"]["addresses"].as_array().into_iter().flatten();
-    addresses.map(|it| (text(it, "type"), text(it, "address"))).collect()
+    addresses
+        .map(|it| (text(it, "type"), text(it, "address")))
+        .collect()
 }
 
 fn has(node: &Value, address: &str) -> bool {
@@ -24,8 +26,15 @@ fn address(port: &Value) -> &str {
     text(&port["fixed_ips"][0], "ip_address")
 }
 
-pub(crate) async fn addresses_of_ports_that_a_trunk_carries_are_the_nodes(environment: &Environment) -> Result<()> {
-    let settings = Settings { label: "trunks", balancers: NETWORKS, starts_later: true, ..Settings::default() };
+pub(crate) async fn addresses_of_ports_that_a_trunk_carries_are_the_nodes(
+    environment: &Environment,
+) -> Result<()> {
+    let settings = Settings {
+        label: "trunks",
+        balancers: NETWORKS,
+        starts_later: true,
+        ..Settings::default()
+    };
     play(environment, settings, async |scene| {
         let cloud = scene.cloud.clone();
         let id = |value: &Value| text(value, "id").to_owned();

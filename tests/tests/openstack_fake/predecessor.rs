@@ -74,7 +74,10 @@ impl Case {
 pub(crate) fn cases() -> Vec<Case> {
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": HEALTH_PORT});
     let mut by_http = monitor("HTTP");
-    merge(&mut by_http, &json!({"url_path": "/healthz", "http_method": "GET", "expected_codes": "200"}));
+    merge(
+        &mut by_http,
+        &json!({"url_path": "/healthz", "http_method": "GET", "expected_codes": "200"}),
+    );
     vec![
         Case::new("as it comes", &[]),
         Case { is_legacy: true, ..Case::new("with the name that upstream gives", &[]) },
@@ -151,7 +154,10 @@ impl Case {
             merge(&mut listener, &self.listener);
             listener
         };
-        let legacy: String = std::iter::once('a').chain(UID.chars().filter(|it| *it != '-')).take(32).collect();
+        let legacy: String = std::iter::once('a')
+            .chain(UID.chars().filter(|it| *it != '-'))
+            .take(32)
+            .collect();
         let name = if self.is_legacy { &legacy } else { NAME };
         json!({"name": name, "description": "Kubernetes external service default/web from cluster kubernetes",
             "provider": "amphora", "tags": [NAME], "vip_subnet_id": subnet,
@@ -159,14 +165,26 @@ impl Case {
     }
 
     fn service(&self, id: &str, address: &str) -> Value {
-        let key = |key: &str| if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
-        let mut annotations: Map<String, Value> =
-            self.annotations.iter().map(|(name, value)| (key(name), json!(value))).collect();
+        let key = |key: &str| {
+            if key.contains('/') {
+                key.to_owned()
+            } else {
+                format!("{PREFIX}{key}")
+            }
+        };
+        let mut annotations: Map<String, Value> = self
+            .annotations
+            .iter()
+            .map(|(name, value)| (key(name), json!(value)))
+            .collect();
         annotations.insert(key("load-balancer-id"), id.into());
         annotations.insert(key("load-balancer-address"), address.into());
         let mut service = service(&annotations, self.protocol);
         merge(&mut service["spec"], &self.spec);
-        let status = self.status.clone().unwrap_or_else(|| json!([{"ip": address, "ipMode": self.ip_mode}]));
+        let status = self
+            .status
+            .clone()
+            .unwrap_or_else(|| json!([{"ip": address, "ipMode": self.ip_mode}]));
         served(service, &status)
     }
 }
@@ -183,13 +201,22 @@ pub(crate) fn furnish(cloud: &OpenStackCloud) {
         });
         routes.push(json!({"destination": cidr, "nexthop": server.ip}));
     }
-    cloud.fake.change_router(&cloud.router, |it| it.insert("routes".to_owned(), json!(routes)));
+    cloud.fake.change_router(&cloud.router, |it| {
+        it.insert("routes".to_owned(), json!(routes))
+    });
 }
 
 /// Creates the security group of the Service, on the ports of both servers.
 fn leave_group(cloud: &OpenStackCloud, case: &Case) {
-    let mut ports: Vec<(&str, u16)> =
-        PORTS.iter().map(|(_, node_port)| (if case.protocol == "UDP" { "udp" } else { "tcp" }, *node_port)).collect();
+    let mut ports: Vec<(&str, u16)> = PORTS
+        .iter()
+        .map(|(_, node_port)| {
+            (
+                if case.protocol == "UDP" { "udp" } else { "tcp" },
+                *node_port,
+            )
+        })
+        .collect();
     if case.spec["externalTrafficPolicy"] == "Local" {
         ports.push(("tcp", HEALTH_PORT));
     }
@@ -200,9 +227,13 @@ fn leave_group(cloud: &OpenStackCloud, case: &Case) {
                 "port_range_max": port, "remote_ip_prefix": "10.6.0.0/16"})
         })
         .collect();
-    let group = cloud.fake.add_security_group_of(&format!("lb-sg-{UID}-default-web"), &rules);
+    let group = cloud
+        .fake
+        .add_security_group_of(&format!("lb-sg-{UID}-default-web"), &rules);
     for server in cloud.fake.servers() {
-        cloud.fake.change_port(&server.port, |it| it.insert("security_groups".to_owned(), json!([group])));
+        cloud.fake.change_port(&server.port, |it| {
+            it.insert("security_groups".to_owned(), json!([group]))
+        });
     }
 }
 
@@ -212,9 +243,19 @@ pub(crate) fn leave(harness: &Harness, cloud: &OpenStackCloud, case: &Case) {
     let balancer = cloud.fake.load_balancer(&id).unwrap();
     let mut address = balancer["vip_address"].as_str().unwrap().to_owned();
     if case.has_floating_ip {
-        let description = "Floating IP for Kubernetes external service default/web from cluster kubernetes";
-        let floating = cloud.fake.add_floating_ip(&cloud.public, description, balancer["vip_port_id"].as_str());
-        let found = cloud.fake.floating_ips().into_iter().find(|it| it["id"] == floating.as_str()).unwrap();
+        let description =
+            "Floating IP for Kubernetes external service default/web from cluster kubernetes";
+        let floating = cloud.fake.add_floating_ip(
+            &cloud.public,
+            description,
+            balancer["vip_port_id"].as_str(),
+        );
+        let found = cloud
+            .fake
+            .floating_ips()
+            .into_iter()
+            .find(|it| it["id"] == floating.as_str())
+            .unwrap();
         address = found["floating_ip_address"].as_str().unwrap().to_owned();
     }
     leave_group(cloud, case);

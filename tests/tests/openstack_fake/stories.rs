@@ -29,7 +29,11 @@ const TWO_FAMILIES: Scenario = Scenario {
     name: "a Service of two IP families is created, changed and deleted",
     routes: false,
     set_up: Some(two_nodes),
-    steps: &[Step::Settled(web_of_two_families_comes), Step::Settled(its_ports_change), Step::Settled(web_goes)],
+    steps: &[
+        Step::Settled(web_of_two_families_comes),
+        Step::Settled(its_ports_change),
+        Step::Settled(web_goes),
+    ],
 };
 
 #[test]
@@ -44,7 +48,9 @@ fn killed_at_any_request_a_service_of_two_families_ends_with_both_addresses_and_
 
 fn cloud_of_two_families() -> Box<dyn CloudProfile> {
     let cloud = OpenStackCloud::new(Options::default());
-    cloud.fake.add_subnet(&cloud.network.id, "k8s-net-v6", "fd00:6::/64");
+    cloud
+        .fake
+        .add_subnet(&cloud.network.id, "k8s-net-v6", "fd00:6::/64");
     Box::new(cloud)
 }
 
@@ -69,9 +75,17 @@ fn two_services(harness: &Harness) -> BoxFuture<'_, ()> {
 
 fn web_moves(harness: &Harness) -> BoxFuture<'_, ()> {
     async move {
-        let mail = harness.api.get("services", Some("default"), "mail").unwrap();
+        let mail = harness
+            .api
+            .get("services", Some("default"), "mail")
+            .unwrap();
         let id = mail["metadata"]["annotations"][ID].as_str().unwrap();
-        assert!(harness.user.patch_service("web", &json!({"metadata": {"annotations": {ID: id}}})).await);
+        assert!(
+            harness
+                .user
+                .patch_service("web", &json!({"metadata": {"annotations": {ID: id}}}))
+                .await
+        );
     }
     .boxed()
 }

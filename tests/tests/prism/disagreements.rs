@@ -33,7 +33,10 @@ pub(crate) const DISAGREEMENTS: [Disagreement; 6] = [
         name: "http of a service is never null",
         reason: "the API answers null for what is not HTTP; its own client reads it so",
     },
-    Disagreement { name: "http of a health check is never null", reason: "as above" },
+    Disagreement {
+        name: "http of a health check is never null",
+        reason: "as above",
+    },
     Disagreement {
         name: "a health check by HTTP has a domain and a path",
         reason: "what nobody states is left to the API, which sends no domain and asks for /",
@@ -54,7 +57,11 @@ impl Used {
         let used = self.0.lock();
         println!("disagreements between the document and the specification:");
         for Disagreement { name, reason } in &DISAGREEMENTS {
-            let met = if used.contains(name) { "met" } else { "not met here" };
+            let met = if used.contains(name) {
+                "met"
+            } else {
+                "not met here"
+            };
             println!("  {name} ({met}): {reason}");
         }
     }
@@ -68,7 +75,10 @@ fn default(object: &mut Value, key: &str, value: Value, used: &Used, disagreemen
 }
 
 fn without_null(object: &mut Value, key: &str, used: &Used, disagreement: usize) {
-    if let Some(map) = object.as_object_mut().filter(|it| it.get(key).is_some_and(Value::is_null)) {
+    if let Some(map) = object
+        .as_object_mut()
+        .filter(|it| it.get(key).is_some_and(Value::is_null))
+    {
         map.remove(key);
         used.note(disagreement);
     }
@@ -77,7 +87,9 @@ fn without_null(object: &mut Value, key: &str, used: &Used, disagreement: usize)
 /// Changes the services in a request, or the request that is one.
 pub(crate) fn mend_request(body: &mut Value, used: &Used) {
     if let Some(services) = body.get_mut("services").and_then(Value::as_array_mut) {
-        services.iter_mut().for_each(|service| mend_service(service, used));
+        services
+            .iter_mut()
+            .for_each(|service| mend_service(service, used));
     } else if body.get("destination_port").is_some() && body.get("protocol").is_some() {
         mend_service(body, used);
     }
@@ -85,7 +97,9 @@ pub(crate) fn mend_request(body: &mut Value, used: &Used) {
 
 fn mend_service(service: &mut Value, used: &Used) {
     default(service, "proxyprotocol", json!(false), used, 2);
-    let Some(check) = service.get_mut("health_check") else { return };
+    let Some(check) = service.get_mut("health_check") else {
+        return;
+    };
     for (key, value) in [("interval", 15), ("timeout", 10), ("retries", 3)] {
         default(check, key, json!(value), used, 1);
     }
@@ -99,7 +113,9 @@ fn mend_service(service: &mut Value, used: &Used) {
 pub(crate) fn mend_answer(body: &mut Value, used: &Used) {
     for key in ["servers", "load_balancers"] {
         let list = body.get_mut(key).and_then(Value::as_array_mut);
-        list.into_iter().flatten().for_each(|it| mend_object(it, used));
+        list.into_iter()
+            .flatten()
+            .for_each(|it| mend_object(it, used));
     }
     for key in ["server", "load_balancer"] {
         if let Some(object) = body.get_mut(key) {
@@ -112,11 +128,15 @@ fn mend_object(object: &mut Value, used: &Used) {
     if object.get("server_type").is_some() {
         let types = json!({"available": [], "available_for_migration": [], "supported": []});
         let location = object["location"].clone();
-        let datacenter =
-            json!({"id": 4, "name": "fsn1-dc14", "description": "", "location": location, "server_types": types});
+        let datacenter = json!({"id": 4, "name": "fsn1-dc14", "description": "", "location": location, "server_types": types});
         default(object, "datacenter", datacenter, used, 0);
     }
-    for service in object.get_mut("services").and_then(Value::as_array_mut).into_iter().flatten() {
+    for service in object
+        .get_mut("services")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         without_null(service, "http", used, 3);
         if let Some(check) = service.get_mut("health_check") {
             without_null(check, "http", used, 4);

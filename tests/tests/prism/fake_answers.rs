@@ -11,10 +11,17 @@ fn id(answer: &Value, key: &str) -> String {
 }
 
 /// Checks that the proxy validates; otherwise the rest would prove nothing.
-pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(scene: &Scene) -> Result<()> {
+pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(
+    scene: &Scene,
+) -> Result<()> {
     let route = json!({"destination": "10.244.1.0/24"});
-    let refused = scene.send(Call::post("/networks/{id}/actions/add_route", &["4711"]).json(&route)).await;
-    ensure!(refused.is_err() && scene.violations().len() == 1, "{refused:?}");
+    let refused = scene
+        .send(Call::post("/networks/{id}/actions/add_route", &["4711"]).json(&route))
+        .await;
+    ensure!(
+        refused.is_err() && scene.violations().len() == 1,
+        "{refused:?}"
+    );
     ensure!(scene.fake.requests().is_empty(), "it was forwarded");
     Ok(())
 }
@@ -22,25 +29,47 @@ pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(scene: &S
 /// Checks the fake's responses; otherwise the proofs that use it would prove nothing.
 pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Result<()> {
     // Actions complete at once.
-    scene.fake.set_options(|it| it.action_time = std::time::Duration::ZERO);
+    scene
+        .fake
+        .set_options(|it| it.action_time = std::time::Duration::ZERO);
     let network = scene.fake.add_network("kubernetes", "10.0.0.0/8");
     let server = scene.fake.add_server("worker-1");
     scene.fake.attach("worker-1", network);
     scene.fake.add_server("worker-2");
-    scene.fake.change_server("worker-2", |it| (it.ipv4, it.ipv6) = (None, None));
+    scene
+        .fake
+        .change_server("worker-2", |it| (it.ipv4, it.ipv6) = (None, None));
     scene.fake.add_robot_server(321, "bm-1");
     let certificate = scene.fake.add_certificate("mine").id;
     let day = |day: &str| format!("2026-{day}T00:00:00Z");
-    scene.fake.change_type("lb31", |it| it.deprecation = Some((day("01-01"), day("12-31"))));
-    for list in ["/locations", "/load_balancer_types", "/servers", "/networks", "/certificates"] {
-        scene.send(Call::get(list, &[]).query("per_page", 50).query("page", 1)).await?;
+    scene.fake.change_type("lb31", |it| {
+        it.deprecation = Some((day("01-01"), day("12-31")))
+    });
+    for list in [
+        "/locations",
+        "/load_balancer_types",
+        "/servers",
+        "/networks",
+        "/certificates",
+    ] {
+        scene
+            .send(Call::get(list, &[]).query("per_page", 50).query("page", 1))
+            .await?;
     }
-    scene.send(Call::get("/servers/{id}", &[&server.id.to_string()])).await?;
-    scene.send(Call::get("/networks/{id}", &[&network.to_string()])).await?;
+    scene
+        .send(Call::get("/servers/{id}", &[&server.id.to_string()]))
+        .await?;
+    scene
+        .send(Call::get("/networks/{id}", &[&network.to_string()]))
+        .await?;
     let route = json!({"destination": "10.244.1.0/24", "gateway": "10.0.0.2"});
     let network_id = network.to_string();
-    scene.send(Call::post("/networks/{id}/actions/add_route", &[&network_id]).json(&route)).await?;
-    scene.send(Call::post("/networks/{id}/actions/delete_route", &[&network_id]).json(&route)).await?;
+    scene
+        .send(Call::post("/networks/{id}/actions/add_route", &[&network_id]).json(&route))
+        .await?;
+    scene
+        .send(Call::post("/networks/{id}/actions/delete_route", &[&network_id]).json(&route))
+        .await?;
 
     let check = json!({"protocol": "tcp", "port": 30080});
     let made = json!({"name": "web", "load_balancer_type": "lb11", "location": "nbg1", "public_interface": true,
@@ -48,16 +77,33 @@ pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Resul
         "services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 30080, "health_check": check}],
         "targets": [{"type": "server", "server": {"id": server.id}, "use_private_ip": true},
             {"type": "ip", "ip": {"ip": scene.fake.change_robot_server(321, |_| ()).and_then(|it| it.server_ip)}}]});
-    let made = scene.send(Call::post("/load_balancers", &[]).json(&made)).await?;
+    let made = scene
+        .send(Call::post("/load_balancers", &[]).json(&made))
+        .await?;
     let balancer = id(&made, "load_balancer");
     scene
-        .send(Call::get("/actions", &[]).query("id", &made["action"]["id"]).query("id", 1).query("sort", "status"))
+        .send(
+            Call::get("/actions", &[])
+                .query("id", &made["action"]["id"])
+                .query("id", 1)
+                .query("sort", "status"),
+        )
         .await?;
-    scene.send(Call::get("/load_balancers/{id}", &[&balancer])).await?;
-    scene.send(Call::get("/load_balancers", &[]).query("label_selector", "hcloud-ccm/service-uid=u-1")).await?;
-    scene.send(Call::get("/load_balancers", &[]).query("name", "web")).await?;
+    scene
+        .send(Call::get("/load_balancers/{id}", &[&balancer]))
+        .await?;
+    scene
+        .send(
+            Call::get("/load_balancers", &[]).query("label_selector", "hcloud-ccm/service-uid=u-1"),
+        )
+        .await?;
+    scene
+        .send(Call::get("/load_balancers", &[]).query("name", "web"))
+        .await?;
     let labels = json!({"name": "renamed", "labels": {"a": "b"}});
-    scene.send(Call::put("/load_balancers/{id}", &[&balancer]).json(&labels)).await?;
+    scene
+        .send(Call::put("/load_balancers/{id}", &[&balancer]).json(&labels))
+        .await?;
 
     let http_check = json!({"protocol": "http", "port": 30443, "interval": 5, "timeout": 4, "retries": 2,
         "http": {"domain": "example.com", "path": "/healthz", "status_codes": ["2??"], "tls": true}});
@@ -86,15 +132,39 @@ pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Resul
         "detach_from_network": json!({"network": network}),
         "attach_to_network": json!({"network": network, "ip": "10.0.0.9"}),
     }
-    scene.send(Call::post("/load_balancers/{id}/actions/disable_public_interface", &[&balancer])).await?;
-    scene.send(Call::post("/load_balancers/{id}/actions/enable_public_interface", &[&balancer])).await?;
+    scene
+        .send(Call::post(
+            "/load_balancers/{id}/actions/disable_public_interface",
+            &[&balancer],
+        ))
+        .await?;
+    scene
+        .send(Call::post(
+            "/load_balancers/{id}/actions/enable_public_interface",
+            &[&balancer],
+        ))
+        .await?;
     scene.send(Call::get("/load_balancers", &[])).await?;
 
     let managed = json!({"name": "managed", "type": "managed", "domain_names": ["example.com"], "labels": {"a": "b"}});
-    let managed = scene.send(Call::post("/certificates", &[]).json(&managed)).await?;
-    scene.send(Call::get("/certificates/{id}", &[&id(&managed, "certificate")])).await?;
-    scene.send(Call::delete("/certificates/{id}", &[&id(&managed, "certificate")])).await?;
-    scene.send(Call::delete("/load_balancers/{id}", &[&balancer])).await?;
+    let managed = scene
+        .send(Call::post("/certificates", &[]).json(&managed))
+        .await?;
+    scene
+        .send(Call::get(
+            "/certificates/{id}",
+            &[&id(&managed, "certificate")],
+        ))
+        .await?;
+    scene
+        .send(Call::delete(
+            "/certificates/{id}",
+            &[&id(&managed, "certificate")],
+        ))
+        .await?;
+    scene
+        .send(Call::delete("/load_balancers/{id}", &[&balancer]))
+        .await?;
     scene.used.print();
     scene.print_routes();
     scene.judge()

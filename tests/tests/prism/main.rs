@@ -37,12 +37,19 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trial(name: &'static str, scenario: impl AsyncFnOnce(Scene) -> Result<()> + Send + 'static) -> Trial {
-    let places = std::env::var("CCM_TEST_HETZNER_PROXY").ok().zip(std::env::var("CCM_TEST_HETZNER_UPSTREAM").ok());
+fn trial(
+    name: &'static str,
+    scenario: impl AsyncFnOnce(Scene) -> Result<()> + Send + 'static,
+) -> Trial {
+    let places = std::env::var("CCM_TEST_HETZNER_PROXY")
+        .ok()
+        .zip(std::env::var("CCM_TEST_HETZNER_UPSTREAM").ok());
     let lacks = "there is no proxy: set CCM_TEST_HETZNER_PROXY and CCM_TEST_HETZNER_UPSTREAM";
     real::trial(name, places.is_none().then_some(lacks), move || {
         let (proxy, upstream) = places.unwrap_or_default();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         runtime.block_on(async { scenario(Scene::start(&proxy, &upstream).await?).await })
     })
 }

@@ -55,21 +55,34 @@ const ROUTES: [&str; 29] = [
 const SOON: Duration = Duration::from_secs(120);
 
 /// Routes of Robot and of the metadata service, for which there is no document.
-const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
+const OTHER_APIS: [&str; 4] = [
+    "/server",
+    "/server/{number}",
+    "/reset/{number}",
+    "/private-networks",
+];
 
 /// Returns the program between an API server of its own and the cloud behind the proxy.
 fn harness(scene: &Scene, cloud: &HetznerCloud, cache: CachePolicy) -> Harness {
     let (connector, endpoint, behind) = (scene.connector(), scene.proxy.clone(), cloud.clone());
     let provider = move || -> Arc<dyn CloudProvider> {
-        let mut config = Config { endpoint: endpoint.clone(), ..behind.config() };
+        let mut config = Config {
+            endpoint: endpoint.clone(),
+            ..behind.config()
+        };
         config.instances.cache = cache;
-        let transport = provider_hetzner::transports::cloud(&config, &Setup::default()).connector(connector.clone());
+        let transport = provider_hetzner::transports::cloud(&config, &Setup::default())
+            .connector(connector.clone());
         let transport = transport.build().expect("CCM_TEST_HETZNER_PROXY is a URL");
-        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(behind.fake.router());
+        let metadata =
+            Transport::builder("http://metadata/hetzner/v1/metadata").service(behind.fake.router());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(config, transport, None, metadata))
     };
-    Harness::of(cloud).routes().provider(move |_, _, _| provider()).build()
+    Harness::of(cloud)
+        .routes()
+        .provider(move |_, _, _| provider())
+        .build()
 }
 
 /// Waits until a request on this route is sent, after the `before` earlier ones.
@@ -78,7 +91,11 @@ async fn until_sent(scene: &Scene, harness: &Harness, route: &str, before: usize
     while scene.fake.count(route) == before {
         scene.judge()?;
         let counts = scene.fake.counts();
-        ensure!(begun.elapsed() < SOON, "{route} was not sent; {:?}; {counts:#?}", harness.warnings(5));
+        ensure!(
+            begun.elapsed() < SOON,
+            "{route} was not sent; {:?}; {counts:#?}",
+            harness.warnings(5)
+        );
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())
@@ -88,13 +105,21 @@ async fn until_sent(scene: &Scene, harness: &Harness, route: &str, before: usize
 type Annotations = &'static [(&'static str, Option<&'static str>)];
 
 async fn annotate(harness: &Harness, service: &str, annotations: Annotations) {
-    let annotations: serde_json::Map<String, Value> =
-        annotations.iter().map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value))).collect();
-    harness.user.patch_service(service, &json!({"metadata": {"annotations": annotations}})).await;
+    let annotations: serde_json::Map<String, Value> = annotations
+        .iter()
+        .map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value)))
+        .collect();
+    harness
+        .user
+        .patch_service(service, &json!({"metadata": {"annotations": annotations}}))
+        .await;
 }
 
 async fn settle(harness: &Harness) -> Result<()> {
-    harness.settle_within(SOON).await.map_err(|left| anyhow!("{left:?}, {:?}", harness.warnings(5)))
+    harness
+        .settle_within(SOON)
+        .await
+        .map_err(|left| anyhow!("{left:?}, {:?}", harness.warnings(5)))
 }
 
 /// Makes one change after the other, each until its request was sent.
@@ -102,22 +127,50 @@ async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     let act = |name: &str| format!("POST /load_balancers/{{id}}/actions/{name}");
     for number in 1..=3 {
         harness.cloud.add_machine(&format!("worker-{number}"));
-        harness.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
+        harness
+            .user
+            .register_node(
+                &format!("worker-{number}"),
+                &[format!("10.244.{number}.0/24")],
+            )
+            .await;
     }
     harness.user.create_service("web", &[80, 443]).await;
     settle(harness).await?;
 
     let changes: [(Annotations, &str); 9] = [
-        (&[("algorithm-type", Some("least_connections"))], "change_algorithm"),
+        (
+            &[("algorithm-type", Some("least_connections"))],
+            "change_algorithm",
+        ),
         (&[("type", Some("lb21"))], "change_type"),
         (&[("ipv4-rdns", Some("lb.example.com"))], "change_dns_ptr"),
         (&[("use-private-ip", Some("true"))], "remove_target"),
-        (&[("disable-public-network", Some("true"))], "disable_public_interface"),
-        (&[("disable-public-network", Some("false"))], "enable_public_interface"),
-        (&[("private-ipv4", Some("10.0.0.77"))], "detach_from_network"),
-        (&[("health-check-protocol", Some("http")), ("health-check-http-path", Some("/healthz"))], "update_service"),
         (
-            &[("protocol", Some("https")), ("http-certificates", Some("mine")), ("http-sticky-sessions", Some("true"))],
+            &[("disable-public-network", Some("true"))],
+            "disable_public_interface",
+        ),
+        (
+            &[("disable-public-network", Some("false"))],
+            "enable_public_interface",
+        ),
+        (
+            &[("private-ipv4", Some("10.0.0.77"))],
+            "detach_from_network",
+        ),
+        (
+            &[
+                ("health-check-protocol", Some("http")),
+                ("health-check-http-path", Some("/healthz")),
+            ],
+            "update_service",
+        ),
+        (
+            &[
+                ("protocol", Some("https")),
+                ("http-certificates", Some("mine")),
+                ("http-sticky-sessions", Some("true")),
+            ],
             "update_service",
         ),
     ];
@@ -145,7 +198,13 @@ async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     harness.user.delete_service("managed").await;
     until_sent(scene, harness, "DELETE /certificates/{id}", 0).await?;
     harness.user.delete_node("worker-3").await;
-    until_sent(scene, harness, "POST /networks/{id}/actions/delete_route", 0).await?;
+    until_sent(
+        scene,
+        harness,
+        "POST /networks/{id}/actions/delete_route",
+        0,
+    )
+    .await?;
     harness.user.delete_service("web").await;
     until_sent(scene, harness, "DELETE /load_balancers/{id}", 0).await?;
     Ok(())
@@ -158,7 +217,11 @@ async fn settle_quietly(scene: &Scene, harness: &Harness) {
     while quiet < 3 {
         sleep(Duration::from_millis(150)).await;
         let now = look();
-        quiet = if now == before && now.1.0 == 0 { quiet + 1 } else { 0 };
+        quiet = if now == before && now.1.0 == 0 {
+            quiet + 1
+        } else {
+            0
+        };
         before = now;
     }
 }
@@ -182,20 +245,38 @@ fn written() -> Result<BTreeSet<String>> {
     let mut written = BTreeSet::new();
     for file in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../providers/hetzner/src"))? {
         let text = std::fs::read_to_string(&file)?;
-        let group = |it: regex_lite::Captures<'_>| it.iter().skip(1).flatten().next().map(|it| it.as_str().to_owned());
+        let group = |it: regex_lite::Captures<'_>| {
+            it.iter()
+                .skip(1)
+                .flatten()
+                .next()
+                .map(|it| it.as_str().to_owned())
+        };
         written.extend(path.captures_iter(&text).filter_map(group));
-        let full = |it: regex_lite::Captures<'_>| format!("/load_balancers/{{id}}/actions/{}", &it[1]);
+        let full =
+            |it: regex_lite::Captures<'_>| format!("/load_balancers/{{id}}/actions/{}", &it[1]);
         written.extend(action.captures_iter(&text).map(full));
     }
     ensure!(written.len() > 20, "the sources are not found: {written:?}");
     Ok(written)
 }
 
-pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene: &Scene) -> Result<()> {
-    let known: BTreeSet<String> = ROUTES.iter().filter_map(|it| it.split(' ').nth(1)).map(str::to_owned).collect();
-    let unknown: Vec<_> =
-        written()?.into_iter().filter(|it| !known.contains(it) && !OTHER_APIS.contains(&it.as_str())).collect();
-    ensure!(unknown.is_empty(), "the provider sends what is not in this test: {unknown:?}");
+pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(
+    scene: &Scene,
+) -> Result<()> {
+    let known: BTreeSet<String> = ROUTES
+        .iter()
+        .filter_map(|it| it.split(' ').nth(1))
+        .map(str::to_owned)
+        .collect();
+    let unknown: Vec<_> = written()?
+        .into_iter()
+        .filter(|it| !known.contains(it) && !OTHER_APIS.contains(&it.as_str()))
+        .collect();
+    ensure!(
+        unknown.is_empty(),
+        "the provider sends what is not in this test: {unknown:?}"
+    );
 
     let cloud = HetznerCloud::of(scene.fake.clone());
     scene.fake.add_certificate("mine");
@@ -210,7 +291,10 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     let second = harness(scene, &cloud, CachePolicy::One(Duration::ZERO));
     let program = second.start().await?;
     second.cloud.add_machine("worker-9");
-    second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;
+    second
+        .user
+        .register_node("worker-9", &["10.244.9.0/24".to_owned()])
+        .await;
     settle(&second).await?;
     // The machine is read by its ID to determine whether it exists and runs.
     second.user.set_ready("worker-9", false).await;
@@ -220,7 +304,10 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     scene.used.print();
     scene.print_routes();
     let counts = scene.fake.counts();
-    let missing: Vec<_> = ROUTES.iter().filter(|route| !counts.contains_key(**route)).collect();
+    let missing: Vec<_> = ROUTES
+        .iter()
+        .filter(|route| !counts.contains_key(**route))
+        .collect();
     scene.judge()?;
     ensure!(missing.is_empty(), "never sent: {missing:?}");
     Ok(())

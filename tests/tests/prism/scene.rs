@@ -77,19 +77,35 @@ async fn mended(used: Used, request: Request, next: Next) -> Response {
 impl Scene {
     /// Serves a fake at `upstream`; `proxy` forwards to it.
     pub(crate) async fn start(proxy: &str, upstream: &str) -> Result<Self> {
-        let fake = Fake::new(Options { action_time: Duration::from_millis(100), ..Options::default() });
+        let fake = Fake::new(Options {
+            action_time: Duration::from_millis(100),
+            ..Options::default()
+        });
         let used = Used::default();
         let layer = {
             let used = used.clone();
             from_fn(move |request: Request, next: Next| mended(used.clone(), request, next))
         };
         let app: Router = fake.router().layer(layer);
-        let port = Port::open(upstream).await.with_context(|| format!("listening at {upstream}"))?;
+        let port = Port::open(upstream)
+            .await
+            .with_context(|| format!("listening at {upstream}"))?;
         let served = port.serve(app);
         ccm_tests::install_crypto();
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let (proxy, violations) = (proxy.trim_end_matches('/').to_owned(), Violations::default());
-        Ok(Self { fake, proxy, used, client, violations, under_way: UnderWay::default(), _served: served })
+        let (proxy, violations) = (
+            proxy.trim_end_matches('/').to_owned(),
+            Violations::default(),
+        );
+        Ok(Self {
+            fake,
+            proxy,
+            used,
+            client,
+            violations,
+            under_way: UnderWay::default(),
+            _served: served,
+        })
     }
 
     /// Returns a connector that sends requests through the proxy, adapted to the document, and records the refused
@@ -106,19 +122,29 @@ impl Scene {
     /// Returns a transport through the proxy.
     pub(crate) fn transport(&self) -> Result<Transport> {
         let builder = Transport::builder(&self.proxy).credential(Credential::token(TOKEN));
-        builder.connector(self.connector()).build().map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
+        builder
+            .connector(self.connector())
+            .build()
+            .map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
     }
 
     /// Sends a request that must be answered with success.
     pub(crate) async fn send(&self, call: Call) -> Result<Value> {
         let what = call.uri();
-        let answer = self.transport()?.send(call).await.map_err(|error| anyhow!("{what}: {error}"))?;
+        let answer = self
+            .transport()?
+            .send(call)
+            .await
+            .map_err(|error| anyhow!("{what}: {error}"))?;
         Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
     }
 
     /// Returns the number of pending requests, and the number of all requests so far.
     pub(crate) fn traffic(&self) -> (usize, usize) {
-        (self.under_way.0.load(Ordering::Relaxed), self.fake.requests().len())
+        (
+            self.under_way.0.load(Ordering::Relaxed),
+            self.fake.requests().len(),
+        )
     }
 
     /// Returns the requests that violated the document, or whose answers did.
@@ -130,13 +156,19 @@ impl Scene {
     pub(crate) fn print_routes(&self) {
         let counts = self.fake.counts();
         println!("{} routes:", counts.len());
-        counts.iter().for_each(|(route, count)| println!("  {count:>4} × {route}"));
+        counts
+            .iter()
+            .for_each(|(route, count)| println!("  {count:>4} × {route}"));
     }
 
     /// Fails if there are violations.
     pub(crate) fn judge(&self) -> Result<()> {
         let violations = self.violations();
-        ensure!(violations.is_empty(), "the document does not allow:\n{}", violations.join("\n"));
+        ensure!(
+            violations.is_empty(),
+            "the document does not allow:\n{}",
+            violations.join("\n")
+        );
         Ok(())
     }
 }
@@ -171,7 +203,10 @@ impl Connector for Proxied {
         let asked = self.under_way.one();
         async move {
             let _until_then = asked;
-            let answer = client.execute(request.map_err(NoAnswer::new)?).await.map_err(NoAnswer::new)?;
+            let answer = client
+                .execute(request.map_err(NoAnswer::new)?)
+                .await
+                .map_err(NoAnswer::new)?;
             let (status, headers) = (answer.status(), answer.headers().clone());
             let bytes = answer.bytes().await.map_err(NoAnswer::new)?;
             let text = String::from_utf8_lossy(&bytes);

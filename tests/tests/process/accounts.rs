@@ -38,25 +38,44 @@ impl Cluster {
     async fn new() -> Self {
         ccm_tests::install_crypto();
         let users = [(TOKEN.to_owned(), User::admin())].into();
-        let options = Options { tokens: users, require_token: true, ..Options::default() };
+        let options = Options {
+            tokens: users,
+            require_token: true,
+            ..Options::default()
+        };
         let world = World::at(ApiServer::with_options(options));
         let (asked, over) = (Asked::default(), CancellationToken::new());
         let notes = Arc::clone(&asked);
-        let router = world.api.router().layer(axum::middleware::map_request(move |request: axum::extract::Request| {
-            let token = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let token = token.strip_prefix("Bearer ").unwrap_or_default().to_owned();
-            let what = format!("{} {}", request.method(), request.uri().path());
-            notes.lock().push((token, what));
-            std::future::ready(request)
-        }));
+        let router = world.api.router().layer(axum::middleware::map_request(
+            move |request: axum::extract::Request| {
+                let token = request
+                    .headers()
+                    .get(AUTHORIZATION)
+                    .and_then(|value| value.to_str().ok())
+                    .unwrap_or_default();
+                let token = token.strip_prefix("Bearer ").unwrap_or_default().to_owned();
+                let what = format!("{} {}", request.method(), request.uri().path());
+                notes.lock().push((token, what));
+                std::future::ready(request)
+            },
+        ));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let end = over.clone().cancelled_owned();
-        tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(end).await });
+        tokio::spawn(async move {
+            axum::serve(listener, router)
+                .with_graceful_shutdown(end)
+                .await
+        });
         let directory = tempfile::tempdir().expect("a directory");
         let kubeconfig = embedded_apiserver::kubeconfig(&url, None, Some(TOKEN));
         std::fs::write(directory.path().join("kubeconfig"), kubeconfig).expect("a file");
-        Self { world, asked, directory, over }
+        Self {
+            world,
+            asked,
+            directory,
+            over,
+        }
     }
 
     async fn start(&self) -> (JoinHandle<Result<(), Failure>>, CancellationToken) {
@@ -66,12 +85,20 @@ impl Cluster {
             "--secure-port=0".to_owned(),
             "--configure-cloud-routes=false".to_owned(),
             "--use-service-account-credentials".to_owned(),
-            format!("--kubeconfig={}", self.directory.path().join("kubeconfig").display()),
+            format!(
+                "--kubeconfig={}",
+                self.directory.path().join("kubeconfig").display()
+            ),
         ];
-        let Parsed::Flags(flags) = Flags::parse(arguments.map(Into::into)) else { panic!("flags that cannot be used") };
+        let Parsed::Flags(flags) = Flags::parse(arguments.map(Into::into)) else {
+            panic!("flags that cannot be used")
+        };
         let stop = CancellationToken::new();
         self.world.offer(false);
-        let process = match Manager::new(&world::registry()).prepare(&flags, &stop).await {
+        let process = match Manager::new(&world::registry())
+            .prepare(&flags, &stop)
+            .await
+        {
             Ok(process) => process,
             Err(failure) => panic!("{failure}"),
         };
@@ -111,10 +138,23 @@ impl Cluster {
         let reviews: Api<TokenReview> = Api::all(Client::new(admin, "default"));
         let mut all = BTreeMap::<String, Vec<String>>::new();
         for (token, what) in self.asked() {
-            let spec = TokenReviewSpec { token: Some(token), ..Default::default() };
-            let review = TokenReview { spec, ..Default::default() };
-            let answer = reviews.create(&PostParams::default(), &review).await.expect("an answer");
-            let user = answer.status.and_then(|status| status.user).and_then(|user| user.username).unwrap_or_default();
+            let spec = TokenReviewSpec {
+                token: Some(token),
+                ..Default::default()
+            };
+            let review = TokenReview {
+                spec,
+                ..Default::default()
+            };
+            let answer = reviews
+                .create(&PostParams::default(), &review)
+                .await
+                .expect("an answer");
+            let user = answer
+                .status
+                .and_then(|status| status.user)
+                .and_then(|user| user.username)
+                .unwrap_or_default();
             all.entry(user).or_default().push(what);
         }
         all
@@ -136,32 +176,80 @@ async fn controllers_act_as_their_accounts_and_a_standby_asks_for_no_token() {
     let cluster = Cluster::new().await;
     cluster.world.hold_the_lease();
     let (running, stop) = cluster.start().await;
-    let reads = |asked: &[(String, String)]| asked.iter().filter(|(_, what)| what.contains("/leases")).count();
-    cluster.wait("a standby that has looked at the lease", || reads(&cluster.asked()) >= 2).await;
-    assert_eq!(cluster.accounts_asked_for(), BTreeSet::new(), "it leads nothing");
+    let reads = |asked: &[(String, String)]| {
+        asked
+            .iter()
+            .filter(|(_, what)| what.contains("/leases"))
+            .count()
+    };
+    cluster
+        .wait("a standby that has looked at the lease", || {
+            reads(&cluster.asked()) >= 2
+        })
+        .await;
+    assert_eq!(
+        cluster.accounts_asked_for(),
+        BTreeSet::new(),
+        "it leads nothing"
+    );
     cluster.world.api.seed(free()).unwrap();
     cluster
-        .wait("work that is done", || cluster.world.is_initialised() && cluster.world.cloud.load_balancers().len() == 1)
+        .wait("work that is done", || {
+            cluster.world.is_initialised() && cluster.world.cloud.load_balancers().len() == 1
+        })
         .await;
-    cluster.wait("a status", || cluster.asked().iter().any(|(_, what)| what.contains("services/web/status"))).await;
+    cluster
+        .wait("a status", || {
+            cluster
+                .asked()
+                .iter()
+                .any(|(_, what)| what.contains("services/web/status"))
+        })
+        .await;
     stop.cancel();
     running.await.unwrap().unwrap();
 
     let accounts = cluster.accounts_asked_for();
     let expected = ["node-controller", "service-controller"];
-    assert!(expected.iter().all(|name| accounts.contains(*name)), "{accounts:?}");
-    assert!(!accounts.contains("cloud-provider"), "the provider uses no client: {accounts:?}");
+    assert!(
+        expected.iter().all(|name| accounts.contains(*name)),
+        "{accounts:?}"
+    );
+    assert!(
+        !accounts.contains("cloud-provider"),
+        "the provider uses no client: {accounts:?}"
+    );
     let by_user = cluster.by_user().await;
-    let did = |user: &str, what: &str| by_user.get(user).is_some_and(|all| all.iter().any(|one| one.starts_with(what)));
+    let did = |user: &str, what: &str| {
+        by_user
+            .get(user)
+            .is_some_and(|all| all.iter().any(|one| one.starts_with(what)))
+    };
     let account = |name: &str| format!("system:serviceaccount:kube-system:{name}");
-    assert!(did(&account("node-controller"), "PATCH /api/v1/nodes/worker-1"), "{by_user:#?}");
-    assert!(did(&account("service-controller"), "PATCH /api/v1/namespaces/default/services/web"), "{by_user:#?}");
+    assert!(
+        did(&account("node-controller"), "PATCH /api/v1/nodes/worker-1"),
+        "{by_user:#?}"
+    );
+    assert!(
+        did(
+            &account("service-controller"),
+            "PATCH /api/v1/namespaces/default/services/web"
+        ),
+        "{by_user:#?}"
+    );
     // The process itself elects, reads caches, and hands out tokens; it changes no object of the controllers.
     let own = &by_user["kubernetes-admin"];
-    let changes =
-        own.iter().filter(|what| ["PATCH", "PUT", "POST", "DELETE"].iter().any(|verb| what.starts_with(verb)));
+    let changes = own.iter().filter(|what| {
+        ["PATCH", "PUT", "POST", "DELETE"]
+            .iter()
+            .any(|verb| what.starts_with(verb))
+    });
     let others = changes
-        .filter(|what| !["/leases", "/serviceaccounts", "/events", "reviews"].iter().any(|it| what.contains(it)))
+        .filter(|what| {
+            !["/leases", "/serviceaccounts", "/events", "reviews"]
+                .iter()
+                .any(|it| what.contains(it))
+        })
         .collect::<Vec<_>>();
     assert!(others.is_empty(), "{others:?}");
 }
@@ -169,11 +257,23 @@ async fn controllers_act_as_their_accounts_and_a_standby_asks_for_no_token() {
 #[tokio::test]
 async fn a_stop_does_not_wait_for_an_account_that_nobody_answers_about() {
     let cluster = Cluster::new().await;
-    cluster.world.api.faults().add(Matcher::any().resource("serviceaccounts"), Action::Hang);
+    cluster
+        .world
+        .api
+        .faults()
+        .add(Matcher::any().resource("serviceaccounts"), Action::Hang);
     let (running, stop) = cluster.start().await;
-    cluster.wait("a question about an account", || !cluster.accounts_asked_for().is_empty()).await;
+    cluster
+        .wait("a question about an account", || {
+            !cluster.accounts_asked_for().is_empty()
+        })
+        .await;
     stop.cancel();
     let ended = tokio::time::timeout(SOON, running).await.expect("it ends");
     assert!(ended.unwrap().is_ok());
-    assert_eq!(cluster.world.holder(), "", "released: what is waited for, and left in the end, would have kept it");
+    assert_eq!(
+        cluster.world.holder(),
+        "",
+        "released: what is waited for, and left in the end, would have kept it"
+    );
 }

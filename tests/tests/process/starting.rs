@@ -8,7 +8,11 @@ use serde_json::json;
 
 use crate::world::{World, lease_of, seconds};
 
-const CONTROLLERS: [&str; 3] = ["cloud-node-controller", "cloud-node-lifecycle-controller", "service-lb-controller"];
+const CONTROLLERS: [&str; 3] = [
+    "cloud-node-controller",
+    "cloud-node-lifecycle-controller",
+    "service-lb-controller",
+];
 
 fn names(checks: &[(String, bool)]) -> Vec<&str> {
     checks.iter().map(|(name, _)| name.as_str()).collect()
@@ -22,7 +26,11 @@ async fn a_process_alone_leads_works_and_shows_its_controllers_in_the_order_of_t
     assert!(world.is_initialised());
     assert_eq!(world.cloud.load_balancers().len(), 1);
     let checks = process.checks("healthz").await;
-    assert_eq!(names(&checks), [&["leaderElection"][..], &CONTROLLERS].concat(), "APP-105");
+    assert_eq!(
+        names(&checks),
+        [&["leaderElection"][..], &CONTROLLERS].concat(),
+        "APP-105"
+    );
     assert!(checks.iter().all(|(_, well)| *well));
     let (status, text) = process.get("/readyz?verbose").await;
     assert_eq!(status, 200, "{text}");
@@ -37,7 +45,14 @@ async fn a_standby_serves_health_and_metrics_is_ready_and_changes_nothing() {
     seconds(10).await;
     assert_eq!(world.holder(), "somebody-else");
     assert_eq!(names(&process.checks("healthz").await), ["leaderElection"]);
-    for path in ["/healthz", "/livez", "/readyz", "/metrics", "/metrics/slis", "/configz"] {
+    for path in [
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/metrics/slis",
+        "/configz",
+    ] {
         let (status, text) = process.get(path).await;
         assert_eq!(status, 200, "{path}: {text}");
     }
@@ -46,14 +61,22 @@ async fn a_standby_serves_health_and_metrics_is_ready_and_changes_nothing() {
     assert!(metrics.contains(standby), "{metrics}");
     assert!(!world.is_initialised() && world.cloud.load_balancers().is_empty());
     process.end().await.unwrap();
-    assert_eq!(world.holder(), "somebody-else", "nothing was released that was not held");
+    assert_eq!(
+        world.holder(),
+        "somebody-else",
+        "nothing was released that was not held"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_election_there_is_no_lease_no_check_of_it_and_work_begins_at_once() {
     let world = World::new();
     let process = world.start(&["--leader-elect=false"]).await;
-    assert_eq!(names(&process.checks("healthz").await), ["ping"], "before controllers run");
+    assert_eq!(
+        names(&process.checks("healthz").await),
+        ["ping"],
+        "before controllers run"
+    );
     seconds(5).await;
     assert!(world.is_initialised() && world.lease().is_none());
     assert_eq!(names(&process.checks("healthz").await), CONTROLLERS);
@@ -85,7 +108,11 @@ async fn two_managers_in_one_process_share_nothing_but_the_lease() {
     while world.holder() == holder || world.holder().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    assert!(before.elapsed().as_secs() < 1, "a release is followed within a second: {:?}", before.elapsed());
+    assert!(
+        before.elapsed().as_secs() < 1,
+        "a release is followed within a second: {:?}",
+        before.elapsed()
+    );
     seconds(3).await;
     assert_eq!(second.checks("healthz").await.len(), 4);
     second.end().await.unwrap();
@@ -97,10 +124,23 @@ async fn leader_waits_for_a_cloud_that_does_not_answer_and_is_not_ready() {
     world.cloud.inject(Fault::new(FaultKind::Hang));
     let process = world.start(&[]).await;
     seconds(300).await;
-    assert!(!world.holder().is_empty() && !world.is_initialised(), "it leads and does not end");
+    assert!(
+        !world.holder().is_empty() && !world.is_initialised(),
+        "it leads and does not end"
+    );
     let checks = process.checks("readyz").await;
-    assert!(checks.contains(&("provider".to_owned(), false)), "{checks:?}");
-    assert!(process.checks("healthz").await.iter().all(|(_, is_well)| *is_well), "it is not restarted");
+    assert!(
+        checks.contains(&("provider".to_owned(), false)),
+        "{checks:?}"
+    );
+    assert!(
+        process
+            .checks("healthz")
+            .await
+            .iter()
+            .all(|(_, is_well)| *is_well),
+        "it is not restarted"
+    );
     world.cloud.clear_faults();
     seconds(70).await;
     assert!(world.is_initialised(), "the longest pause is over");
@@ -124,7 +164,11 @@ async fn waiting_services_are_retried_when_the_credential_works_again() {
     assert_eq!(world.cloud.load_balancers().len(), 1);
     world.cloud.add_token(DEFAULT_TOKEN, DEFAULT_PROJECT);
     seconds(10).await;
-    assert_eq!(world.cloud.load_balancers().len(), 2, "a Node that is not ready is asked for every 5 s");
+    assert_eq!(
+        world.cloud.load_balancers().len(),
+        2,
+        "a Node that is not ready is asked for every 5 s"
+    );
     process.end().await.unwrap();
 }
 
@@ -134,7 +178,12 @@ async fn a_cloud_of_no_name_that_is_known_ends_the_start_with_255() {
     let (process, _) = world.prepare(&["--cloud-provider=nimbus"], false).await;
     let failure = process.err().expect("there is no such cloud");
     assert_eq!(failure.code(), 255);
-    assert!(failure.to_string().contains("unknown cloud provider \"nimbus\""), "{failure}");
+    assert!(
+        failure
+            .to_string()
+            .contains("unknown cloud provider \"nimbus\""),
+        "{failure}"
+    );
 }
 
 const MIGRATION: &str = "cloud-provider-extraction-migration";
@@ -142,19 +191,32 @@ const MIGRATION: &str = "cloud-provider-extraction-migration";
 #[tokio::test(start_paused = true)]
 async fn controllers_that_migrate_wait_for_the_second_lease() {
     let world = World::new();
-    world.api.seed(lease_of(MIGRATION, "kube-controller-manager")).unwrap();
+    world
+        .api
+        .seed(lease_of(MIGRATION, "kube-controller-manager"))
+        .unwrap();
     let process = world.start(&["--enable-leader-migration"]).await;
     seconds(10).await;
-    assert_eq!(names(&process.checks("healthz").await), ["leaderElection", "cloud-node-controller"], "APP-78, APP-80");
+    assert_eq!(
+        names(&process.checks("healthz").await),
+        ["leaderElection", "cloud-node-controller"],
+        "APP-78, APP-80"
+    );
     assert!(world.is_initialised() && world.cloud.load_balancers().is_empty());
     let configuration = process.get("/configz").await.1;
     assert!(configuration.contains(MIGRATION), "{configuration}");
     // The Lease is not renewed.
     seconds(20).await;
-    assert_eq!(names(&process.checks("healthz").await), [&["leaderElection"][..], &CONTROLLERS].concat());
+    assert_eq!(
+        names(&process.checks("healthz").await),
+        [&["leaderElection"][..], &CONTROLLERS].concat()
+    );
     assert_eq!(world.cloud.load_balancers().len(), 1);
     process.end().await.unwrap();
-    let second = world.api.get("leases", Some("kube-system"), MIGRATION).unwrap();
+    let second = world
+        .api
+        .get("leases", Some("kube-system"), MIGRATION)
+        .unwrap();
     assert_eq!(
         (world.holder().as_str(), &second["spec"]["holderIdentity"]),
         ("", &serde_json::json!("")),
@@ -169,23 +231,54 @@ async fn what_is_wrong_with_a_migration_file_is_told_before_a_port_is_bound() {
     let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
     let file = tempfile::NamedTempFile::new().unwrap();
     let config = format!("--leader-migration-config={}", file.path().display());
-    let kind = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
+    let kind =
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
     for (text, expected) in [
-        ("controllers: [".to_owned(), "failed to parse leader migration configuration"),
+        (
+            "controllers: [".to_owned(),
+            "failed to parse leader migration configuration",
+        ),
         (kind.replace("/v1", "/v7"), "is not known"),
-        (format!("{kind}controllerLeaders: [{{name: route-controller}}]\n"), "leaderName: Required value"),
-        (format!("{kind}leaderName: cloud-controller-manager\n"), "change leaderName in the file of"),
+        (
+            format!("{kind}controllerLeaders: [{{name: route-controller}}]\n"),
+            "leaderName: Required value",
+        ),
+        (
+            format!("{kind}leaderName: cloud-controller-manager\n"),
+            "change leaderName in the file of",
+        ),
         (format!("{kind}leaderName: other\n"), "--secure-port"),
     ] {
         std::fs::write(file.path(), &text).unwrap();
-        let flags = ["--enable-leader-migration", &config, &port, "--bind-address=127.0.0.1"];
-        let failure = world.prepare(&flags, false).await.0.err().expect("it cannot start");
+        let flags = [
+            "--enable-leader-migration",
+            &config,
+            &port,
+            "--bind-address=127.0.0.1",
+        ];
+        let failure = world
+            .prepare(&flags, false)
+            .await
+            .0
+            .err()
+            .expect("it cannot start");
         let said = failure.to_string();
-        assert!(failure.code() == 1 && said.contains(expected) && !said.contains('\n'), "{text}: {said}");
+        assert!(
+            failure.code() == 1 && said.contains(expected) && !said.contains('\n'),
+            "{text}: {said}"
+        );
     }
     std::fs::remove_file(file.path()).unwrap();
-    let failure = world.prepare(&["--enable-leader-migration", &config, &port], false).await.0.err().expect("no file");
-    assert!(failure.code() == 1 && failure.to_string().contains(file.path().to_str().unwrap()), "{failure}");
+    let failure = world
+        .prepare(&["--enable-leader-migration", &config, &port], false)
+        .await
+        .0
+        .err()
+        .expect("no file");
+    assert!(
+        failure.code() == 1 && failure.to_string().contains(file.path().to_str().unwrap()),
+        "{failure}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,8 +286,17 @@ async fn losing_the_second_lease_ends_the_process_as_losing_the_first() {
     let world = World::new();
     let process = world.start(&["--enable-leader-migration"]).await;
     seconds(10).await;
-    world.api.seed(lease_of(MIGRATION, "kube-controller-manager")).unwrap();
+    world
+        .api
+        .seed(lease_of(MIGRATION, "kube-controller-manager"))
+        .unwrap();
     let failure = process.task.await.unwrap().unwrap_err();
-    assert!(matches!(failure, Failure::LostLease(LostLease::Migration)), "{failure}");
-    assert_eq!((failure.code(), failure.to_string().as_str()), (1, "migration leaderelection lost"));
+    assert!(
+        matches!(failure, Failure::LostLease(LostLease::Migration)),
+        "{failure}"
+    );
+    assert_eq!(
+        (failure.code(), failure.to_string().as_str()),
+        (1, "migration leaderelection lost")
+    );
 }

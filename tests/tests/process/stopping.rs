@@ -17,8 +17,14 @@ async fn a_stop_lets_work_end_shows_that_it_is_not_ready_and_then_releases_the_l
     process.stop.cancel();
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let checks = process.checks("readyz").await;
-    assert!(checks.contains(&("shutdown".to_owned(), false)), "{checks:?}");
-    assert!(process.get("/healthz").await.0.is_success(), "it is alive all the same");
+    assert!(
+        checks.contains(&("shutdown".to_owned(), false)),
+        "{checks:?}"
+    );
+    assert!(
+        process.get("/healthz").await.0.is_success(),
+        "it is alive all the same"
+    );
     assert!(!world.holder().is_empty(), "not before the work has ended");
     process.end().await.unwrap();
     assert!(before.elapsed().as_secs() <= 10, "{:?}", before.elapsed());
@@ -50,14 +56,21 @@ async fn the_gate_keeps_the_lease_at_a_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_else_takes_ends_the_process_with_1_and_nothing_is_written_any_more() {
+async fn a_lease_that_somebody_else_takes_ends_the_process_with_1_and_nothing_is_written_any_more()
+{
     let world = World::new();
     let process = world.start(&[]).await;
     seconds(5).await;
     world.api.seed(lease("somebody-else")).unwrap();
     let failure = process.task.await.unwrap().unwrap_err();
-    assert!(matches!(failure, Failure::LostLease(LostLease::Main)), "{failure}");
-    assert_eq!((failure.code(), failure.to_string().as_str()), (1, "leaderelection lost"));
+    assert!(
+        matches!(failure, Failure::LostLease(LostLease::Main)),
+        "{failure}"
+    );
+    assert_eq!(
+        (failure.code(), failure.to_string().as_str()),
+        (1, "leaderelection lost")
+    );
     // There is work, and no leader.
     world.cloud.create_machines("late-", 1);
     let node = serde_json::json!({

@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use ccm_tests::in_process::start_up_taint;
 use cloud_provider::{
-    CloudProvider, ConfigFile, Context, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Registry,
-    Reload, Result, Setup, Volumes, async_trait,
+    CloudProvider, ConfigFile, Context, Instances, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancers, Registry, Reload, Result, Setup, Volumes, async_trait,
 };
 use embedded_apiserver::ApiServer;
 use http::{Method, Request, StatusCode};
@@ -107,20 +107,29 @@ impl World {
         for object in [node, service] {
             api.seed(object).expect("an object that the API takes");
         }
-        Self { api, cloud, poisoned: Arc::default() }
+        Self {
+            api,
+            cloud,
+            poisoned: Arc::default(),
+        }
     }
 
     /// Gives the Lease to another holder, who just renewed it.
     pub(crate) fn hold_the_lease(&self) {
-        self.api.seed(lease("somebody-else")).expect("a Lease that the API takes");
+        self.api
+            .seed(lease("somebody-else"))
+            .expect("a Lease that the API takes");
     }
 
     pub(crate) fn lease(&self) -> Option<Value> {
-        self.api.get("leases", Some("kube-system"), "cloud-controller-manager")
+        self.api
+            .get("leases", Some("kube-system"), "cloud-controller-manager")
     }
 
     pub(crate) fn holder(&self) -> String {
-        self.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
+        self.lease()
+            .and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned))
+            .unwrap_or_default()
     }
 
     /// Returns a client of the API server in this process.
@@ -128,7 +137,8 @@ impl World {
         let (server, poisoned) = (self.api.service(), Arc::clone(&self.poisoned));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let name = *poisoned.lock();
-            let panics = name.is_some_and(|name| request.uri().path().ends_with(&format!("/leases/{name}")));
+            let panics =
+                name.is_some_and(|name| request.uri().path().ends_with(&format!("/leases/{name}")));
             let answer = server.clone().oneshot(request);
             async move {
                 assert!(!panics, "a defect");
@@ -144,13 +154,25 @@ impl World {
         flags: &[&str],
         hangs: bool,
     ) -> (std::result::Result<Process, Failure>, CancellationToken) {
-        let own = ["ccm", "--cloud-provider=simulated", "--secure-port=0", "--configure-cloud-routes=false"];
-        let arguments = own.into_iter().chain(flags.iter().copied()).map(OsString::from);
+        let own = [
+            "ccm",
+            "--cloud-provider=simulated",
+            "--secure-port=0",
+            "--configure-cloud-routes=false",
+        ];
+        let arguments = own
+            .into_iter()
+            .chain(flags.iter().copied())
+            .map(OsString::from);
         let program = Program::new("ccm").with_webhook("acme");
-        let Parsed::Flags(flags) = Flags::parse_as(&program, arguments) else { panic!("flags that cannot be used") };
+        let Parsed::Flags(flags) = Flags::parse_as(&program, arguments) else {
+            panic!("flags that cannot be used")
+        };
         let (stop, registry) = (CancellationToken::new(), registry());
         let clients = Clients::Shared(self.client());
-        let manager = Manager::new(&registry).clients(clients).wedged_after(Duration::from_secs(60));
+        let manager = Manager::new(&registry)
+            .clients(clients)
+            .wedged_after(Duration::from_secs(60));
         let manager = manager.webhook("acme", vendors_webhook);
         self.offer(hangs);
         let process = manager.prepare(&flags, &stop).await;
@@ -180,7 +202,12 @@ impl World {
         };
         let (router, webhooks) = (process.router(), process.webhook_router());
         let task = tokio::spawn(process.run());
-        Running { router, webhooks, stop, task }
+        Running {
+            router,
+            webhooks,
+            stop,
+            task,
+        }
     }
 
     pub(crate) fn is_initialised(&self) -> bool {
@@ -189,7 +216,10 @@ impl World {
 
     /// Delays the cloud's operations on load balancers.
     pub(crate) fn slow_down(&self, milliseconds: u64) {
-        self.cloud.set_options(Options { operation_milliseconds: milliseconds, ..Options::default() });
+        self.cloud.set_options(Options {
+            operation_milliseconds: milliseconds,
+            ..Options::default()
+        });
     }
 }
 
@@ -213,7 +243,11 @@ pub(crate) fn registry() -> Registry {
             .expect("the address is an address");
         let inner = Simulated::new(transport, None);
         let reloads = RELOADS.with(Arc::clone);
-        Ok(Arc::new(Slow { inner, balancers: hangs.then_some(Hanging), reloads }))
+        Ok(Arc::new(Slow {
+            inner,
+            balancers: hangs.then_some(Hanging),
+            reloads,
+        }))
     });
     registry
 }
@@ -227,7 +261,11 @@ fn vendors_webhook(_: Arc<dyn CloudProvider>) -> Webhook {
             Ok(json!({"uid": request.uid, "allowed": true}))
         }
     }
-    Webhook { name: "acme".to_owned(), path: "/acme".to_owned(), handler: Arc::new(Allow) }
+    Webhook {
+        name: "acme".to_owned(),
+        path: "/acme".to_owned(),
+        handler: Arc::new(Allow),
+    }
 }
 
 pub(crate) fn lease(holder: &str) -> Value {
@@ -236,7 +274,9 @@ pub(crate) fn lease(holder: &str) -> Value {
 
 /// Returns a Lease of this name that was just renewed.
 pub(crate) fn lease_of(name: &str, holder: &str) -> Value {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let now = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string();
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": name, "namespace": "kube-system"},
@@ -262,8 +302,17 @@ impl Running {
 
     /// Sends a review to the port of the webhooks.
     pub(crate) async fn review(&self, path: &str, review: &Value) -> (StatusCode, String) {
-        let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
-        answer(self.webhooks.clone(), request.body(Body::from(review.to_string())).expect("a request")).await
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header("content-type", "application/json");
+        answer(
+            self.webhooks.clone(),
+            request
+                .body(Body::from(review.to_string()))
+                .expect("a request"),
+        )
+        .await
     }
 
     /// Returns the names of the checks of a probe, in order, each with `true` if it passes.
@@ -271,7 +320,8 @@ impl Running {
         let (_, text) = self.get(&format!("/{probe}?verbose")).await;
         let line = |line: &str| {
             let name = line.get(3..)?.split(' ').next()?.to_owned();
-            (line.starts_with("[+]") || line.starts_with("[-]")).then(|| (name, line.starts_with("[+]")))
+            (line.starts_with("[+]") || line.starts_with("[-]"))
+                .then(|| (name, line.starts_with("[+]")))
         };
         text.lines().filter_map(line).collect()
     }
@@ -284,7 +334,10 @@ impl Running {
 }
 
 async fn answer(router: Router, request: Request<Body>) -> (StatusCode, String) {
-    let answer = router.oneshot(request).await.expect("a router always answers");
+    let answer = router
+        .oneshot(request)
+        .await
+        .expect("a router always answers");
     let (head, body) = answer.into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
     (head.status, String::from_utf8_lossy(&body).into_owned())

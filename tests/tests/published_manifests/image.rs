@@ -22,11 +22,21 @@ impl Image {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/image");
         // Any file can stand for the certificates here.
         let stand_in = deploy.join("programs");
-        let layout =
-            Command::new("sh").arg(deploy.join("layout")).arg(root.path()).args([&stand_in, &stand_in]).output();
+        let layout = Command::new("sh")
+            .arg(deploy.join("layout"))
+            .arg(root.path())
+            .args([&stand_in, &stand_in])
+            .output();
         let layout = layout.expect("a shell");
-        assert!(layout.status.success(), "{}", String::from_utf8_lossy(&layout.stderr));
-        let binary = ccm_tests::binary::path().expect("a binary").canonicalize().expect("a path");
+        assert!(
+            layout.status.success(),
+            "{}",
+            String::from_utf8_lossy(&layout.stderr)
+        );
+        let binary = ccm_tests::binary::path()
+            .expect("a binary")
+            .canonicalize()
+            .expect("a path");
         let own = root.path().join(ENTRY_POINT.trim_start_matches('/'));
         std::fs::remove_file(&own).expect("a file");
         std::os::unix::fs::symlink(&binary, own).expect("a link");
@@ -35,15 +45,24 @@ impl Image {
             dockerfile.contains(&format!("ENTRYPOINT [\"{ENTRY_POINT}\"]")),
             "the Dockerfile has another entry point"
         );
-        let path =
-            dockerfile.lines().find_map(|line| line.strip_prefix("ENV PATH=")).expect("a PATH in the Dockerfile");
-        Self { root, binary, path: path.trim_end_matches('\\').trim().to_owned() }
+        let path = dockerfile
+            .lines()
+            .find_map(|line| line.strip_prefix("ENV PATH="))
+            .expect("a PATH in the Dockerfile");
+        Self {
+            root,
+            binary,
+            path: path.trim_end_matches('\\').trim().to_owned(),
+        }
     }
 
     /// Returns the names of the programs, and that of the binary.
     pub(crate) fn programs(&self) -> Vec<&'static str> {
         let list = include_str!("../../../deploy/image/programs");
-        list.lines().filter(|line| !line.starts_with('#')).chain(["cloud-controller-manager"]).collect()
+        list.lines()
+            .filter(|line| !line.starts_with('#'))
+            .chain(["cloud-controller-manager"])
+            .collect()
     }
 
     pub(crate) fn binary(&self) -> &Path {
@@ -64,8 +83,14 @@ impl Image {
     pub(crate) fn resolve(&self, command: &str) -> Option<PathBuf> {
         let candidates = match command.contains('/') {
             true => vec![self.host_path(command)],
-            false => self.path.split(':').map(|directory| self.host_path(directory).join(command)).collect(),
+            false => self
+                .path
+                .split(':')
+                .map(|directory| self.host_path(directory).join(command))
+                .collect(),
         };
-        candidates.into_iter().find_map(|path| path.canonicalize().ok())
+        candidates
+            .into_iter()
+            .find_map(|path| path.canonicalize().ok())
     }
 }

@@ -59,12 +59,24 @@ impl Manifest {
     /// arguments, with `$(NAME)` replaced as the kubelet does.
     pub(crate) fn words(&self) -> Vec<String> {
         let entry_point = [ENTRY_POINT.to_owned()];
-        let command = if self.command.is_empty() { &entry_point[..] } else { &self.command };
-        command.iter().chain(&self.args).map(|word| self.expanded(word)).collect()
+        let command = if self.command.is_empty() {
+            &entry_point[..]
+        } else {
+            &self.command
+        };
+        command
+            .iter()
+            .chain(&self.args)
+            .map(|word| self.expanded(word))
+            .collect()
     }
 
     fn expanded(&self, word: &str) -> String {
-        self.env.iter().fold(word.to_owned(), |word, (name, value)| word.replace(&format!("$({name})"), value))
+        self.env
+            .iter()
+            .fold(word.to_owned(), |word, (name, value)| {
+                word.replace(&format!("$({name})"), value)
+            })
     }
 
     /// Returns the configuration that the manifest's own arguments result in.

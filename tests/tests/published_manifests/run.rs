@@ -26,8 +26,12 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Address where nothing listens: the proxy to every cloud, and the services of machines.
 const NOWHERE: &str = "http://127.0.0.1:1";
 /// Variables with the addresses of the services that clouds offer to their machines.
-const MACHINE_SERVICES: [&str; 4] =
-    ["AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "METADATA_ENDPOINT", "OCI_METADATA_BASE_URL"];
+const MACHINE_SERVICES: [&str; 4] = [
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "GCE_METADATA_HOST",
+    "METADATA_ENDPOINT",
+    "OCI_METADATA_BASE_URL",
+];
 
 /// A container of a manifest that runs as a process.
 pub(crate) struct Harness {
@@ -50,8 +54,12 @@ impl Harness {
         let (stop, mounts) = (CancellationToken::new(), tempfile::tempdir()?);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let api_server = format!("http://{}", listener.local_addr()?);
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()])?;
-        let generated = Generated { api_server, certificate: (cert.pem(), signing_key.serialize_pem()) };
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(vec!["localhost".to_owned()])?;
+        let generated = Generated {
+            api_server,
+            certificate: (cert.pem(), signing_key.serialize_pem()),
+        };
         let (api, token) = (api_server_with_secrets(&generated)?, stop.clone());
         tokio::spawn(async move { api.serve_tcp(listener, token).await });
 
@@ -63,31 +71,73 @@ impl Harness {
         }
         let rewritten = |text: &str| {
             let text = text.replace("$(API_SERVER)", &generated.api_server);
-            let path = manifest.files.keys().find(|path| text.ends_with(path.as_str()));
-            path.map_or(text.clone(), |path| text.replace(path.as_str(), &mounted(path).display().to_string()))
+            let path = manifest
+                .files
+                .keys()
+                .find(|path| text.ends_with(path.as_str()));
+            path.map_or(text.clone(), |path| {
+                text.replace(path.as_str(), &mounted(path).display().to_string())
+            })
         };
 
         let (secure, health) = (reserved()?, reserved()?);
         let words = manifest.words();
         let called = words.first().context("a command")?;
-        let executable = image.resolve(called).with_context(|| format!("the image has no {called}"))?;
+        let executable = image
+            .resolve(called)
+            .with_context(|| format!("the image has no {called}"))?;
         let mut command = Command::new(executable);
-        command.arg0(called).args(words.iter().skip(1).map(|word| rewritten(word))).env_clear();
-        command.args(overrides(manifest, &generated, &mounts, secure.1, health.1)?);
-        command.env("PATH", image.search_path()).env("CCM_CLOUD_PROVIDER", &manifest.image_provider);
+        command
+            .arg0(called)
+            .args(words.iter().skip(1).map(|word| rewritten(word)))
+            .env_clear();
+        command.args(overrides(
+            manifest, &generated, &mounts, secure.1, health.1,
+        )?);
+        command
+            .env("PATH", image.search_path())
+            .env("CCM_CLOUD_PROVIDER", &manifest.image_provider);
         command.envs(MACHINE_SERVICES.map(|name| (name, NOWHERE)));
         // A droplet's metadata service has no variable.
         command.env("REGION", "fra1");
-        command.envs(["HTTP_PROXY", "HTTPS_PROXY"].map(|name| (name, NOWHERE))).env("NO_PROXY", "127.0.0.1,localhost");
-        command.envs(manifest.env.iter().map(|(name, value)| (name, rewritten(value))));
+        command
+            .envs(["HTTP_PROXY", "HTTPS_PROXY"].map(|name| (name, NOWHERE)))
+            .env("NO_PROXY", "127.0.0.1,localhost");
+        command.envs(
+            manifest
+                .env
+                .iter()
+                .map(|(name, value)| (name, rewritten(value))),
+        );
         let log = std::fs::File::create(mounts.path().join("log"))?;
-        let process = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
 
-        let is_plain = manifest.probe.as_ref().is_some_and(|probe| probe.scheme == "HTTP");
-        let port = if manifest.configuration().health_listener.is_some() { health.1 } else { secure.1 };
-        let probe = format!("{}://127.0.0.1:{port}/healthz", if is_plain { "http" } else { "https" });
+        let is_plain = manifest
+            .probe
+            .as_ref()
+            .is_some_and(|probe| probe.scheme == "HTTP");
+        let port = if manifest.configuration().health_listener.is_some() {
+            health.1
+        } else {
+            secure.1
+        };
+        let probe = format!(
+            "{}://127.0.0.1:{port}/healthz",
+            if is_plain { "http" } else { "https" }
+        );
         let (process, is_probed) = (Mutex::new(process), manifest.probe.is_some());
-        Ok(Self { process, probe, is_probed, mounts, _ports: [secure.0, health.0], _until: stop.drop_guard() })
+        Ok(Self {
+            process,
+            probe,
+            is_probed,
+            mounts,
+            _ports: [secure.0, health.0],
+            _until: stop.drop_guard(),
+        })
     }
 
     /// Waits until the probe succeeds.
@@ -95,13 +145,20 @@ impl Harness {
     /// # Errors
     /// The end of the process or the last answer, with the end of the log.
     pub(crate) async fn until_healthy(&self) -> Result<()> {
-        let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build()?;
+        let client = reqwest::Client::builder()
+            .tls_danger_accept_invalid_certs(true)
+            .no_proxy()
+            .build()?;
         let healthy = until("the health of the container", LIMIT, async || {
             if self.process.lock().try_wait()?.is_some() {
                 return Ok(false);
             }
             let answer = client.get(&self.probe).send().await?;
-            ensure!(answer.status() == 200 || !self.is_probed, "the probe got {}", answer.status());
+            ensure!(
+                answer.status() == 200 || !self.is_probed,
+                "the probe got {}",
+                answer.status()
+            );
             Ok(true)
         });
         let log = self.mounts.path().join("log");
@@ -128,7 +185,8 @@ fn api_server_with_secrets(generated: &Generated) -> Result<ApiServer> {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "azure-cloud-provider", "namespace": "kube-system"},
         "data": {"cloud-config": configuration},
     });
-    api.seed(secret).map_err(|error| anyhow::anyhow!("{error}"))?;
+    api.seed(secret)
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(api)
 }
 
@@ -141,7 +199,10 @@ fn overrides(
     health: u16,
 ) -> Result<Vec<String>> {
     let kubeconfig = mounts.path().join("kubeconfig-of-the-harness");
-    std::fs::write(&kubeconfig, embedded_apiserver::kubeconfig(&generated.api_server, None, None))?;
+    std::fs::write(
+        &kubeconfig,
+        embedded_apiserver::kubeconfig(&generated.api_server, None, None),
+    )?;
     let kubeconfig = kubeconfig.display();
     let mut flags = vec![
         format!("--kubeconfig={kubeconfig}"),

@@ -36,7 +36,11 @@ impl Gaps {
         }
         let is_met = measured.iter().any(|one| *one <= most);
         let text = format!("{what}: {measured:?}, required is {most:?} at most");
-        self.0.lock().push(Gap { what, measured, most });
+        self.0.lock().push(Gap {
+            what,
+            measured,
+            most,
+        });
         ensure!(is_met, text);
         Ok(())
     }
@@ -47,10 +51,25 @@ impl Gaps {
         if gaps.is_empty() {
             return;
         }
-        println!("\n{:<60} {:>8}  measured", "nobody led, from the event to the next lease", "at most");
-        for Gap { what, measured, most } in gaps.iter() {
-            let measured: Vec<_> = measured.iter().map(|one| format!("{:.2} s", one.as_secs_f64())).collect();
-            println!("{what:<60} {:>6} s  {}", most.as_secs(), measured.join(", "));
+        println!(
+            "\n{:<60} {:>8}  measured",
+            "nobody led, from the event to the next lease", "at most"
+        );
+        for Gap {
+            what,
+            measured,
+            most,
+        } in gaps.iter()
+        {
+            let measured: Vec<_> = measured
+                .iter()
+                .map(|one| format!("{:.2} s", one.as_secs_f64()))
+                .collect();
+            println!(
+                "{what:<60} {:>6} s  {}",
+                most.as_secs(),
+                measured.join(", ")
+            );
         }
     }
 }

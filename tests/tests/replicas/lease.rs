@@ -30,15 +30,24 @@ impl TheLease {
     pub(crate) async fn held(&self) -> Result<Option<Held>> {
         let lease = self.0.get_opt(NAME).await.context("reading the lease")?;
         let read = |spec: LeaseSpec| {
-            Some(Held { by: spec.holder_identity?, since: spec.acquire_time?.0, renewed: spec.renew_time?.0 })
+            Some(Held {
+                by: spec.holder_identity?,
+                since: spec.acquire_time?.0,
+                renewed: spec.renew_time?.0,
+            })
         };
-        Ok(lease.and_then(|lease| read(lease.spec?)).filter(|held| !held.by.is_empty()))
+        Ok(lease
+            .and_then(|lease| read(lease.spec?))
+            .filter(|held| !held.by.is_empty()))
     }
 
     /// Returns the number of changes of the holder.
     pub(crate) async fn transitions(&self) -> Result<i32> {
         let lease = self.0.get(NAME).await?;
-        Ok(lease.spec.and_then(|spec| spec.lease_transitions).unwrap_or_default())
+        Ok(lease
+            .spec
+            .and_then(|spec| spec.lease_transitions)
+            .unwrap_or_default())
     }
 
     pub(crate) async fn delete(&self) -> Result<()> {
@@ -50,6 +59,10 @@ impl TheLease {
 
     pub(crate) async fn write(&self, spec: &Value) -> Result<()> {
         let patch = Patch::Merge(serde_json::json!({"spec": spec}));
-        self.0.patch(NAME, &PatchParams::default(), &patch).await.map(drop).context("writing the lease")
+        self.0
+            .patch(NAME, &PatchParams::default(), &patch)
+            .await
+            .map(drop)
+            .context("writing the lease")
     }
 }

@@ -66,7 +66,9 @@ fn main() -> ExitCode {
     let gaps = Arc::new(Gaps::default());
     let trials = SCENARIOS.iter().map(|(name, need, scenario)| {
         let shared = (Arc::clone(&environment), Arc::clone(&gaps));
-        real::trial(name, environment.lacks(*need), move || scenario(&shared.0, &shared.1))
+        real::trial(name, environment.lacks(*need), move || {
+            scenario(&shared.0, &shared.1)
+        })
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     gaps.print();

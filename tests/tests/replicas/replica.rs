@@ -18,11 +18,16 @@ pub(crate) struct Replica {
 
 impl Replica {
     pub(crate) fn start(binary: &Path, arguments: &[String], log: &Path) -> Result<Self> {
-        Ok(Self { controller: Controller::start(binary, arguments.iter().map(Into::into), log)? })
+        Ok(Self {
+            controller: Controller::start(binary, arguments.iter().map(Into::into), log)?,
+        })
     }
 
     /// Returns `true` if this process logged that it acquired the Lease with this identity.
     pub(crate) fn is(&self, identity: &str) -> bool {
-        self.controller.log().lines().any(|line| line.contains(ACQUIRED) && line.contains(identity))
+        self.controller
+            .log()
+            .lines()
+            .any(|line| line.contains(ACQUIRED) && line.contains(identity))
     }
 }

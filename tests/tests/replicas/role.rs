@@ -14,10 +14,16 @@ const USER: &str = "e2e-replicas";
 const MANAGER: &str = "e2e";
 
 /// Makes the role, and a kubeconfig in `directory` that acts with it alone.
-pub(crate) async fn without_watch(client: &Client, kubeconfig: &Path, directory: &Path) -> Result<PathBuf> {
+pub(crate) async fn without_watch(
+    client: &Client,
+    kubeconfig: &Path,
+    directory: &Path,
+) -> Result<PathBuf> {
     let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
         (Api::all(client.clone()), Api::all(client.clone()));
-    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    let verbs = [
+        "get", "list", "watch", "create", "update", "patch", "delete",
+    ];
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": NAME},
         "rules": [
@@ -32,8 +38,14 @@ pub(crate) async fn without_watch(client: &Client, kubeconfig: &Path, directory:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
     });
     let apply = PatchParams::apply(MANAGER).force();
-    roles.patch(NAME, &apply, &Patch::Apply(role)).await.context("the role")?;
-    bindings.patch(NAME, &apply, &Patch::Apply(binding)).await.context("its binding")?;
+    roles
+        .patch(NAME, &apply, &Patch::Apply(role))
+        .await
+        .context("the role")?;
+    bindings
+        .patch(NAME, &apply, &Patch::Apply(binding))
+        .await
+        .context("its binding")?;
 
     let mut file = Kubeconfig::read_from(kubeconfig)?;
     for user in &mut file.auth_infos {

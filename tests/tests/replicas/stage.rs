@@ -86,7 +86,8 @@ pub(crate) async fn play(
 
 async fn connect(path: &PathBuf) -> Result<Client> {
     let mut config =
-        Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await?;
+        Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default())
+            .await?;
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
@@ -94,21 +95,33 @@ async fn connect(path: &PathBuf) -> Result<Client> {
 /// Removes whatever these tests left in the cluster.
 async fn clean_up(client: &Client) -> Result<()> {
     let services: Api<Service> = Api::default_namespaced(client.clone());
-    for service in services.list_metadata(&ListParams::default().labels(OURS)).await? {
+    for service in services
+        .list_metadata(&ListParams::default().labels(OURS))
+        .await?
+    {
         let name = service.name_any();
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         // Objects that were deleted meanwhile are skipped.
         _ = services.delete(&name, &DeleteParams::background()).await;
-        _ = services.patch_metadata(&name, &PatchParams::default(), &free).await;
+        _ = services
+            .patch_metadata(&name, &PatchParams::default(), &free)
+            .await;
     }
     TheLease::of(client).delete().await?;
     kubelets::clean_up(client).await
 }
 
 impl Stage {
-    async fn set(environment: &Environment, label: &str, identity: Identity, flags: &[&str]) -> Result<Self> {
+    async fn set(
+        environment: &Environment,
+        label: &str,
+        identity: Identity,
+        flags: &[&str],
+    ) -> Result<Self> {
         let client = connect(environment.kubeconfig()?).await?;
-        clean_up(&client).await.context("removing what an earlier run left behind")?;
+        clean_up(&client)
+            .await
+            .context("removing what an earlier run left behind")?;
         let directory = TempDir::with_prefix("ccm-replicas-")?;
         let served = ServedCloud::start(directory.path()).await?;
         let kubeconfig = match identity {
@@ -126,7 +139,10 @@ impl Stage {
             "--node-monitor-period=500ms".to_owned(),
             "--configure-cloud-routes=false".to_owned(),
         ];
-        let arguments = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
+        let arguments = own
+            .into_iter()
+            .chain(flags.iter().map(|flag| (*flag).to_owned()))
+            .collect();
         let mut stage = Self {
             kubelets: Kubelets::start(&client),
             lease: TheLease::of(&client),
@@ -150,19 +166,26 @@ impl Stage {
     pub(crate) fn add(&mut self) -> Result<()> {
         self.starts += 1;
         let log = self.directory.path().join(format!("log-{}", self.starts));
-        self.replicas.push(Replica::start(&self.binary, &self.arguments, &log)?);
+        self.replicas
+            .push(Replica::start(&self.binary, &self.arguments, &log)?);
         Ok(())
     }
 
     /// Waits until a replica leads, and returns its index and identity.
     pub(crate) async fn leader(&self) -> Result<(usize, String)> {
-        until("one of the replicas leads", SOON, async || self.leads_now().await).await
+        until("one of the replicas leads", SOON, async || {
+            self.leads_now().await
+        })
+        .await
     }
 
     async fn leads_now(&self) -> Result<(usize, String)> {
         let holder = self.held().await?.by;
         let index = self.replicas.iter().position(|replica| replica.is(&holder));
-        Ok((index.with_context(|| format!("{holder} is none of the replicas"))?, holder))
+        Ok((
+            index.with_context(|| format!("{holder} is none of the replicas"))?,
+            holder,
+        ))
     }
 
     /// Returns the holder of the Lease.
@@ -185,7 +208,10 @@ impl Stage {
         event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
     ) -> Result<(Duration, Replica)> {
         let (gap, unrenewed, old) = self.followed(event).await?;
-        ensure!(unrenewed >= LEASE, "another took the lease {unrenewed:?} after its last renewal, it lasts {LEASE:?}");
+        ensure!(
+            unrenewed >= LEASE,
+            "another took the lease {unrenewed:?} after its last renewal, it lasts {LEASE:?}"
+        );
         Ok((gap, old))
     }
 
@@ -217,7 +243,11 @@ impl Stage {
             Ok(held)
         })
         .await?;
-        Ok((start.elapsed(), next.since.duration_since(renewed).unsigned_abs(), old))
+        Ok((
+            start.elapsed(),
+            next.since.duration_since(renewed).unsigned_abs(),
+            old,
+        ))
     }
 
     pub(crate) fn cloud(&self) -> &Cloud {
@@ -238,7 +268,10 @@ impl Stage {
     pub(crate) async fn nodes(&mut self, count: usize) -> Result<Vec<String>> {
         let names = self.names("node", count);
         for name in &names {
-            self.cloud().add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
+            self.cloud().add_machine(NewMachine {
+                name: name.clone(),
+                ..NewMachine::default()
+            });
         }
         self.kubelets.register(&names, true).await?;
         Ok(names)
@@ -252,7 +285,9 @@ impl Stage {
             let mut object = load_balancer(name, &[80]);
             object["metadata"]["labels"][OURS] = json!("true");
             let service = serde_json::from_value(object)?;
-            api.create(&PostParams::default(), &service).await.with_context(|| format!("creating {name}"))?;
+            api.create(&PostParams::default(), &service)
+                .await
+                .with_context(|| format!("creating {name}"))?;
         }
         Ok(names)
     }
@@ -264,7 +299,10 @@ impl Stage {
         self.services(services).await?;
         until("the work is in its middle", SOON, async || {
             let waiting = self.door().waiting();
-            ensure!(waiting == UNDER_WAY, "{waiting} load balancers were asked for");
+            ensure!(
+                waiting == UNDER_WAY,
+                "{waiting} load balancers were asked for"
+            );
             Ok(())
         })
         .await
@@ -273,7 +311,9 @@ impl Stage {
     fn names(&mut self, kind: &str, count: usize) -> Vec<String> {
         let first = self.made + 1;
         self.made += count;
-        (first..=self.made).map(|number| format!("{}-{kind}-{number}", self.label)).collect()
+        (first..=self.made)
+            .map(|number| format!("{}-{kind}-{number}", self.label))
+            .collect()
     }
 
     /// Checks that new work is done.
@@ -295,19 +335,43 @@ impl Stage {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let mut machines = BTreeSet::new();
         for node in nodes.list(&ours).await? {
-            let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
-            let machine = self.cloud().machine(&node.name_any()).context("a Node without a machine")?;
-            ensure!(id == format!("simulated://{}", machine.id), "{} has the id {id:?}", node.name_any());
+            let id = node
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.provider_id.clone())
+                .unwrap_or_default();
+            let machine = self
+                .cloud()
+                .machine(&node.name_any())
+                .context("a Node without a machine")?;
+            ensure!(
+                id == format!("simulated://{}", machine.id),
+                "{} has the id {id:?}",
+                node.name_any()
+            );
             // The last of what is written of a new Node.
-            let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
-            let has_all = machine.addresses.iter().all(|it| addresses.iter().any(|has| has.address == *it.address));
-            ensure!(has_all, "{:?} has the addresses {addresses:?}", node.metadata.name);
+            let addresses = node
+                .status
+                .and_then(|status| status.addresses)
+                .unwrap_or_default();
+            let has_all = machine
+                .addresses
+                .iter()
+                .all(|it| addresses.iter().any(|has| has.address == *it.address));
+            ensure!(
+                has_all,
+                "{:?} has the addresses {addresses:?}",
+                node.metadata.name
+            );
             machines.insert(machine.id);
         }
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let services = services.list(&ours).await?.items;
         let balancers = self.cloud().load_balancers();
-        let names: BTreeSet<_> = balancers.iter().map(|balancer| balancer.spec.name.clone()).collect();
+        let names: BTreeSet<_> = balancers
+            .iter()
+            .map(|balancer| balancer.spec.name.clone())
+            .collect();
         ensure!(
             balancers.len() == services.len() && names.len() == services.len(),
             "{} load balancers for {} Services",
@@ -316,29 +380,53 @@ impl Stage {
         );
         for balancer in balancers {
             let spec = balancer.spec;
-            ensure!(spec.targets == machines, "{} leads to {:?}, not {machines:?}", spec.name, spec.targets);
+            ensure!(
+                spec.targets == machines,
+                "{} leads to {:?}, not {machines:?}",
+                spec.name,
+                spec.targets
+            );
         }
         for service in services {
-            let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-            let shown = status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty());
+            let status = service
+                .status
+                .as_ref()
+                .and_then(|status| status.load_balancer.as_ref());
+            let shown = status
+                .and_then(|status| status.ingress.as_ref())
+                .is_some_and(|ingress| !ingress.is_empty());
             ensure!(shown, "{} shows no address", service.name_any());
         }
         Ok(())
     }
 
     fn last_lines(&self) -> String {
-        let tail = |(number, replica): (usize, &Replica)| format!("replica {number}:\n{}\n", replica.controller.tail());
+        let tail = |(number, replica): (usize, &Replica)| {
+            format!("replica {number}:\n{}\n", replica.controller.tail())
+        };
         self.replicas.iter().enumerate().map(tail).collect()
     }
 
     /// Returns the versions of all objects of these tests: equal versions before and after mean that none was written.
     pub(crate) async fn versions(&self) -> Result<Vec<(String, Option<String>)>> {
         let ours = ListParams::default().labels(OURS);
-        let (nodes, services): (Api<Node>, Api<Service>) =
-            (Api::all(self.client.clone()), Api::default_namespaced(self.client.clone()));
-        let nodes =
-            nodes.list_metadata(&ours).await?.items.into_iter().map(|it| (it.name_any(), it.resource_version()));
+        let (nodes, services): (Api<Node>, Api<Service>) = (
+            Api::all(self.client.clone()),
+            Api::default_namespaced(self.client.clone()),
+        );
+        let nodes = nodes
+            .list_metadata(&ours)
+            .await?
+            .items
+            .into_iter()
+            .map(|it| (it.name_any(), it.resource_version()));
         let services = services.list_metadata(&ours).await?.items;
-        Ok(nodes.chain(services.into_iter().map(|it| (it.name_any(), it.resource_version()))).collect())
+        Ok(nodes
+            .chain(
+                services
+                    .into_iter()
+                    .map(|it| (it.name_any(), it.resource_version())),
+            )
+            .collect())
     }
 }

@@ -18,11 +18,19 @@ fn running(table: &Table) -> World {
 }
 
 fn put(world: &World, n: usize) {
-    world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+    world.put(
+        &format!("worker-{n}"),
+        &format!("table://{n}"),
+        "10.0.0.1",
+        &[&format!("10.244.{n}.0/24")],
+    );
 }
 
 fn count(calls: &[(u64, String)], what: &str) -> usize {
-    calls.iter().filter(|(_, call)| call.starts_with(what)).count()
+    calls
+        .iter()
+        .filter(|(_, call)| call.starts_with(what))
+        .count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,29 +41,46 @@ async fn what_fails_is_tried_again_more_and_more_rarely_and_delays_nobody() {
     (1..=3).for_each(|n| put(&world, n));
     seconds(2).await;
     assert_eq!(table.routes().len(), 2);
-    assert_eq!((world.condition("worker-1"), world.condition("worker-2")), (NOT_CREATED.into(), CREATED.into()));
+    assert_eq!(
+        (world.condition("worker-1"), world.condition("worker-2")),
+        (NOT_CREATED.into(), CREATED.into())
+    );
     let told = world.events_of("FailedToCreateRoute");
-    assert!(told[0].starts_with("Could not create route ") && told[0].ends_with(": boom"), "{told:?}");
+    assert!(
+        told[0].starts_with("Could not create route ") && told[0].ends_with(": boom"),
+        "{told:?}"
+    );
     table.timed_calls();
     seconds(3600).await;
     let calls = table.timed_calls();
     let (creates, lists) = (count(&calls, "create"), count(&calls, "list"));
-    assert!((12..=20).contains(&creates) && lists <= creates + 12, "{creates} creates, {lists} lists in an hour");
+    assert!(
+        (12..=20).contains(&creates) && lists <= creates + 12,
+        "{creates} creates, {lists} lists in an hour"
+    );
 
     table.trouble("10.244.1.0/24", None);
     seconds(301).await;
-    assert_eq!((table.routes().len(), world.condition("worker-1")), (3, CREATED.into()));
+    assert_eq!(
+        (table.routes().len(), world.condition("worker-1")),
+        (3, CREATED.into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_node_is_tried_at_once() {
     let table = Table::new();
     let world = running(&table);
-    table.trouble("10.244.1.0/24", Some(Trouble::Fails(Error::other("wrong address"))));
+    table.trouble(
+        "10.244.1.0/24",
+        Some(Trouble::Fails(Error::other("wrong address"))),
+    );
     put(&world, 1);
     seconds(1000).await;
     table.trouble("10.244.1.0/24", None);
-    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = "10.0.0.2".into());
+    world.change("worker-1", |node| {
+        node["status"]["addresses"][0]["address"] = "10.0.0.2".into()
+    });
     seconds(2).await;
     assert_eq!(world.condition("worker-1"), CREATED);
 }
@@ -69,7 +94,10 @@ async fn a_delete_that_fails_is_told_and_tried_again() {
     table.trouble("10.244.9.0/24", Some(Trouble::Fails(Error::other("busy"))));
     seconds(5).await;
     let told = world.events_of("FailedToDeleteRoute");
-    assert_eq!(told, ["Could not delete route old 10.244.9.0/24 for node worker-1: busy"]);
+    assert_eq!(
+        told,
+        ["Could not delete route old 10.244.9.0/24 for node worker-1: busy"]
+    );
     table.trouble("10.244.9.0/24", None);
     seconds(11).await;
     assert_eq!(table.routes(), ["10.244.1.0/24 worker-1"]);
@@ -84,7 +112,10 @@ async fn a_limit_of_requests_silences_all_calls() {
     (1..=50).for_each(|n| put(&world, n));
     seconds(3).await;
     let first = table.timed_calls();
-    assert!(count(&first, "create") <= 32, "those under way, not those that wait: {first:?}");
+    assert!(
+        count(&first, "create") <= 32,
+        "those under way, not those that wait: {first:?}"
+    );
     world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     seconds(56).await;
     assert_eq!(table.timed_calls(), [], "silence, though a Node joined");
@@ -117,11 +148,18 @@ async fn a_list_that_fails_changes_nothing_and_is_tried_again() {
     put(&world, 1);
     seconds(600).await;
     let calls = table.calls();
-    assert!(calls.iter().all(|call| call == "list") && (10..=15).contains(&calls.len()), "{calls:?}");
+    assert!(
+        calls.iter().all(|call| call == "list") && (10..=15).contains(&calls.len()),
+        "{calls:?}"
+    );
     assert_eq!(world.condition("worker-1"), "", "nobody knows");
     table.list_fails(None);
     seconds(75).await;
-    assert_eq!(table.routes(), ["10.244.1.0/24 worker-1"], "at most a minute and the jitter later");
+    assert_eq!(
+        table.routes(),
+        ["10.244.1.0/24 worker-1"],
+        "at most a minute and the jitter later"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,18 +185,33 @@ async fn a_call_that_hangs_or_panics_holds_back_nobody() {
     (1..=3).for_each(|n| put(&world, n));
     table.put("old", "worker-3", "10.244.1.0/24", Some(true));
     seconds(15).await;
-    assert_eq!((world.condition("worker-3"), world.condition("worker-2")), (CREATED.into(), NOT_CREATED.into()));
+    assert_eq!(
+        (world.condition("worker-3"), world.condition("worker-2")),
+        (CREATED.into(), NOT_CREATED.into())
+    );
     put(&world, 4);
     seconds(11).await;
-    assert_eq!(world.condition("worker-4"), CREATED, "passes go on while the call hangs");
+    assert_eq!(
+        world.condition("worker-4"),
+        CREATED,
+        "passes go on while the call hangs"
+    );
     let hanging = count(&table.timed_calls(), "delete 10.244.1.0/24");
     assert_eq!(hanging, 1, "nobody else touches what hangs");
     assert_eq!(world.condition("worker-1"), "", "nobody knows yet");
     seconds(240).await;
     assert_eq!(world.condition("worker-1"), NOT_CREATED);
     let told = world.events_of("FailedToCreateRoute");
-    assert!(told.iter().any(|text| text.ends_with(": cloud provider table gave no answer within 120 s")), "{told:?}");
-    assert!(told.iter().any(|text| text.ends_with(": cloud provider table panicked")), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|text| text.ends_with(": cloud provider table gave no answer within 120 s")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|text| text.ends_with(": cloud provider table panicked")),
+        "{told:?}"
+    );
 
     table.trouble("10.244.1.0/24", None);
     table.trouble("10.244.2.0/24", None);
@@ -177,13 +230,26 @@ async fn a_condition_that_cannot_be_written_is_written_later_without_a_list() {
         message: "not this one".into(),
         retry_after_seconds: None,
     };
-    world.api.faults().add(Matcher::any().verb("patch").resource("nodes").name("worker-1").times(3), refusal);
+    world.api.faults().add(
+        Matcher::any()
+            .verb("patch")
+            .resource("nodes")
+            .name("worker-1")
+            .times(3),
+        refusal,
+    );
     (1..=2).for_each(|n| put(&world, n));
     seconds(2).await;
-    assert_eq!((world.condition("worker-1"), world.condition("worker-2")), (String::new(), CREATED.into()));
+    assert_eq!(
+        (world.condition("worker-1"), world.condition("worker-2")),
+        (String::new(), CREATED.into())
+    );
     table.calls();
     seconds(90).await;
-    assert_eq!((world.condition("worker-1"), table.calls()), (CREATED.into(), vec![]));
+    assert_eq!(
+        (world.condition("worker-1"), table.calls()),
+        (CREATED.into(), vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,15 +259,32 @@ async fn a_condition_that_cannot_be_written_does_not_wait_for_a_long_period() {
     options.route.reconciliation_period = Duration::from_secs(3600);
     let world = World::new(Arc::new(table.clone()), &options);
     world.run();
-    let refusal =
-        Action::Status { code: 500, reason: "InternalError".into(), message: "no".into(), retry_after_seconds: None };
-    world.api.faults().add(Matcher::any().verb("patch").resource("nodes").name("worker-1").times(2), refusal);
+    let refusal = Action::Status {
+        code: 500,
+        reason: "InternalError".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
+    world.api.faults().add(
+        Matcher::any()
+            .verb("patch")
+            .resource("nodes")
+            .name("worker-1")
+            .times(2),
+        refusal,
+    );
     put(&world, 1);
     seconds(2).await;
     table.calls();
-    assert_eq!((world.condition("worker-1"), world.writes()), (String::new(), 1));
+    assert_eq!(
+        (world.condition("worker-1"), world.writes()),
+        (String::new(), 1)
+    );
     seconds(17).await;
-    assert_eq!((world.condition("worker-1"), table.calls()), (CREATED.into(), vec![]));
+    assert_eq!(
+        (world.condition("worker-1"), table.calls()),
+        (CREATED.into(), vec![])
+    );
     assert_eq!(world.writes(), 3);
 }
 
@@ -219,5 +302,9 @@ async fn a_pass_for_another_node_leaves_alone_what_backs_off() {
         seconds(20).await;
     }
     let calls = table.timed_calls();
-    assert_eq!((count(&calls, "create 10.244.1.0/24"), table.routes().len()), (0, 10), "{calls:?}");
+    assert_eq!(
+        (count(&calls, "create 10.244.1.0/24"), table.routes().len()),
+        (0, 10),
+        "{calls:?}"
+    );
 }

@@ -19,7 +19,12 @@ async fn slow_creates() -> (Table, World) {
 }
 
 fn put(world: &World, n: u8) {
-    world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+    world.put(
+        &format!("worker-{n}"),
+        &format!("table://{n}"),
+        "10.0.0.1",
+        &[&format!("10.244.{n}.0/24")],
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -27,12 +32,21 @@ async fn an_address_that_changes_while_the_route_is_being_made_is_followed() {
     let (table, world) = slow_creates().await;
     world.put("worker-1", "table://1", "10.0.0.1", &[RANGE]);
     seconds(5).await;
-    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = "10.0.0.2".into());
+    world.change("worker-1", |node| {
+        node["status"]["addresses"][0]["address"] = "10.0.0.2".into()
+    });
     seconds(22).await;
-    assert_eq!(table.hops(RANGE), ["10.0.0.1"], "made from what the Node was");
+    assert_eq!(
+        table.hops(RANGE),
+        ["10.0.0.1"],
+        "made from what the Node was"
+    );
     assert_eq!(world.condition("worker-1"), "", "nobody knows yet");
     seconds(65).await;
-    assert_eq!((table.hops(RANGE), world.condition("worker-1")), (vec!["10.0.0.2".into()], CREATED.into()));
+    assert_eq!(
+        (table.hops(RANGE), world.condition("worker-1")),
+        (vec!["10.0.0.2".into()], CREATED.into())
+    );
     assert_eq!(world.writes(), 1, "and was never told the wrong thing");
 }
 
@@ -44,7 +58,10 @@ async fn a_range_that_moves_while_its_route_is_being_made_is_followed() {
     assert!(world.api.remove("nodes", None, "worker-1"));
     world.put("worker-2", "table://2", "10.0.0.2", &[RANGE]);
     seconds(90).await;
-    assert_eq!((table.routes(), world.condition("worker-2")), (vec![format!("{RANGE} worker-2")], CREATED.into()));
+    assert_eq!(
+        (table.routes(), world.condition("worker-2")),
+        (vec![format!("{RANGE} worker-2")], CREATED.into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,13 +80,20 @@ async fn an_address_that_changes_back_while_the_old_route_is_being_deleted_is_no
     world.put("worker-1", "table://1", "10.0.0.1", &[RANGE]);
     seconds(60).await;
     for _ in 0..3 {
-        world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = "10.0.0.2".into());
+        world.change("worker-1", |node| {
+            node["status"]["addresses"][0]["address"] = "10.0.0.2".into()
+        });
         seconds(12).await;
-        world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = "10.0.0.1".into());
+        world.change("worker-1", |node| {
+            node["status"]["addresses"][0]["address"] = "10.0.0.1".into()
+        });
         seconds(140).await;
         assert_eq!(table.hops(RANGE), ["10.0.0.1"]);
     }
-    assert_eq!((world.condition("worker-1"), world.reasons()), (CREATED.into(), vec![]));
+    assert_eq!(
+        (world.condition("worker-1"), world.reasons()),
+        (CREATED.into(), vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,12 +123,24 @@ async fn routes_that_are_made_while_the_list_is_on_its_way_are_not_made_twice() 
     world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     table.timed_calls();
     seconds(80).await;
-    assert_eq!((table.routes().len(), world.writes()), (17, 17), "one condition each");
+    assert_eq!(
+        (table.routes().len(), world.writes()),
+        (17, 17),
+        "one condition each"
+    );
     let calls = table.timed_calls();
-    let count = |what| calls.iter().filter(|(_, call)| call.starts_with(what)).count();
+    let count = |what| {
+        calls
+            .iter()
+            .filter(|(_, call)| call.starts_with(what))
+            .count()
+    };
     assert!(count("create") == 1 && count("list") <= 2, "{calls:?}");
     assert_eq!(world.reasons(), Vec::<String>::new());
-    assert_eq!((world.condition("worker-1"), world.condition("late")), (CREATED.into(), CREATED.into()));
+    assert_eq!(
+        (world.condition("worker-1"), world.condition("late")),
+        (CREATED.into(), CREATED.into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,15 +151,30 @@ async fn a_create_that_fails_while_the_list_is_on_its_way_keeps_its_back_off() {
     world.run();
     seconds(10).await;
     table.takes(Duration::from_secs(12));
-    table.trouble(RANGE, Some(crate::table::Trouble::Fails(cloud_provider::Error::other("boom"))));
+    table.trouble(
+        RANGE,
+        Some(crate::table::Trouble::Fails(cloud_provider::Error::other(
+            "boom",
+        ))),
+    );
     world.put("worker-1", "table://x", "10.0.0.1", &[RANGE]);
     seconds(9).await;
     world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     seconds(300).await;
     let calls = table.timed_calls();
-    let creates: Vec<u64> = calls.iter().filter(|(_, call)| call.ends_with(RANGE)).map(|(at, _)| *at).collect();
-    assert!(creates.windows(2).all(|pair| pair[1] - pair[0] >= 22) && (4..=6).contains(&creates.len()), "{creates:?}");
+    let creates: Vec<u64> = calls
+        .iter()
+        .filter(|(_, call)| call.ends_with(RANGE))
+        .map(|(at, _)| *at)
+        .collect();
+    assert!(
+        creates.windows(2).all(|pair| pair[1] - pair[0] >= 22) && (4..=6).contains(&creates.len()),
+        "{creates:?}"
+    );
     table.trouble(RANGE, None);
     seconds(330).await;
-    assert_eq!((table.routes().len(), world.condition("worker-1")), (2, CREATED.into()));
+    assert_eq!(
+        (table.routes().len(), world.condition("worker-1")),
+        (2, CREATED.into())
+    );
 }

@@ -17,7 +17,8 @@ use crate::world::{CREATED, NOT_CREATED, World, product, seconds};
 fn running(machines: usize) -> (World, Cloud) {
     let cloud = Cloud::default();
     (1..=machines).for_each(|n| boot(&cloud, n));
-    let transport = Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
+    let transport =
+        Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
     let transport = transport.service(cloud.router()).build().unwrap();
     let provider: Arc<dyn CloudProvider> = Arc::new(Simulated::new(transport, None));
     let world = World::new(provider, &product("10.244.0.0/16,fd00::/48"));
@@ -29,19 +30,35 @@ fn running(machines: usize) -> (World, Cloud) {
 }
 
 fn boot(cloud: &Cloud, n: usize) {
-    cloud.add_machine(NewMachine { name: format!("worker-{n}"), ..NewMachine::default() });
+    cloud.add_machine(NewMachine {
+        name: format!("worker-{n}"),
+        ..NewMachine::default()
+    });
 }
 
 fn join(world: &World, cloud: &Cloud, n: usize) {
     let machine = cloud.machine(&format!("worker-{n}")).unwrap();
-    let ip = &machine.addresses.iter().find(|address| address.kind == AddressType::InternalIP).unwrap().address;
-    world.put(&machine.name, &format!("simulated://{}", machine.id), ip, &[&format!("10.244.{n}.0/24")]);
+    let ip = &machine
+        .addresses
+        .iter()
+        .find(|address| address.kind == AddressType::InternalIP)
+        .unwrap()
+        .address;
+    world.put(
+        &machine.name,
+        &format!("simulated://{}", machine.id),
+        ip,
+        &[&format!("10.244.{n}.0/24")],
+    );
 }
 
 /// Returns `DESTINATION MACHINE` of all routes, in order.
 fn routes(cloud: &Cloud) -> Vec<String> {
-    let mut routes: Vec<String> =
-        cloud.routes().iter().map(|route| format!("{} {}", route.route.destination, route.machine_name)).collect();
+    let mut routes: Vec<String> = cloud
+        .routes()
+        .iter()
+        .map(|route| format!("{} {}", route.route.destination, route.machine_name))
+        .collect();
     routes.sort();
     routes
 }
@@ -49,9 +66,17 @@ fn routes(cloud: &Cloud) -> Vec<String> {
 /// Returns the requests so far that ask the cloud for a change, and the lists, and resets both.
 fn requests(cloud: &Cloud) -> (u64, u64) {
     let of = |wanted: &dyn Fn(&str) -> bool| {
-        cloud.requests().iter().filter(|(route, _)| wanted(route)).map(|(_, count)| count).sum()
+        cloud
+            .requests()
+            .iter()
+            .filter(|(route, _)| wanted(route))
+            .map(|(_, count)| count)
+            .sum()
     };
-    let counted = (of(&|route| !route.starts_with("GET ")), of(&|route| route == "GET /v1/routes"));
+    let counted = (
+        of(&|route| !route.starts_with("GET ")),
+        of(&|route| route == "GET /v1/routes"),
+    );
     cloud.reset_requests();
     counted
 }
@@ -60,21 +85,42 @@ fn requests(cloud: &Cloud) -> (u64, u64) {
 async fn routes_follow_nodes_that_join_and_leave() {
     let (world, cloud) = running(3);
     seconds(5).await;
-    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1", "10.244.2.0/24 worker-2", "10.244.3.0/24 worker-3"]);
+    assert_eq!(
+        routes(&cloud),
+        [
+            "10.244.1.0/24 worker-1",
+            "10.244.2.0/24 worker-2",
+            "10.244.3.0/24 worker-3"
+        ]
+    );
     for n in 1..=3 {
         assert_eq!(world.condition(&format!("worker-{n}")), CREATED);
     }
-    assert_eq!((requests(&cloud), world.writes()), ((3, 1), 3), "one list, one call a route, one write a Node");
+    assert_eq!(
+        (requests(&cloud), world.writes()),
+        ((3, 1), 3),
+        "one list, one call a route, one write a Node"
+    );
 
     boot(&cloud, 4);
     join(&world, &cloud, 4);
     seconds(11).await;
     assert_eq!(routes(&cloud).last().unwrap(), "10.244.4.0/24 worker-4");
-    assert_eq!((world.condition("worker-4"), requests(&cloud)), (CREATED.into(), (1, 1)));
+    assert_eq!(
+        (world.condition("worker-4"), requests(&cloud)),
+        (CREATED.into(), (1, 1))
+    );
 
     world.api.remove("nodes", None, "worker-2");
     seconds(11).await;
-    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.4.0/24 worker-4"]);
+    assert_eq!(
+        routes(&cloud),
+        [
+            "10.244.1.0/24 worker-1",
+            "10.244.3.0/24 worker-3",
+            "10.244.4.0/24 worker-4"
+        ]
+    );
     assert_eq!((requests(&cloud), world.writes()), ((1, 1), 4));
     assert_eq!(world.reasons(), Vec::<String>::new());
 }
@@ -87,12 +133,17 @@ async fn a_steady_state_lists_every_five_minutes_and_changes_nothing() {
     let writes = world.writes();
     for n in 0..360 {
         // Heartbeats cause no read.
-        world.change("worker-7", |node| node["metadata"]["annotations"] = json!({"beat": n.to_string()}));
+        world.change("worker-7", |node| {
+            node["metadata"]["annotations"] = json!({"beat": n.to_string()})
+        });
         seconds(10).await;
     }
     let (changes, pages) = requests(&cloud);
     assert_eq!((changes, world.writes()), (0, writes), "INV-3");
-    assert!((20..=24).contains(&pages), "10 to 12 lists of 2 pages in an hour: {pages}");
+    assert!(
+        (20..=24).contains(&pages),
+        "10 to 12 lists of 2 pages in an hour: {pages}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,10 +151,19 @@ async fn a_changed_next_hop_is_replaced() {
     let (world, cloud) = running(2);
     seconds(30).await;
     requests(&cloud);
-    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = json!("10.9.9.9"));
+    world.change("worker-1", |node| {
+        node["status"]["addresses"][0]["address"] = json!("10.9.9.9")
+    });
     seconds(11).await;
-    let next_hops: Vec<_> = cloud.routes().into_iter().map(|route| route.route.next_hop).collect();
-    assert!(next_hops.contains(&vec!["10.9.9.9".to_owned()]), "{next_hops:?}");
+    let next_hops: Vec<_> = cloud
+        .routes()
+        .into_iter()
+        .map(|route| route.route.next_hop)
+        .collect();
+    assert!(
+        next_hops.contains(&vec!["10.9.9.9".to_owned()]),
+        "{next_hops:?}"
+    );
     assert_eq!((next_hops.len(), requests(&cloud)), (2, (2, 1)));
     assert_eq!(world.condition("worker-1"), CREATED);
 }
@@ -116,7 +176,12 @@ async fn routes_of_others_are_never_touched() {
         machine: cloud.machine("worker-1").unwrap().id,
         ..NewRoute::default()
     };
-    for destination in ["10.244.77.0/24", "0.0.0.0/0", "192.168.0.0/24", "10.244.3.0/24"] {
+    for destination in [
+        "10.244.77.0/24",
+        "0.0.0.0/0",
+        "192.168.0.0/24",
+        "10.244.3.0/24",
+    ] {
         cloud.add_route(foreign(destination));
     }
     seconds(30).await;
@@ -137,7 +202,10 @@ async fn routes_of_others_are_never_touched() {
     );
     assert_eq!(world.condition("worker-3"), NOT_CREATED);
     let told = world.events_of("FailedToCreateRoute");
-    assert!(told[0].contains("the existing route to 10.244.3.0/24 belongs to another owner"), "{told:?}");
+    assert!(
+        told[0].contains("the existing route to 10.244.3.0/24 belongs to another owner"),
+        "{told:?}"
+    );
     assert!(told.len() < 10, "it backs off: {}", told.len());
 }
 
@@ -148,14 +216,25 @@ async fn a_new_node_waits_for_its_initialisation_in_silence() {
     requests(&cloud);
     let writes = world.writes();
     boot(&cloud, 2);
-    let taint =
-        json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
-    world.put_with("worker-2", &["10.244.2.0/24"], &json!([]), |node| node["spec"]["taints"] = taint);
+    let taint = json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
+    world.put_with("worker-2", &["10.244.2.0/24"], &json!([]), |node| {
+        node["spec"]["taints"] = taint
+    });
     seconds(60).await;
-    assert_eq!((requests(&cloud), world.writes() - writes, world.condition("worker-2")), ((0, 0), 0, String::new()));
+    assert_eq!(
+        (
+            requests(&cloud),
+            world.writes() - writes,
+            world.condition("worker-2")
+        ),
+        ((0, 0), 0, String::new())
+    );
     join(&world, &cloud, 2);
     seconds(11).await;
-    assert_eq!((world.condition("worker-2"), requests(&cloud)), (CREATED.into(), (1, 1)));
+    assert_eq!(
+        (world.condition("worker-2"), requests(&cloud)),
+        (CREATED.into(), (1, 1))
+    );
     assert_eq!(world.reasons(), Vec::<String>::new());
 }
 
@@ -172,11 +251,22 @@ async fn a_credential_of_another_project_makes_no_network_unavailable() {
         node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}]);
     });
     seconds(3600).await;
-    assert_eq!((requests(&cloud).0, world.writes()), (0, writes), "no route is asked for, no Node is told");
-    assert_eq!((world.condition("worker-1"), routes(&cloud)), (CREATED.to_owned(), before));
+    assert_eq!(
+        (requests(&cloud).0, world.writes()),
+        (0, writes),
+        "no route is asked for, no Node is told"
+    );
+    assert_eq!(
+        (world.condition("worker-1"), routes(&cloud)),
+        (CREATED.to_owned(), before)
+    );
     cloud.add_token(DEFAULT_TOKEN, provider_simulated::cloud::DEFAULT_PROJECT);
     seconds(400).await;
-    assert_eq!(requests(&cloud).0, 2, "the next hop of worker-3 is replaced");
+    assert_eq!(
+        requests(&cloud).0,
+        2,
+        "the next hop of worker-3 is replaced"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +289,16 @@ async fn routes_that_were_all_removed_come_back_at_the_word_of_a_machine() {
 fn marks(cloud: &Cloud) -> Vec<String> {
     let mut routes = cloud.routes();
     routes.sort_by(|a, b| a.route.destination.cmp(&b.route.destination));
-    routes.iter().map(|it| it.route.labels.get("ccm-rs/cluster").cloned().unwrap_or_default()).collect()
+    routes
+        .iter()
+        .map(|it| {
+            it.route
+                .labels
+                .get("ccm-rs/cluster")
+                .cloned()
+                .unwrap_or_default()
+        })
+        .collect()
 }
 
 fn marked(cloud: &Cloud, mark: &str, destination: &str, machine: &str) {
@@ -225,15 +324,32 @@ async fn routes_marked_by_name_stay_the_clusters_when_its_id_is_known() {
     let writes = world.writes();
     world.run_as(Some("this-cluster"));
     seconds(30).await;
-    assert_eq!((requests(&cloud).0, world.writes()), (1, writes), "the range that its Node has no more");
-    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = json!("10.9.9.9"));
+    assert_eq!(
+        (requests(&cloud).0, world.writes()),
+        (1, writes),
+        "the range that its Node has no more"
+    );
+    world.change("worker-1", |node| {
+        node["status"]["addresses"][0]["address"] = json!("10.9.9.9")
+    });
     seconds(30).await;
-    assert_eq!(marks(&cloud), ["this-cluster", "kubernetes", "kubernetes", "kubernetes"], "made anew");
+    assert_eq!(
+        marks(&cloud),
+        ["this-cluster", "kubernetes", "kubernetes", "kubernetes"],
+        "made anew"
+    );
     assert_eq!(world.condition("worker-1"), CREATED);
     cloud.terminate("worker-2");
     world.api.remove("nodes", None, "worker-2");
     seconds(30).await;
-    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.77.0/24 worker-4"]);
+    assert_eq!(
+        routes(&cloud),
+        [
+            "10.244.1.0/24 worker-1",
+            "10.244.3.0/24 worker-3",
+            "10.244.77.0/24 worker-4"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,15 +363,36 @@ async fn routes_marked_by_id_are_kept_and_kept_right_while_the_id_is_unknown() {
     world.run_as(None);
     seconds(700).await;
     assert_eq!((requests(&cloud).0, world.writes()), (0, writes));
-    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = json!("10.9.9.9"));
+    world.change("worker-1", |node| {
+        node["status"]["addresses"][0]["address"] = json!("10.9.9.9")
+    });
     world.api.remove("nodes", None, "worker-2");
     seconds(700).await;
-    assert_eq!(marks(&cloud), ["kubernetes", "this-cluster", "this-cluster", "another-cluster"]);
-    assert_eq!((world.condition("worker-1"), world.reasons()), (CREATED.into(), vec![]));
+    assert_eq!(
+        marks(&cloud),
+        [
+            "kubernetes",
+            "this-cluster",
+            "this-cluster",
+            "another-cluster"
+        ]
+    );
+    assert_eq!(
+        (world.condition("worker-1"), world.reasons()),
+        (CREATED.into(), vec![])
+    );
     world.run_as(Some("this-cluster"));
     seconds(30).await;
-    let left = ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.77.0/24 worker-1"];
-    assert_eq!(routes(&cloud), left, "what was kept goes now that it is clear whose it is");
+    let left = [
+        "10.244.1.0/24 worker-1",
+        "10.244.3.0/24 worker-3",
+        "10.244.77.0/24 worker-1",
+    ];
+    assert_eq!(
+        routes(&cloud),
+        left,
+        "what was kept goes now that it is clear whose it is"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,5 +409,8 @@ async fn younger_node_with_the_provider_id_of_another_takes_no_part_in_a_war() {
     seconds(3600).await;
     assert_eq!(requests(&cloud).0, 0, "no request changes the cloud");
     assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1"]);
-    assert_eq!((world.condition("copy"), world.reasons()), (NOT_CREATED.into(), vec!["PodCIDRRefused".to_owned()]));
+    assert_eq!(
+        (world.condition("copy"), world.reasons()),
+        (NOT_CREATED.into(), vec!["PodCIDRRefused".to_owned()])
+    );
 }

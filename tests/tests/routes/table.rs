@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{AddressType, CloudProvider, Cluster, Error, Result, Route, Routes, async_trait};
+use cloud_provider::{
+    AddressType, CloudProvider, Cluster, Error, Result, Route, Routes, async_trait,
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -38,7 +40,10 @@ struct State {
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { state: Arc::default(), start: Instant::now() }
+        Self {
+            state: Arc::default(),
+            start: Instant::now(),
+        }
     }
 
     /// Sets the duration of every call.
@@ -83,7 +88,10 @@ impl Table {
 
     /// Removes a route, as another client would.
     pub(crate) fn take(&self, destination: &str) {
-        self.state.lock().routes.retain(|route| route.destination_cidr != destination);
+        self.state
+            .lock()
+            .routes
+            .retain(|route| route.destination_cidr != destination);
     }
 
     /// Deletes the machine behind a route.
@@ -99,8 +107,11 @@ impl Table {
     /// Returns `DESTINATION NODE` of all routes, in order.
     pub(crate) fn routes(&self) -> Vec<String> {
         let state = self.state.lock();
-        let mut routes: Vec<String> =
-            state.routes.iter().map(|route| format!("{} {}", route.destination_cidr, route.target_node)).collect();
+        let mut routes: Vec<String> = state
+            .routes
+            .iter()
+            .map(|route| format!("{} {}", route.destination_cidr, route.target_node))
+            .collect();
         routes.sort();
         routes
     }
@@ -108,19 +119,30 @@ impl Table {
     /// Returns the next hops of a destination's route.
     pub(crate) fn hops(&self, destination: &str) -> Vec<String> {
         let state = self.state.lock();
-        let of = state.routes.iter().filter(|route| route.destination_cidr == destination);
-        of.flat_map(|route| &route.target_node_addresses).map(|address| address.address.to_string()).collect()
+        let of = state
+            .routes
+            .iter()
+            .filter(|route| route.destination_cidr == destination);
+        of.flat_map(|route| &route.target_node_addresses)
+            .map(|address| address.address.to_string())
+            .collect()
     }
 
     /// Returns `list`, `create DESTINATION` and `delete DESTINATION`, in order, and resets them.
     pub(crate) fn calls(&self) -> Vec<String> {
-        self.timed_calls().into_iter().map(|(_, call)| call).collect()
+        self.timed_calls()
+            .into_iter()
+            .map(|(_, call)| call)
+            .collect()
     }
 
     /// Returns [`calls`](Self::calls) with the seconds since the start.
     pub(crate) fn timed_calls(&self) -> Vec<(u64, String)> {
         let calls = std::mem::take(&mut self.state.lock().calls);
-        calls.into_iter().map(|(at, call)| (at.as_secs(), call)).collect()
+        calls
+            .into_iter()
+            .map(|(at, call)| (at.as_secs(), call))
+            .collect()
     }
 
     /// Returns the maximum number of concurrent calls.
@@ -128,7 +150,12 @@ impl Table {
         self.state.lock().most
     }
 
-    async fn call<T>(&self, what: String, destination: &str, apply: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+    async fn call<T>(
+        &self,
+        what: String,
+        destination: &str,
+        apply: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
         self.call_taking(None, what, destination, apply).await
     }
 
@@ -144,7 +171,10 @@ impl Table {
             state.calls.push((self.start.elapsed(), what));
             state.running += 1;
             state.most = state.most.max(state.running);
-            (takes.unwrap_or(state.takes), state.troubles.get(destination).cloned())
+            (
+                takes.unwrap_or(state.takes),
+                state.troubles.get(destination).cloned(),
+            )
         };
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
@@ -191,12 +221,25 @@ impl Routes for Table {
     }
 
     async fn create(&self, _cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
-        let mut route = Route { owned: Some(true), enable_node_addresses: true, ..route.clone() };
-        route.target_node_addresses.retain(|address| address.kind == AddressType::InternalIP);
+        let mut route = Route {
+            owned: Some(true),
+            enable_node_addresses: true,
+            ..route.clone()
+        };
+        route
+            .target_node_addresses
+            .retain(|address| address.kind == AddressType::InternalIP);
         let destination = route.destination_cidr.clone();
         self.call(format!("create {destination}"), &destination, |state| {
-            if state.routes.iter().any(|other| other.destination_cidr == route.destination_cidr) {
-                return Err(Error::conflict(format!("a route to {} exists", route.destination_cidr)));
+            if state
+                .routes
+                .iter()
+                .any(|other| other.destination_cidr == route.destination_cidr)
+            {
+                return Err(Error::conflict(format!(
+                    "a route to {} exists",
+                    route.destination_cidr
+                )));
             }
             state.made += 1;
             route.name = format!("r-{}", state.made);

@@ -88,11 +88,30 @@ impl World {
             clock,
             pulse: Pulse::default(),
         };
-        let watched = watch(Api::<NodeObject>::all(client), WatchConfig::default(), nodes.clone(), shutdown.clone());
+        let watched = watch(
+            Api::<NodeObject>::all(client),
+            WatchConfig::default(),
+            nodes.clone(),
+            shutdown.clone(),
+        );
         tokio::spawn(watched);
-        let (until, life) = (shutdown.clone().drop_guard(), Mutex::new(shutdown.child_token()));
+        let (until, life) = (
+            shutdown.clone().drop_guard(),
+            Mutex::new(shutdown.child_token()),
+        );
         let (options, syncs) = (options.clone(), Arc::default());
-        Self { api, context, options, recorder, events, syncs, shutdown, life, resync: Resync::never(), _until: until }
+        Self {
+            api,
+            context,
+            options,
+            recorder,
+            events,
+            syncs,
+            shutdown,
+            life,
+            resync: Resync::never(),
+            _until: until,
+        }
     }
 
     /// Starts a controller that remembers nothing; one that runs ends.
@@ -102,9 +121,18 @@ impl World {
 
     /// Runs the controller like [`run`](Self::run), for a cluster with this ID. The task ends with the controller.
     pub(crate) fn run_as(&self, id: Option<&str>) -> JoinHandle<()> {
-        let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: id.map(str::to_owned),
+        };
         let (context, recorder) = (self.context.clone(), self.recorder.clone());
-        let made = RouteController::new(context, cluster, &self.options, recorder, self.syncs.clone());
+        let made = RouteController::new(
+            context,
+            cluster,
+            &self.options,
+            recorder,
+            self.syncs.clone(),
+        );
         let life = self.shutdown.child_token();
         std::mem::replace(&mut *self.life.lock(), life.clone()).cancel();
         tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), self.resync, life))
@@ -136,7 +164,13 @@ impl World {
     }
 
     /// Adds a Node with a change.
-    pub(crate) fn put_with(&self, name: &str, cidrs: &[&str], addresses: &Value, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn put_with(
+        &self,
+        name: &str,
+        cidrs: &[&str],
+        addresses: &Value,
+        change: impl FnOnce(&mut Value),
+    ) {
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name},
@@ -157,21 +191,37 @@ impl World {
     /// Returns `STATUS REASON` of the condition; empty without a condition.
     pub(crate) fn condition(&self, name: &str) -> String {
         let node = self.api.get("nodes", None, name).unwrap();
-        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let ours = conditions.iter().find(|condition| condition["type"] == "NetworkUnavailable");
-        let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-        ours.map(|c| format!("{} {}", text(c, "status"), text(c, "reason"))).unwrap_or_default()
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let ours = conditions
+            .iter()
+            .find(|condition| condition["type"] == "NetworkUnavailable");
+        let text = |condition: &Value, field: &str| {
+            condition[field].as_str().unwrap_or_default().to_owned()
+        };
+        ours.map(|c| format!("{} {}", text(c, "status"), text(c, "reason")))
+            .unwrap_or_default()
     }
 
     /// Returns the messages of all events with this reason.
     pub(crate) fn events_of(&self, reason: &str) -> Vec<String> {
         let events = self.events.lock();
-        events.iter().filter(|event| event.reason == reason).map(|event| event.message.clone()).collect()
+        events
+            .iter()
+            .filter(|event| event.reason == reason)
+            .map(|event| event.message.clone())
+            .collect()
     }
 
     /// Returns the reasons of all events.
     pub(crate) fn reasons(&self) -> Vec<String> {
-        self.events.lock().iter().map(|event| event.reason.clone()).collect()
+        self.events
+            .lock()
+            .iter()
+            .map(|event| event.reason.clone())
+            .collect()
     }
 
     /// Returns the number of requests so far that ask the API for a change.

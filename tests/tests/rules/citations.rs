@@ -12,8 +12,9 @@ use super::source::File;
 const CURVES: &[&str] = &["P-256", "P-384", "P-521"];
 
 /// An id, or a range of ids.
-static IDS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\b([A-Z]{1,5}-\d+)\b(?: ?(?:…|to) ?([A-Z]{1,5}-\d+)\b)?").unwrap());
+static IDS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\b([A-Z]{1,5}-\d+)\b(?: ?(?:…|to) ?([A-Z]{1,5}-\d+)\b)?").unwrap()
+});
 
 /// Files and their items that cite an id; the item is empty where a whole file does.
 pub(crate) type Items = BTreeMap<String, BTreeSet<String>>;
@@ -36,11 +37,16 @@ pub(crate) fn cited_ids(text: &str, definitions: &BTreeMap<Id, Definition>) -> V
         return Vec::new();
     }
     let mut found = Vec::new();
-    for range in IDS.captures_iter(text).filter(|it| !CURVES.contains(&&it[1])) {
+    for range in IDS
+        .captures_iter(text)
+        .filter(|it| !CURVES.contains(&&it[1]))
+    {
         let first = Id::parse(&range[1]);
         let last = range.get(2).and_then(|last| Id::parse(last.as_str()));
         if let (Some(first), Some(last)) = (&first, &last) {
-            let within = definitions.keys().filter(|id| first < *id && *id < last && id.prefix == first.prefix);
+            let within = definitions
+                .keys()
+                .filter(|id| first < *id && *id < last && id.prefix == first.prefix);
             found.extend(within.cloned());
         }
         found.extend(first.into_iter().chain(last));
@@ -52,16 +58,27 @@ impl Citations {
     pub(crate) fn of(files: &[File], definitions: &BTreeMap<Id, Definition>) -> Self {
         let mut sites: BTreeMap<Id, Site> = BTreeMap::new();
         let of_cases = |file: &&File| file.path.starts_with("tests/cases/");
-        for file in files.iter().filter(|file| !file.path.ends_with(".md") && !of_cases(file)) {
+        for file in files
+            .iter()
+            .filter(|file| !file.path.ends_with(".md") && !of_cases(file))
+        {
             let lines: Vec<&str> = file.text.lines().collect();
-            let is_module = |pair: &[&str]| pair[0].starts_with("#[cfg(test)]") && pair[1].ends_with('{');
+            let is_module =
+                |pair: &[&str]| pair[0].starts_with("#[cfg(test)]") && pair[1].ends_with('{');
             let first_test = lines.windows(2).position(is_module).unwrap_or(lines.len());
             for (number, line) in lines.iter().enumerate() {
                 for id in cited_ids(line, definitions) {
                     let site = sites.entry(id).or_default();
                     let is_test = is_test_file(&file.path) || number > first_test;
-                    let items = if is_test { &mut site.tested } else { &mut site.decided };
-                    items.entry(file.path.clone()).or_default().insert(item(&lines, number));
+                    let items = if is_test {
+                        &mut site.tested
+                    } else {
+                        &mut site.decided
+                    };
+                    items
+                        .entry(file.path.clone())
+                        .or_default()
+                        .insert(item(&lines, number));
                 }
             }
         }
@@ -70,11 +87,22 @@ impl Citations {
                 sites.entry(id).or_default().cases.insert(case.clone());
             }
         }
-        let unit_tested: BTreeSet<&str> =
-            files.iter().filter(|it| has_unit_tests(it, files)).map(|it| &*it.path).collect();
-        for site in sites.values_mut().filter(|site| site.tested.is_empty() && site.cases.is_empty()) {
-            let paths = site.decided.keys().filter(|path| unit_tested.contains(path.as_str()));
-            site.tested = paths.map(|path| (path.clone(), BTreeSet::from(["unit tests".to_owned()]))).collect();
+        let unit_tested: BTreeSet<&str> = files
+            .iter()
+            .filter(|it| has_unit_tests(it, files))
+            .map(|it| &*it.path)
+            .collect();
+        for site in sites
+            .values_mut()
+            .filter(|site| site.tested.is_empty() && site.cases.is_empty())
+        {
+            let paths = site
+                .decided
+                .keys()
+                .filter(|path| unit_tested.contains(path.as_str()));
+            site.tested = paths
+                .map(|path| (path.clone(), BTreeSet::from(["unit tests".to_owned()])))
+                .collect();
         }
         Self { sites }
     }
@@ -84,11 +112,17 @@ impl Citations {
 fn has_unit_tests(file: &File, files: &[File]) -> bool {
     let stem = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
     let names = [format!("{stem}/tests.rs"), format!("{stem}/tests/mod.rs")];
-    file.text.contains("\nmod tests {") || names.iter().any(|name| files.iter().any(|it| it.path == *name))
+    file.text.contains("\nmod tests {")
+        || names
+            .iter()
+            .any(|name| files.iter().any(|it| it.path == *name))
 }
 
 fn is_test_file(path: &str) -> bool {
-    path.starts_with("tests/") || ["/tests/", "/tests.rs", "/fake/", "/benches/"].iter().any(|it| path.contains(it))
+    path.starts_with("tests/")
+        || ["/tests/", "/tests.rs", "/fake/", "/benches/"]
+            .iter()
+            .any(|it| path.contains(it))
 }
 
 /// Returns the name of the item that a line belongs to: the one below a doc comment, or the function around the line.
@@ -100,33 +134,65 @@ fn item(lines: &[&str], number: usize) -> String {
         return String::new();
     }
     if line.starts_with("///") {
-        let is_code = |line: &&&str| !["///", "//", "#["].iter().any(|it| line.trim_start().starts_with(it));
-        let below = lines[number..].iter().find(is_code).unwrap_or(&"").trim_start();
+        let is_code = |line: &&&str| {
+            !["///", "//", "#["]
+                .iter()
+                .any(|it| line.trim_start().starts_with(it))
+        };
+        let below = lines[number..]
+            .iter()
+            .find(is_code)
+            .unwrap_or(&"")
+            .trim_start();
         let word = || {
             below
                 .split(|it: char| !it.is_alphanumeric() && it != '_')
                 .find(|it| !["", "pub", "crate", "super"].contains(it))
         };
-        return named(below).or_else(|| word().map(str::to_owned)).unwrap_or_default();
+        return named(below)
+            .or_else(|| word().map(str::to_owned))
+            .unwrap_or_default();
     }
     let indent = |line: &str| line.len() - line.trim_start().len();
-    let around = lines[..number].iter().rev().filter(|it| indent(it) < indent(lines[number]));
-    around.filter(|it| it.contains("fn ")).find_map(|it| named(it)).unwrap_or_default()
+    let around = lines[..number]
+        .iter()
+        .rev()
+        .filter(|it| indent(it) < indent(lines[number]));
+    around
+        .filter(|it| it.contains("fn "))
+        .find_map(|it| named(it))
+        .unwrap_or_default()
 }
 
 #[test]
 fn ranges_cite_what_lies_between() {
-    let definition = Definition { page: "services.md".into(), title: String::new(), is_normative: true };
-    let ids = ["SVC-20", "SVC-21", "SVC-22", "SVC-30"].map(|it| (Id::parse(it).unwrap(), definition.clone()));
+    let definition = Definition {
+        page: "services.md".into(),
+        title: String::new(),
+        is_normative: true,
+    };
+    let ids = ["SVC-20", "SVC-21", "SVC-22", "SVC-30"]
+        .map(|it| (Id::parse(it).unwrap(), definition.clone()));
     let definitions = BTreeMap::from(ids);
-    let cited = |text| cited_ids(text, &definitions).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let cited = |text| {
+        cited_ids(text, &definitions)
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(cited("(SVC-20 … SVC-22)"), ["SVC-21", "SVC-20", "SVC-22"]);
-    assert_eq!(cited("SVC-20 to SVC-22, SVC-30; curve P-256"), ["SVC-21", "SVC-20", "SVC-22", "SVC-30"]);
+    assert_eq!(
+        cited("SVC-20 to SVC-22, SVC-30; curve P-256"),
+        ["SVC-21", "SVC-20", "SVC-22", "SVC-30"]
+    );
 }
 
 #[test]
 fn citation_belongs_to_the_item_below_or_around() {
     let text = "//! P-1\n\n/// P-1\n#[must_use]\npub fn below() {\n    // P-1\n}\nstruct S {\n    /// P-1\n    pub field: u32,\n}";
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!([0, 2, 5, 8].map(|number| item(&lines, number)), ["", "below", "below", "field"]);
+    assert_eq!(
+        [0, 2, 5, 8].map(|number| item(&lines, number)),
+        ["", "below", "below", "field"]
+    );
 }

@@ -18,7 +18,10 @@ impl Id {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (prefix, number) = text.split_once('-')?;
         let number = number.parse().ok()?;
-        PREFIXES.contains(&prefix).then(|| Self { prefix: prefix.to_owned(), number })
+        PREFIXES.contains(&prefix).then(|| Self {
+            prefix: prefix.to_owned(),
+            number,
+        })
     }
 }
 
@@ -46,7 +49,9 @@ impl Definition {
     /// Returns the link to the heading, in the form of GitHub's anchors.
     pub(crate) fn link(&self, id: &Id) -> String {
         let heading = format!("{id} {}", self.title).to_lowercase();
-        let kept = heading.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        let kept = heading
+            .chars()
+            .filter(|it| it.is_alphanumeric() || " -_".contains(*it));
         let anchor: String = kept.map(|it| if it == ' ' { '-' } else { it }).collect();
         match id.prefix.as_str() {
             "INV" => format!("{}#invariants", self.page),
@@ -58,10 +63,19 @@ impl Definition {
 
 /// Returns the pages of rules that people write: their names in docs/rules, and their text.
 pub(crate) fn pages() -> BTreeMap<String, String> {
-    let entries = std::fs::read_dir(format!("{ROOT}/docs/rules")).unwrap().map(|entry| entry.unwrap());
+    let entries = std::fs::read_dir(format!("{ROOT}/docs/rules"))
+        .unwrap()
+        .map(|entry| entry.unwrap());
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
     let names = names.filter(|name| !["README.md", "index.md"].contains(&name.as_str()));
-    names.map(|name| (name.clone(), std::fs::read_to_string(format!("{ROOT}/docs/rules/{name}")).unwrap())).collect()
+    names
+        .map(|name| {
+            (
+                name.clone(),
+                std::fs::read_to_string(format!("{ROOT}/docs/rules/{name}")).unwrap(),
+            )
+        })
+        .collect()
 }
 
 /// Returns everything that has an id. Panics if an id is defined twice.
@@ -84,19 +98,30 @@ pub(crate) fn definitions() -> BTreeMap<Id, Definition> {
 fn headings(page: &str, text: &str, found: &mut BTreeMap<Id, Definition>) {
     let lines: Vec<&str> = text.lines().collect();
     for (number, line) in lines.iter().enumerate() {
-        let heading = line.strip_prefix("### ").and_then(|rest| rest.split_once(' '));
+        let heading = line
+            .strip_prefix("### ")
+            .and_then(|rest| rest.split_once(' '));
         // An entry may also begin with its id in bold letters; it has no anchor then.
-        let bold = line.strip_prefix("**").and_then(|rest| Some((rest.split_once(' ')?.0, "")));
+        let bold = line
+            .strip_prefix("**")
+            .and_then(|rest| Some((rest.split_once(' ')?.0, "")));
         let heading = heading.or(bold);
         if let Some((id, title)) = heading.and_then(|(id, title)| Some((Id::parse(id)?, title))) {
-            let text = lines[number + 1..].iter().find(|line| !line.is_empty()).unwrap_or(&"");
+            let text = lines[number + 1..]
+                .iter()
+                .find(|line| !line.is_empty())
+                .unwrap_or(&"");
             add(&id, page, title, !text.starts_with("Background:"), found);
         }
     }
 }
 
 fn add(id: &Id, page: &str, title: &str, is_normative: bool, found: &mut BTreeMap<Id, Definition>) {
-    let definition = Definition { page: page.to_owned(), title: title.to_owned(), is_normative };
+    let definition = Definition {
+        page: page.to_owned(),
+        title: title.to_owned(),
+        is_normative,
+    };
     if let Some(other) = found.insert(id.clone(), definition) {
         panic!("{id} is defined in {page} and in {}", other.page);
     }
@@ -113,13 +138,22 @@ pub(crate) fn cases() -> BTreeMap<String, Vec<Id>> {
         let text = std::fs::read_to_string(&path).unwrap();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
-            let Some(id) = line.strip_prefix("- id: ") else { continue };
+            let Some(id) = line.strip_prefix("- id: ") else {
+                continue;
+            };
             let rules = lines
                 .next()
                 .and_then(|line| line.trim().strip_prefix("rules: ["))
                 .unwrap_or_else(|| panic!("{id} names no rules"));
-            let rules = rules.trim_end_matches(']').split(", ").filter_map(Id::parse).collect();
-            assert!(found.insert(id.to_owned(), rules).is_none(), "two cases have the id {id}");
+            let rules = rules
+                .trim_end_matches(']')
+                .split(", ")
+                .filter_map(Id::parse)
+                .collect();
+            assert!(
+                found.insert(id.to_owned(), rules).is_none(),
+                "two cases have the id {id}"
+            );
         }
     }
     found

@@ -17,8 +17,16 @@ fn short(path: &str) -> &str {
 /// Returns files in one cell, each with its items.
 fn cell(items: &Items) -> String {
     let files = items.iter().map(|(path, items)| {
-        let names: Vec<&str> = items.iter().filter(|it| !it.is_empty()).map(String::as_str).collect();
-        let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+        let names: Vec<&str> = items
+            .iter()
+            .filter(|it| !it.is_empty())
+            .map(String::as_str)
+            .collect();
+        let names = if names.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", names.join(", "))
+        };
         format!("`{}`{names}", short(path))
     });
     files.collect::<Vec<_>>().join("<br>")
@@ -32,25 +40,47 @@ pub(crate) fn index(definitions: &BTreeMap<Id, Definition>, citations: &Citation
     let mut last = "";
     for (id, definition) in definitions {
         if id.prefix != last {
-            _ = write!(out, "\n## {}\n\n| id | decided in | tested in | cases |\n|---|---|---|---|\n", id.prefix);
+            _ = write!(
+                out,
+                "\n## {}\n\n| id | decided in | tested in | cases |\n|---|---|---|---|\n",
+                id.prefix
+            );
             last = &id.prefix;
         }
         let none = Site::default();
         let site = citations.sites.get(id).unwrap_or(&none);
-        let cases = site.cases.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let cases = site
+            .cases
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
         let (decided, tested) = (cell(&site.decided), cell(&site.tested));
-        _ = writeln!(out, "| [{id}]({}) | {decided} | {tested} | {cases} |", definition.link(id));
+        _ = writeln!(
+            out,
+            "| [{id}]({}) | {decided} | {tested} | {cases} |",
+            definition.link(id)
+        );
     }
     out
 }
 
 /// Returns the pages of rules, each rule with a line of the files that decide and test it.
-pub(crate) fn pages(definitions: &BTreeMap<Id, Definition>, citations: &Citations) -> BTreeMap<String, String> {
+pub(crate) fn pages(
+    definitions: &BTreeMap<Id, Definition>,
+    citations: &Citations,
+) -> BTreeMap<String, String> {
     let fresh = |text: &str| {
         let mut out = String::new();
         let mut generated = String::new();
-        for block in text.trim_end().split("\n\n").filter(|it| !it.starts_with("Where: ")) {
-            let id = block.strip_prefix("### ").and_then(|rest| Id::parse(rest.split(' ').next()?));
+        for block in text
+            .trim_end()
+            .split("\n\n")
+            .filter(|it| !it.starts_with("Where: "))
+        {
+            let id = block
+                .strip_prefix("### ")
+                .and_then(|rest| Id::parse(rest.split(' ').next()?));
             if block.starts_with('#') {
                 out.push_str(&std::mem::take(&mut generated));
             }
@@ -62,18 +92,31 @@ pub(crate) fn pages(definitions: &BTreeMap<Id, Definition>, citations: &Citation
         out.push_str(&generated);
         format!("{}\n", out.trim_end())
     };
-    pages_of_rules().into_iter().map(|(name, text)| (format!("docs/rules/{name}"), fresh(&text))).collect()
+    pages_of_rules()
+        .into_iter()
+        .map(|(name, text)| (format!("docs/rules/{name}"), fresh(&text)))
+        .collect()
 }
 
 /// Returns a paragraph of at most three deciding and three testing files, and the number of cases.
 fn place(site: &Site) -> String {
     let list = |items: &Items| {
         let more = items.len().saturating_sub(3);
-        let mut names: Vec<String> = items.keys().take(3).map(|path| format!("`{}`", short(path))).collect();
+        let mut names: Vec<String> = items
+            .keys()
+            .take(3)
+            .map(|path| format!("`{}`", short(path)))
+            .collect();
         names.extend((more > 0).then(|| format!("{more} more")));
         names.join(", ")
     };
-    let first_cases = site.cases.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let first_cases = site
+        .cases
+        .iter()
+        .take(3)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     let cases = match site.cases.len() {
         0 => String::new(),
         1..=3 => format!("cases {first_cases}"),
@@ -81,7 +124,11 @@ fn place(site: &Site) -> String {
     };
     let decided = (!site.decided.is_empty()).then(|| list(&site.decided));
     let tested = (!site.tested.is_empty()).then(|| format!("tests {}", list(&site.tested)));
-    let parts: Vec<String> = decided.into_iter().chain(tested).chain((!cases.is_empty()).then_some(cases)).collect();
+    let parts: Vec<String> = decided
+        .into_iter()
+        .chain(tested)
+        .chain((!cases.is_empty()).then_some(cases))
+        .collect();
     wrapped(&format!("Where: {}.", parts.join("; ")))
 }
 

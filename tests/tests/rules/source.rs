@@ -12,15 +12,28 @@ pub(crate) struct File {
 
 /// Returns `true` if the file only shows ids: generated pages, samples of the case runner, and this test.
 fn shows_only(path: &str) -> bool {
-    let begins =
-        ["docs/rules/index.md", "docs/reference/", "tests/tests/rules", "tests/tests/cases/samples", "patches/"];
+    let begins = [
+        "docs/rules/index.md",
+        "docs/reference/",
+        "tests/tests/rules",
+        "tests/tests/cases/samples",
+        "patches/",
+    ];
     begins.iter().any(|it| path.starts_with(it))
 }
 
 /// Returns all files in which ids may be cited, in the order of their paths.
 pub(crate) fn files() -> Vec<File> {
     let mut files = Vec::new();
-    for top in ["crates", "providers", "templates", "tests", "docs", "deploy", "."] {
+    for top in [
+        "crates",
+        "providers",
+        "templates",
+        "tests",
+        "docs",
+        "deploy",
+        ".",
+    ] {
         collect(&Path::new(ROOT).join(top), top != ".", &mut files);
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -28,17 +41,32 @@ pub(crate) fn files() -> Vec<File> {
 }
 
 fn collect(folder: &Path, is_recursive: bool, files: &mut Vec<File>) {
-    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+    for path in std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+    {
         if path.is_dir() {
             if is_recursive && path.file_name().is_some_and(|name| name != "target") {
                 collect(&path, true, files);
             }
             continue;
         }
-        let is_text = path.extension().is_some_and(|it| it == "rs" || it == "md" || it == "yaml");
-        let relative = path.strip_prefix(ROOT).unwrap().to_string_lossy().trim_start_matches("./").to_owned();
+        let is_text = path
+            .extension()
+            .is_some_and(|it| it == "rs" || it == "md" || it == "yaml");
+        let relative = path
+            .strip_prefix(ROOT)
+            .unwrap()
+            .to_string_lossy()
+            .trim_start_matches("./")
+            .to_owned();
         if is_text && !shows_only(&relative) {
-            files.push(File { text: std::fs::read_to_string(&path).unwrap(), path: relative });
+            files.push(File {
+                text: std::fs::read_to_string(&path).unwrap(),
+                path: relative,
+            });
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudProvider, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan,
-    PlanAction, PlanStep, Result, Service, async_trait,
+    CloudProvider, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancers, Plan, PlanAction, PlanStep, Result, Service, async_trait,
 };
 use embedded_apiserver::ApiServer;
 use parking_lot::{Mutex, MutexGuard};
@@ -84,17 +84,26 @@ impl Drop for Busy<'_> {
 impl LbCloud {
     /// Creates a cloud for the Services of this API.
     pub(crate) fn new(api: &ApiServer) -> Self {
-        Self { api: api.clone(), has_plans: true, state: Arc::default() }
+        Self {
+            api: api.clone(),
+            has_plans: true,
+            state: Arc::default(),
+        }
     }
 
     /// Disables previews of changes.
     pub(crate) fn without_plans(self) -> Self {
-        Self { has_plans: false, ..self }
+        Self {
+            has_plans: false,
+            ..self
+        }
     }
 
     /// Sets the behaviour of `method` (`ensure`, `update`, `get`, `delete`, `plan`) for the Service of this name.
     pub(crate) fn behave(&self, service: &str, method: &'static str, behaviour: Behaviour) {
-        self.state().behaviours.insert((service.to_owned(), method), behaviour);
+        self.state()
+            .behaviours
+            .insert((service.to_owned(), method), behaviour);
     }
 
     /// Restricts the targets of the Service of this name to Nodes with the label `in=yes`.
@@ -104,7 +113,9 @@ impl LbCloud {
 
     /// Requests this annotation whenever a load balancer is ensured from now on, after success and failure alike.
     pub(crate) fn annotate(&self, key: &'static str, value: Option<&str>) {
-        self.state().annotations.insert(key, value.map(str::to_owned));
+        self.state()
+            .annotations
+            .insert(key, value.map(str::to_owned));
     }
 
     /// Reports every load balancer with this ID from now on.
@@ -150,12 +161,20 @@ impl LbCloud {
 
     /// Returns the number of calls whose name contains `what`, such as `ensure web`.
     pub(crate) fn count(&self, what: &str) -> usize {
-        self.state().calls.iter().filter(|call| call.what.contains(what)).count()
+        self.state()
+            .calls
+            .iter()
+            .filter(|call| call.what.contains(what))
+            .count()
     }
 
     /// Calls that changed something.
     pub(crate) fn changes(&self) -> usize {
-        self.state().calls.iter().filter(|call| call.changed).count()
+        self.state()
+            .calls
+            .iter()
+            .filter(|call| call.changed)
+            .count()
     }
 
     pub(crate) fn clear_calls(&self) {
@@ -169,7 +188,9 @@ impl LbCloud {
 
     /// Removes violations with this text, which the controller could not prevent.
     pub(crate) fn forgive(&self, what: &str) {
-        self.state().violations.retain(|violation| !violation.contains(what));
+        self.state()
+            .violations
+            .retain(|violation| !violation.contains(what));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -177,25 +198,47 @@ impl LbCloud {
     }
 
     fn selects(&self, service: &Service) -> bool {
-        self.state().selecting.contains(service.metadata.name.as_deref().unwrap_or_default())
+        self.state()
+            .selecting
+            .contains(service.metadata.name.as_deref().unwrap_or_default())
     }
 
     fn targets(&self, request: &LoadBalancerRequest<'_>) -> Vec<String> {
         let selects = self.selects(request.service);
-        let selected = request.nodes.iter().filter(|node| !selects || node.labels.get("in") == Some("yes"));
-        selected.map(|node| format!("{}={}", node.name, node.provider_id)).collect()
+        let selected = request
+            .nodes
+            .iter()
+            .filter(|node| !selects || node.labels.get("in") == Some("yes"));
+        selected
+            .map(|node| format!("{}={}", node.name, node.provider_id))
+            .collect()
     }
 
-    async fn enter(&self, method: &'static str, request: &LoadBalancerRequest<'_>) -> Result<(Busy<'_>, usize)> {
-        let LoadBalancerRequest { service, callbacks, .. } = *request;
+    async fn enter(
+        &self,
+        method: &'static str,
+        request: &LoadBalancerRequest<'_>,
+    ) -> Result<(Busy<'_>, usize)> {
+        let LoadBalancerRequest {
+            service, callbacks, ..
+        } = *request;
         let (name, uid) = (text(&service.metadata.name), text(&service.metadata.uid));
         let (index, behaviour) = {
             let mut state = self.state();
             if !state.busy.insert(uid.clone()) {
-                state.violations.push(format!("{method} {name} began during another call for it"));
+                state
+                    .violations
+                    .push(format!("{method} {name} began during another call for it"));
             }
-            state.calls.push(Call { what: format!("{method} {name}"), at: Instant::now(), changed: false });
-            (state.calls.len() - 1, state.behaviours.get(&(name, method)).cloned())
+            state.calls.push(Call {
+                what: format!("{method} {name}"),
+                at: Instant::now(),
+                changed: false,
+            });
+            (
+                state.calls.len() - 1,
+                state.behaviours.get(&(name, method)).cloned(),
+            )
         };
         let busy = Busy(self, uid);
         match behaviour {
@@ -215,11 +258,21 @@ impl LbCloud {
 
     /// Checks INV-2: a Service needs the finalizer before its load balancer is created.
     fn check_finalizer(&self, service: &Service) {
-        let (namespace, name) = (text(&service.metadata.namespace), text(&service.metadata.name));
-        let object = self.api.get("services", Some(&namespace), &name).unwrap_or_default();
-        let held = object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|it| it == FINALIZER));
+        let (namespace, name) = (
+            text(&service.metadata.namespace),
+            text(&service.metadata.name),
+        );
+        let object = self
+            .api
+            .get("services", Some(&namespace), &name)
+            .unwrap_or_default();
+        let held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|it| it == FINALIZER));
         if !held {
-            self.state().violations.push(format!("{name} got a load balancer that no finalizer holds"));
+            self.state().violations.push(format!(
+                "{name} got a load balancer that no finalizer holds"
+            ));
         }
     }
 
@@ -236,11 +289,19 @@ fn text(field: &Option<String>) -> String {
 
 fn ports(service: &Service) -> Vec<i32> {
     let spec = service.spec.as_ref();
-    spec.and_then(|spec| spec.ports.as_ref()).into_iter().flatten().map(|port| port.port).collect()
+    spec.and_then(|spec| spec.ports.as_ref())
+        .into_iter()
+        .flatten()
+        .map(|port| port.port)
+        .collect()
 }
 
 fn plan(wanted: &Balancer, actual: Option<&Balancer>) -> Plan {
-    let step = |action, what: &str, detail: String| PlanStep { action, what: what.to_owned(), detail };
+    let step = |action, what: &str, detail: String| PlanStep {
+        action,
+        what: what.to_owned(),
+        detail,
+    };
     let steps = match actual {
         None => vec![step(PlanAction::Create, "load balancer", String::new())],
         Some(actual) => {
@@ -256,7 +317,10 @@ fn plan(wanted: &Balancer, actual: Option<&Balancer>) -> Plan {
             steps
         }
     };
-    Plan { steps, ..Plan::default() }
+    Plan {
+        steps,
+        ..Plan::default()
+    }
 }
 
 impl CloudProvider for LbCloud {
@@ -272,7 +336,11 @@ impl CloudProvider for LbCloud {
 impl LoadBalancers for LbCloud {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let _busy = self.enter("get", &request).await?;
-        Ok(self.state().balancers.get(&text(&request.service.metadata.uid)).map(|_| LoadBalancerStatus::default()))
+        Ok(self
+            .state()
+            .balancers
+            .get(&text(&request.service.metadata.uid))
+            .map(|_| LoadBalancerStatus::default()))
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
@@ -281,7 +349,8 @@ impl LoadBalancers for LbCloud {
             request.callbacks.annotate(key, value);
         }
         let id = self.state().id.clone();
-        id.iter().for_each(|id| request.callbacks.set_load_balancer_id(id));
+        id.iter()
+            .for_each(|id| request.callbacks.set_load_balancer_id(id));
         let (_busy, index) = self.enter("ensure", &request).await?;
         let uid = text(&request.service.metadata.uid);
         let actual = self.state().balancers.get(&uid).cloned();
@@ -293,7 +362,11 @@ impl LoadBalancers for LbCloud {
                 format!("192.0.2.{}", state.addresses)
             }
         };
-        let wanted = Balancer { ports: ports(request.service), targets: self.targets(&request), address };
+        let wanted = Balancer {
+            ports: ports(request.service),
+            targets: self.targets(&request),
+            address,
+        };
         let plan = plan(&wanted, actual.as_ref());
         request.callbacks.on_plan(&plan);
         if !plan.is_empty() {
@@ -301,11 +374,20 @@ impl LoadBalancers for LbCloud {
         }
         let ip = Some(wanted.address.clone());
         self.state().balancers.insert(uid, wanted);
-        let status = LoadBalancerStatus { ingress: Some(vec![LoadBalancerIngress { ip, ..Default::default() }]) };
+        let status = LoadBalancerStatus {
+            ingress: Some(vec![LoadBalancerIngress {
+                ip,
+                ..Default::default()
+            }]),
+        };
         if self.state().announces {
             request.callbacks.publish(&status).await?;
             let metadata = &request.service.metadata;
-            let shown = self.api.get("services", metadata.namespace.as_deref(), &text(&metadata.name));
+            let shown = self.api.get(
+                "services",
+                metadata.namespace.as_deref(),
+                &text(&metadata.name),
+            );
             self.state().announced.extend(shown);
             // The remaining work takes long enough for the watch to report the writes.
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -317,7 +399,10 @@ impl LoadBalancers for LbCloud {
         let (_busy, index) = self.enter("update", &request).await?;
         let (uid, targets) = (text(&request.service.metadata.uid), self.targets(&request));
         let mut state = self.state();
-        let balancer = state.balancers.get_mut(&uid).ok_or_else(|| Error::not_found("there is no load balancer"))?;
+        let balancer = state
+            .balancers
+            .get_mut(&uid)
+            .ok_or_else(|| Error::not_found("there is no load balancer"))?;
         let before = balancer.clone();
         balancer.targets = targets;
         let plan = plan(balancer, Some(&before));
@@ -331,7 +416,12 @@ impl LoadBalancers for LbCloud {
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let (_busy, index) = self.enter("delete", &request).await?;
-        if self.state().balancers.remove(&text(&request.service.metadata.uid)).is_some() {
+        if self
+            .state()
+            .balancers
+            .remove(&text(&request.service.metadata.uid))
+            .is_some()
+        {
             self.noted_change(index);
         }
         Ok(())
@@ -348,9 +438,20 @@ impl LoadBalancers for LbCloud {
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         assert_eq!(goal, Goal::Ensured);
         let _busy = self.enter("plan", &request).await?;
-        let actual = self.state().balancers.get(&text(&request.service.metadata.uid)).cloned();
-        let address = actual.as_ref().map(|actual| actual.address.clone()).unwrap_or_default();
-        let wanted = Balancer { ports: ports(request.service), targets: self.targets(&request), address };
+        let actual = self
+            .state()
+            .balancers
+            .get(&text(&request.service.metadata.uid))
+            .cloned();
+        let address = actual
+            .as_ref()
+            .map(|actual| actual.address.clone())
+            .unwrap_or_default();
+        let wanted = Balancer {
+            ports: ports(request.service),
+            targets: self.targets(&request),
+            address,
+        };
         Ok(plan(&wanted, actual.as_ref()))
     }
 }

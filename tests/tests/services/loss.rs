@@ -21,13 +21,23 @@ fn uid(service: &Value) -> &str {
 fn lag(world: &World, items: &[Value], revision: u64) {
     let faults = world.api.faults();
     let watch = || Matcher::any().verb("watch").resource("services");
-    let refused =
-        Action::Status { code: 400, reason: "BadRequest".into(), message: "no".into(), retry_after_seconds: None };
+    let refused = Action::Status {
+        code: 400,
+        reason: "BadRequest".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
     faults.add(watch().times(1), refused);
     faults.add(watch().times(3), Action::Refused);
     let list = json!({"apiVersion": "v1", "kind": "ServiceList", "items": items,
         "metadata": {"resourceVersion": revision.to_string()}});
-    faults.add(Matcher::any().verb("list").resource("services").times(1), Action::Body { code: 200, body: list });
+    faults.add(
+        Matcher::any().verb("list").resource("services").times(1),
+        Action::Body {
+            code: 200,
+            body: list,
+        },
+    );
     faults.drop_watches();
 }
 
@@ -43,7 +53,12 @@ async fn starts_with_a_service_that_is_gone(mut world: World) {
     lag(&world, &[held], then);
     world.start().await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!((world.cloud.count("ensure"), world.cloud.count("delete")), (1, 1), "{:?}", world.cloud.calls());
+    assert_eq!(
+        (world.cloud.count("ensure"), world.cloud.count("delete")),
+        (1, 1),
+        "{:?}",
+        world.cloud.calls()
+    );
     assert!(world.cloud.balancers().is_empty());
     world.cloud.forgive("no finalizer holds");
 }
@@ -57,9 +72,21 @@ async fn a_service_that_a_lagging_list_does_not_show_keeps_its_load_balancer() {
     world.clear();
     lag(&world, &[], before);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.api.requests().count("list", "services"), 1, "it was listed anew");
-    assert!(world.api.requests().count("get", "services") >= 1, "the API is asked whether it is gone");
-    assert_eq!((world.cloud.count("delete"), world.cloud.changes()), (0, 0), "{:?}", world.cloud.calls());
+    assert_eq!(
+        world.api.requests().count("list", "services"),
+        1,
+        "it was listed anew"
+    );
+    assert!(
+        world.api.requests().count("get", "services") >= 1,
+        "the API is asked whether it is gone"
+    );
+    assert_eq!(
+        (world.cloud.count("delete"), world.cloud.changes()),
+        (0, 0),
+        "{:?}",
+        world.cloud.calls()
+    );
     assert_eq!((world.all_events(), world.writes()), (vec![], 0));
 
     // Afterwards all is as before.
@@ -81,9 +108,20 @@ async fn a_service_whose_predecessor_a_lagging_list_shows_keeps_its_load_balance
     world.clear();
     lag(&world, std::slice::from_ref(&first), before);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(world.api.requests().count("get", "services") >= 1, "the API is asked which of them is gone");
-    assert_eq!((world.cloud.count("delete"), world.cloud.changes()), (0, 0), "{:?}", world.cloud.calls());
-    assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);
+    assert!(
+        world.api.requests().count("get", "services") >= 1,
+        "the API is asked which of them is gone"
+    );
+    assert_eq!(
+        (world.cloud.count("delete"), world.cloud.changes()),
+        (0, 0),
+        "{:?}",
+        world.cloud.calls()
+    );
+    assert_eq!(
+        world.cloud.balancers().into_keys().collect::<Vec<_>>(),
+        [uid(&second)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,8 +131,16 @@ async fn as_long_as_the_api_does_not_say_that_a_service_is_gone_its_load_balance
     world.create("web").await;
     world.settle().await;
     world.clear();
-    let failing = Action::Status { code: 503, reason: "".into(), message: "".into(), retry_after_seconds: None };
-    let rule = world.api.faults().add(Matcher::any().verb("get").resource("services"), failing);
+    let failing = Action::Status {
+        code: 503,
+        reason: "".into(),
+        message: "".into(),
+        retry_after_seconds: None,
+    };
+    let rule = world
+        .api
+        .faults()
+        .add(Matcher::any().verb("get").resource("services"), failing);
     world.api.remove("services", Some("default"), "web");
     lag(&world, &[], before);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -114,7 +160,9 @@ async fn a_load_balancer_that_was_made_for_a_service_that_was_gone_already_goes(
 #[tokio::test(start_paused = true)]
 async fn a_service_that_goes_while_its_first_sync_is_at_work_leaves_nothing() {
     let world = World::stopped(Options::default());
-    world.cloud.behave("web", "ensure", Behaviour::Takes(Duration::from_secs(30)));
+    world
+        .cloud
+        .behave("web", "ensure", Behaviour::Takes(Duration::from_secs(30)));
     starts_with_a_service_that_is_gone(world).await;
 }
 
@@ -124,13 +172,29 @@ async fn a_service_that_vanishes_without_our_finalizer_leaves_nothing() {
     world.create("web").await;
     world.settle().await;
     world.clear();
-    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world
+        .user
+        .patch_service("web", &json!({"metadata": {"finalizers": null}}))
+        .await;
     world.user.delete_service("web").await;
     world.settle().await;
     assert!(world.cloud.balancers().is_empty());
-    assert_eq!((world.cloud.count("get"), world.cloud.count("delete"), world.writes()), (0, 1, 0));
+    assert_eq!(
+        (
+            world.cloud.count("get"),
+            world.cloud.count("delete"),
+            world.writes()
+        ),
+        (0, 1, 0)
+    );
     let told = world.take_events("web");
-    assert_eq!(told, ["DeletingLoadBalancer Deleting load balancer", "DeletedLoadBalancer Deleted load balancer"]);
+    assert_eq!(
+        told,
+        [
+            "DeletingLoadBalancer Deleting load balancer",
+            "DeletedLoadBalancer Deleted load balancer"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,11 +202,21 @@ async fn a_service_that_vanishes_leaves_nothing_where_services_may_only_be_liste
     let world = world().await;
     world.create("web").await;
     world.settle().await;
-    let forbidden =
-        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    world.api.faults().add(Matcher::any().verb("get").resource("services"), forbidden);
+    let forbidden = Action::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
+    world
+        .api
+        .faults()
+        .add(Matcher::any().verb("get").resource("services"), forbidden);
     world.clear();
-    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world
+        .user
+        .patch_service("web", &json!({"metadata": {"finalizers": null}}))
+        .await;
     world.user.delete_service("web").await;
     world.settle().await;
     assert!(world.cloud.balancers().is_empty());
@@ -159,9 +233,15 @@ async fn a_service_that_vanishes_can_leave_its_load_balancer_behind() {
     world.user.patch_service("web", &abandon).await;
     world.user.delete_service("web").await;
     world.settle().await;
-    assert_eq!((world.cloud.calls().len(), world.cloud.balancers().len()), (0, 1));
+    assert_eq!(
+        (world.cloud.calls().len(), world.cloud.balancers().len()),
+        (0, 1)
+    );
     let told = world.take_events("web");
-    assert!(told.len() == 1 && told[0].starts_with("LoadBalancerAbandoned"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].starts_with("LoadBalancerAbandoned"),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,10 +250,19 @@ async fn a_finalizer_that_somebody_takes_off_a_living_service_comes_back() {
     world.create("web").await;
     world.settle().await;
     world.clear();
-    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world
+        .user
+        .patch_service("web", &json!({"metadata": {"finalizers": null}}))
+        .await;
     world.settle().await;
-    assert_eq!(world.service("web")["metadata"]["finalizers"], json!([FINALIZER]));
-    assert_eq!((world.cloud.changes(), world.writes(), world.all_events()), (0, 1, vec![]));
+    assert_eq!(
+        world.service("web")["metadata"]["finalizers"],
+        json!([FINALIZER])
+    );
+    assert_eq!(
+        (world.cloud.changes(), world.writes(), world.all_events()),
+        (0, 1, vec![])
+    );
 }
 
 /// Returns a harness with a Service that is being deleted, held by another finalizer, and that lost the program's
@@ -181,9 +270,17 @@ async fn a_finalizer_that_somebody_takes_off_a_living_service_comes_back() {
 async fn stripped_in_deletion(annotations: Value) -> World {
     let world = world().await;
     world.create("web").await;
-    world.user.patch_service("web", &json!({"metadata": {"finalizers": ["example.com/other"]}})).await;
+    world
+        .user
+        .patch_service(
+            "web",
+            &json!({"metadata": {"finalizers": ["example.com/other"]}}),
+        )
+        .await;
     world.settle().await;
-    world.cloud.behave("web", "delete", Behaviour::Fails(Error::other("503")));
+    world
+        .cloud
+        .behave("web", "delete", Behaviour::Fails(Error::other("503")));
     world.user.delete_service("web").await;
     world.settle().await;
     let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "annotations": annotations}});
@@ -193,7 +290,11 @@ async fn stripped_in_deletion(annotations: Value) -> World {
     world.clear();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let service = world.service("web");
-    assert_eq!(service["metadata"]["finalizers"], json!(["example.com/other"]), "nothing is added");
+    assert_eq!(
+        service["metadata"]["finalizers"],
+        json!(["example.com/other"]),
+        "nothing is added"
+    );
     world
 }
 
@@ -204,15 +305,33 @@ async fn a_service_that_loses_our_finalizer_while_it_is_deleted_loses_its_load_b
     assert_eq!(world.condition("web"), None);
     assert_eq!(world.service("web")["status"]["loadBalancer"], json!({}));
     world.clear();
-    world.user.patch_service("web", &json!({"metadata": {"labels": {"a": "b"}}})).await;
-    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world
+        .user
+        .patch_service("web", &json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
+    world
+        .user
+        .patch_service("web", &json!({"metadata": {"finalizers": null}}))
+        .await;
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(world.service("web").is_null());
-    assert_eq!((world.cloud.calls().len(), world.writes(), world.all_events()), (0, 0, vec![]), "it is forgotten");
+    assert_eq!(
+        (
+            world.cloud.calls().len(),
+            world.writes(),
+            world.all_events()
+        ),
+        (0, 0, vec![]),
+        "it is forgotten"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_loses_our_finalizer_while_it_is_deleted_can_leave_its_load_balancer_behind() {
+async fn a_service_that_loses_our_finalizer_while_it_is_deleted_can_leave_its_load_balancer_behind()
+{
     let world = stripped_in_deletion(json!({"ccm-rs/abandon-load-balancer": "true"})).await;
-    assert_eq!((world.cloud.count("delete"), world.cloud.balancers().len()), (0, 1));
+    assert_eq!(
+        (world.cloud.count("delete"), world.cloud.balancers().len()),
+        (0, 1)
+    );
 }

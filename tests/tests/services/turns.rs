@@ -25,7 +25,13 @@ async fn a_service_whose_ensure_hangs_delays_no_other() {
     for n in 3..6 {
         world.put_node(&format!("worker-{n}"), &format!("lbs://worker-{n}"));
         world.settle().await;
-        assert!(world.cloud.balancers().values().all(|it| it.targets.len() == n));
+        assert!(
+            world
+                .cloud
+                .balancers()
+                .values()
+                .all(|it| it.targets.len() == n)
+        );
     }
     assert_eq!(world.cloud.count("bad"), 1, "nobody else calls for it");
 }
@@ -41,26 +47,51 @@ async fn a_service_whose_targets_cannot_be_moved_delays_neither_others_nor_the_n
     for n in 3..6 {
         world.put_node(&format!("worker-{n}"), &format!("lbs://worker-{n}"));
         world.settle().await;
-        let moved = world.cloud.balancers().values().filter(|it| it.targets.len() == n).count();
+        let moved = world
+            .cloud
+            .balancers()
+            .values()
+            .filter(|it| it.targets.len() == n)
+            .count();
         assert_eq!(moved, 2, "after {n} Nodes");
     }
     world.user.set_ports("good", &[8080]).await;
     world.create("new").await;
     world.settle().await;
-    assert!(world.cloud.balancers().values().any(|it| it.ports == [8080]));
+    assert!(
+        world
+            .cloud
+            .balancers()
+            .values()
+            .any(|it| it.ports == [8080])
+    );
     assert_eq!(world.cloud.balancers().len(), 4);
-    assert_eq!((world.cloud.count("update bad"), world.cloud.count("ensure bad")), (1, 1));
+    assert_eq!(
+        (
+            world.cloud.count("update bad"),
+            world.cloud.count("ensure bad")
+        ),
+        (1, 1)
+    );
 
     // The own change waits; a call that never ends is given up in the end, and then everything is synced at once.
     world.user.set_ports("bad", &[9090]).await;
     tokio::time::sleep(Duration::from_secs(16 * 60)).await;
-    assert!(world.cloud.balancers().values().any(|it| it.ports == [9090] && it.targets.len() == 5));
+    assert!(
+        world
+            .cloud
+            .balancers()
+            .values()
+            .any(|it| it.ports == [9090] && it.targets.len() == 5)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn targets_that_move_during_an_ensure_arrive_after_it() {
     let world = world().await;
-    world.cloud.behave("slow", "ensure", Behaviour::Takes(Duration::from_secs(60)));
+    world
+        .cloud
+        .behave("slow", "ensure", Behaviour::Takes(Duration::from_secs(60)));
     world.create("slow").await;
     world.settle().await;
     world.put_node("worker-3", "lbs://worker-3");
@@ -68,7 +99,10 @@ async fn targets_that_move_during_an_ensure_arrive_after_it() {
     assert_eq!(world.cloud.count("update"), 0, "it is being ensured");
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(world.cloud.only().targets.len(), 3);
-    assert_eq!((world.cloud.count("ensure"), world.cloud.count("update")), (1, 1));
+    assert_eq!(
+        (world.cloud.count("ensure"), world.cloud.count("update")),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,17 +113,37 @@ async fn calls_for_one_service_never_overlap_whatever_happens() {
         world.create(&format!("web-{n}")).await;
         for method in ["ensure", "update", "get", "delete"] {
             let time = Duration::from_millis(random.u64(0..3000));
-            world.cloud.behave(&format!("web-{n}"), method, Behaviour::Takes(time));
+            world
+                .cloud
+                .behave(&format!("web-{n}"), method, Behaviour::Takes(time));
         }
     }
     for step in 0..300 {
         let name = format!("web-{}", random.u8(0..6));
         match random.u8(0..6) {
             0 => drop(world.user.set_ports(&name, &[random.u16(1..999)]).await),
-            1 => drop(world.user.patch_service(&name, &json!({"spec": {"type": "ClusterIP"}})).await),
-            2 => drop(world.user.patch_service(&name, &json!({"spec": {"type": "LoadBalancer"}})).await),
-            3 => world.put_node(&format!("extra-{}", random.u8(0..4)), &format!("lbs://{step}")),
-            4 => drop(world.user.delete_node(&format!("extra-{}", random.u8(0..4))).await),
+            1 => drop(
+                world
+                    .user
+                    .patch_service(&name, &json!({"spec": {"type": "ClusterIP"}}))
+                    .await,
+            ),
+            2 => drop(
+                world
+                    .user
+                    .patch_service(&name, &json!({"spec": {"type": "LoadBalancer"}}))
+                    .await,
+            ),
+            3 => world.put_node(
+                &format!("extra-{}", random.u8(0..4)),
+                &format!("lbs://{step}"),
+            ),
+            4 => drop(
+                world
+                    .user
+                    .delete_node(&format!("extra-{}", random.u8(0..4)))
+                    .await,
+            ),
             _ => {
                 world.user.delete_service(&name).await;
                 tokio::time::sleep(Duration::from_secs(8)).await;
@@ -102,18 +156,33 @@ async fn calls_for_one_service_never_overlap_whatever_happens() {
     }
     world.cloud.heal();
     for n in 0..6 {
-        world.user.patch_service(&format!("web-{n}"), &json!({"spec": {"type": "LoadBalancer"}})).await;
+        world
+            .user
+            .patch_service(
+                &format!("web-{n}"),
+                &json!({"spec": {"type": "LoadBalancer"}}),
+            )
+            .await;
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     let nodes = world.api.list("nodes").len();
     let balancers = world.cloud.balancers();
     assert_eq!(balancers.len(), 6);
-    assert!(balancers.values().all(|it| it.targets.len() == nodes), "{nodes} Nodes: {balancers:?}");
+    assert!(
+        balancers.values().all(|it| it.targets.len() == nodes),
+        "{nodes} Nodes: {balancers:?}"
+    );
     for (uid, balancer) in balancers {
         let services = world.api.list("services");
-        let service = services.iter().find(|it| it["metadata"]["uid"] == uid.as_str()).unwrap();
+        let service = services
+            .iter()
+            .find(|it| it["metadata"]["uid"] == uid.as_str())
+            .unwrap();
         assert_eq!(service["spec"]["ports"][0]["port"], balancer.ports[0]);
-        assert_eq!(service["status"]["loadBalancer"]["ingress"][0]["ip"], balancer.address);
+        assert_eq!(
+            service["status"]["loadBalancer"]["ingress"][0]["ip"],
+            balancer.address
+        );
     }
 }
 
@@ -145,7 +214,13 @@ async fn a_call_that_hangs_does_not_hold_up_the_end_and_is_no_news() {
     world.create("bad").await;
     world.put_node("worker-3", "lbs://worker-3");
     world.settle().await;
-    assert_eq!((world.cloud.count("ensure bad"), world.cloud.count("update moving")), (1, 1));
+    assert_eq!(
+        (
+            world.cloud.count("ensure bad"),
+            world.cloud.count("update moving")
+        ),
+        (1, 1)
+    );
     world.clear();
     assert!(world.stop().await <= Duration::from_secs(6));
     assert_eq!((world.all_events(), world.writes()), (vec![], 0));

@@ -23,7 +23,9 @@ async fn with_one_worker(services: usize) -> World {
 
 fn all_wait(world: &World, services: usize, method: &'static str) {
     for n in 0..services {
-        world.cloud.behave(&format!("web-{n}"), method, Behaviour::Waits(MINUTE));
+        world
+            .cloud
+            .behave(&format!("web-{n}"), method, Behaviour::Waits(MINUTE));
     }
 }
 
@@ -35,11 +37,17 @@ async fn one_worker_has_fifty_load_balancers_in_the_making_at_the_same_time() {
         world.create(&format!("web-{n}")).await;
     }
     tokio::time::sleep(MINUTE / 2).await;
-    assert_eq!((world.cloud.count("ensure"), world.cloud.balancers().len()), (50, 0));
+    assert_eq!(
+        (world.cloud.count("ensure"), world.cloud.balancers().len()),
+        (50, 0)
+    );
     tokio::time::sleep(MINUTE / 2 + Duration::from_secs(2)).await;
     for n in 0..50 {
         let service = world.service(&format!("web-{n}"));
-        assert!(service["status"]["loadBalancer"]["ingress"][0]["ip"].is_string(), "{service}");
+        assert!(
+            service["status"]["loadBalancer"]["ingress"][0]["ip"].is_string(),
+            "{service}"
+        );
     }
     assert_eq!(world.cloud.count("ensure"), 50, "each once");
 }
@@ -50,7 +58,13 @@ async fn one_worker_moves_the_targets_of_fifty_slow_load_balancers_in_a_minute()
     all_wait(&world, 50, "update");
     world.put_node("worker-3", "lbs://worker-3");
     tokio::time::sleep(MINUTE + Duration::from_secs(5)).await;
-    assert!(world.cloud.balancers().values().all(|it| it.targets.len() == 3));
+    assert!(
+        world
+            .cloud
+            .balancers()
+            .values()
+            .all(|it| it.targets.len() == 3)
+    );
     assert_eq!(world.cloud.count("update"), 50);
 }
 
@@ -62,11 +76,20 @@ async fn one_worker_removes_fifty_slow_load_balancers_in_a_minute() {
         if n % 2 == 0 {
             world.user.delete_service(&format!("web-{n}")).await;
         } else {
-            world.user.patch_service(&format!("web-{n}"), &json!({"spec": {"type": "ClusterIP"}})).await;
+            world
+                .user
+                .patch_service(&format!("web-{n}"), &json!({"spec": {"type": "ClusterIP"}}))
+                .await;
         }
     }
     tokio::time::sleep(MINUTE + Duration::from_secs(5)).await;
-    assert_eq!((world.cloud.balancers().len(), world.api.list("services").len()), (0, 25));
+    assert_eq!(
+        (
+            world.cloud.balancers().len(),
+            world.api.list("services").len()
+        ),
+        (0, 25)
+    );
 }
 
 #[tokio::test(start_paused = true)]

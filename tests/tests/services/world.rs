@@ -82,9 +82,20 @@ pub(crate) async fn world_with(change: impl FnOnce(&mut ServiceOptions)) -> Worl
 impl World {
     /// Creates a world whose controller is not started.
     pub(crate) fn stopped(options: Options) -> Self {
-        let api = ApiServer::with_options(ServerOptions { taint_new_nodes: false, ..ServerOptions::default() });
+        let api = ApiServer::with_options(ServerOptions {
+            taint_new_nodes: false,
+            ..ServerOptions::default()
+        });
         let (user, cloud) = (User::of(&api), LbCloud::new(&api));
-        Self { api, user, cloud, options, drifts: Arc::default(), events: Arc::default(), process: None }
+        Self {
+            api,
+            user,
+            cloud,
+            options,
+            drifts: Arc::default(),
+            events: Arc::default(),
+            process: None,
+        }
     }
 
     /// Starts the controller, with memory of nothing, and waits until it has settled.
@@ -97,20 +108,40 @@ impl World {
         let config = WatchConfig::default;
         let watches = vec![
             tokio::spawn(watch(node_api, config(), nodes.clone(), shutdown.clone())),
-            tokio::spawn(watch(service_api, config(), services.clone(), shutdown.clone())),
+            tokio::spawn(watch(
+                service_api,
+                config(),
+                services.clone(),
+                shutdown.clone(),
+            )),
         ];
-        let (recorder, events) = EventRecorder::to_memory("service-controller", Arc::new(SystemClock));
+        let (recorder, events) =
+            EventRecorder::to_memory("service-controller", Arc::new(SystemClock));
         self.events = events;
         let provider = Arc::new(self.cloud.clone()) as Arc<dyn CloudProvider>;
-        let context =
-            ControllerContext { client, nodes, provider, clock: Arc::new(SystemClock), pulse: Pulse::default() };
+        let context = ControllerContext {
+            client,
+            nodes,
+            provider,
+            clock: Arc::new(SystemClock),
+            pulse: Pulse::default(),
+        };
         let namespace = self.api.get("namespaces", None, "kube-system").unwrap();
-        let cluster =
-            Cluster { name: "kubernetes".to_owned(), id: namespace["metadata"]["uid"].as_str().map(str::to_owned) };
+        let cluster = Cluster {
+            name: "kubernetes".to_owned(),
+            id: namespace["metadata"]["uid"].as_str().map(str::to_owned),
+        };
         let metrics = Arc::clone(&self.drifts) as Arc<dyn ServiceMetrics>;
-        let controller = ServiceController::new(context, services, cluster, &self.options, recorder, metrics).unwrap();
-        let run = Arc::new(controller).run(Arc::new(NoMetrics), Arc::new(NoMetrics), shutdown.clone());
-        self.process = Some(Process { controller: tokio::spawn(run), watches, shutdown });
+        let controller =
+            ServiceController::new(context, services, cluster, &self.options, recorder, metrics)
+                .unwrap();
+        let run =
+            Arc::new(controller).run(Arc::new(NoMetrics), Arc::new(NoMetrics), shutdown.clone());
+        self.process = Some(Process {
+            controller: tokio::spawn(run),
+            watches,
+            shutdown,
+        });
         self.settle().await;
     }
 
@@ -147,14 +178,18 @@ impl World {
 
     /// Returns a Service as the API has it.
     pub(crate) fn service(&self, name: &str) -> Value {
-        self.api.get("services", Some("default"), name).unwrap_or_default()
+        self.api
+            .get("services", Some("default"), name)
+            .unwrap_or_default()
     }
 
     /// Returns the program's condition on a Service: status, reason and message.
     pub(crate) fn condition(&self, name: &str) -> Option<(String, String, String)> {
         let service = self.service(name);
         let conditions = service["status"]["conditions"].as_array()?;
-        let ours = conditions.iter().find(|condition| condition["type"] == "ccm-rs/LoadBalancerReady")?;
+        let ours = conditions
+            .iter()
+            .find(|condition| condition["type"] == "ccm-rs/LoadBalancerReady")?;
         let text = |field: &str| ours[field].as_str().unwrap_or_default().to_owned();
         Some((text("status"), text("reason"), text("message")))
     }
@@ -163,18 +198,30 @@ impl World {
     pub(crate) fn take_events(&self, name: &str) -> Vec<String> {
         let mut events = self.events.lock();
         let taken = events.extract_if(.., |event| event.regarding.name == name);
-        taken.map(|event| format!("{} {}", event.reason, event.message)).collect()
+        taken
+            .map(|event| format!("{} {}", event.reason, event.message))
+            .collect()
     }
 
     pub(crate) fn all_events(&self) -> Vec<String> {
         let events = self.events.lock();
-        events.iter().map(|event| format!("{} {}: {}", event.regarding.name, event.reason, event.message)).collect()
+        events
+            .iter()
+            .map(|event| {
+                format!(
+                    "{} {}: {}",
+                    event.regarding.name, event.reason, event.message
+                )
+            })
+            .collect()
     }
 
     /// Patches of Services so far by the controller; all go to the status.
     pub(crate) fn writes(&self) -> usize {
         let requests = self.api.requests().all();
-        let ours = requests.iter().filter(|it| it.resource == "services" && it.verb == "patch");
+        let ours = requests
+            .iter()
+            .filter(|it| it.resource == "services" && it.verb == "patch");
         ours.filter(|it| it.subresource == "status").count()
     }
 
@@ -189,6 +236,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let violations = self.cloud.violations();
-        assert!(violations.is_empty() || std::thread::panicking(), "{violations:?}");
+        assert!(
+            violations.is_empty() || std::thread::panicking(),
+            "{violations:?}"
+        );
     }
 }

@@ -10,10 +10,22 @@ pub(crate) const CLOUDS: [(&str, Lists); 14] = [
     ("aws", &[provider_aws::annotations::ALL]),
     ("gcp", &[provider_gcp::annotations::ALL]),
     ("azure", &[provider_azure::annotations::ALL]),
-    ("digitalocean", &[provider_digitalocean::annotations::OTHERS, provider_digitalocean::annotations::ALL]),
+    (
+        "digitalocean",
+        &[
+            provider_digitalocean::annotations::OTHERS,
+            provider_digitalocean::annotations::ALL,
+        ],
+    ),
     ("hetzner", &[provider_hetzner::annotations::ALL]),
     ("linode", &[provider_linode::annotations::ALL]),
-    ("openstack", &[provider_openstack::annotations::INTERNAL_ONES, provider_openstack::annotations::ALL]),
+    (
+        "openstack",
+        &[
+            provider_openstack::annotations::INTERNAL_ONES,
+            provider_openstack::annotations::ALL,
+        ],
+    ),
     (
         "oci",
         &[
@@ -22,17 +34,32 @@ pub(crate) const CLOUDS: [(&str, Lists); 14] = [
             provider_oci::annotations::GENERAL,
         ],
     ),
-    ("alibaba", &[provider_alibaba::annotations::ALL, provider_alibaba::annotations::OTHERS]),
+    (
+        "alibaba",
+        &[
+            provider_alibaba::annotations::ALL,
+            provider_alibaba::annotations::OTHERS,
+        ],
+    ),
     ("tencent", &[provider_tencent::annotations::ALL]),
     ("baidu", &[provider_baidu::annotations::ALL]),
     ("rancher", &[provider_rancher::annotations::ALL]),
     ("keepalived", &[provider_keepalived::config::ANNOTATIONS]),
-    ("mycloud", &[provider_mycloud::annotations::OWN, provider_mycloud::annotations::LOAD_BALANCER]),
+    (
+        "mycloud",
+        &[
+            provider_mycloud::annotations::OWN,
+            provider_mycloud::annotations::LOAD_BALANCER,
+        ],
+    ),
 ];
 
 /// Returns the rows of annotations by which authors of Services reach what is not their own, or cost money.
 pub(crate) fn marked(lists: Lists) -> impl Iterator<Item = Row> {
-    let rows = lists.iter().flat_map(|list| list.iter()).map(|annotation| annotation.row());
+    let rows = lists
+        .iter()
+        .flat_map(|list| list.iter())
+        .map(|annotation| annotation.row());
     rows.filter(|row| row.reaches.is_some() || row.costs.is_some())
 }
 
@@ -43,14 +70,22 @@ pub(crate) fn reaching(lists: Lists) -> impl Iterator<Item = Row> {
 
 /// Returns all keys of an annotation: the declared one, deprecated ones, and those that are read with another prefix.
 pub(crate) fn keys(row: &Row) -> Vec<String> {
-    let declared = std::iter::once(&row.key).chain(row.aliases).map(|key| (*key).to_owned());
-    declared.flat_map(|key| [old_form(&key), Some(key)]).flatten().collect()
+    let declared = std::iter::once(&row.key)
+        .chain(row.aliases)
+        .map(|key| (*key).to_owned());
+    declared
+        .flat_map(|key| [old_form(&key), Some(key)])
+        .flatten()
+        .collect()
 }
 
 /// Returns the key in the form of old manifests.
 fn old_form(key: &str) -> Option<String> {
     let rest = key.strip_prefix(provider_alibaba::annotations::PREFIX)?;
-    Some(format!("{}{rest}", provider_alibaba::annotations::OLD_PREFIX))
+    Some(format!(
+        "{}{rest}",
+        provider_alibaba::annotations::OLD_PREFIX
+    ))
 }
 
 /// Returns prefixes of annotations that reach beyond the Service and end in the name or number of a port.

@@ -26,15 +26,25 @@ fn compare(path: &str, generate: impl FnOnce(&str) -> String) {
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(&file, &fresh).unwrap();
     } else {
-        assert!(text == fresh, "{path} is out of date; run this test with CCM_WRITE_REFERENCE=1");
+        assert!(
+            text == fresh,
+            "{path} is out of date; run this test with CCM_WRITE_REFERENCE=1"
+        );
     }
 }
 
 fn table(rows: impl Iterator<Item = Row>) -> String {
     let line = |row: Row| {
         let key = row.key.trim_start_matches("service.beta.kubernetes.io/");
-        let policy = if row.reaches.is_some() { "refuses it" } else { "allows it" };
-        format!("| `{key}` | {} | {policy} |\n", row.reaches.or(row.costs).unwrap_or_default())
+        let policy = if row.reaches.is_some() {
+            "refuses it"
+        } else {
+            "allows it"
+        };
+        format!(
+            "| `{key}` | {} | {policy} |\n",
+            row.reaches.or(row.costs).unwrap_or_default()
+        )
     };
     let lines: String = rows.map(line).collect();
     format!("| annotation | The author of a Service can … | the policy |\n|---|---|---|\n{lines}")
@@ -44,7 +54,8 @@ fn table(rows: impl Iterator<Item = Row>) -> String {
 fn page_names_everything_that_annotations_reach() {
     compare(PAGE, |page| {
         CLOUDS.iter().fold(page.to_owned(), |page, (cloud, lists)| {
-            put(&page, cloud, &table(marked(lists))).unwrap_or_else(|| panic!("{PAGE} has no table of {cloud}"))
+            put(&page, cloud, &table(marked(lists)))
+                .unwrap_or_else(|| panic!("{PAGE} has no table of {cloud}"))
         })
     });
 }
@@ -60,9 +71,18 @@ fn every_cloud_declares_what_its_annotations_reach() {
         assert!(reaching(lists).next().is_some(), "{cloud}");
         for row in marked(lists) {
             let what = row.reaches.or(row.costs).unwrap_or_default();
-            let is_phrase = what.starts_with(|first: char| first.is_ascii_lowercase()) && !what.ends_with('.');
-            assert!(is_phrase, "{}: {what:?} completes \"The author of a Service can …\"", row.key);
-            assert!(keys(&row).iter().all(|key| key.contains('/')), "{}", row.key);
+            let is_phrase =
+                what.starts_with(|first: char| first.is_ascii_lowercase()) && !what.ends_with('.');
+            assert!(
+                is_phrase,
+                "{}: {what:?} completes \"The author of a Service can …\"",
+                row.key
+            );
+            assert!(
+                keys(&row).iter().all(|key| key.contains('/')),
+                "{}",
+                row.key
+            );
         }
     }
 }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::clouds::{CLOUDS, keys, prefixes, reaching};
 
-const BEGINS: &str = "    # The keys begin: generated from the annotations that the providers declare.\n";
+const BEGINS: &str =
+    "    # The keys begin: generated from the annotations that the providers declare.\n";
 const ENDS: &str = "    # The keys end.\n";
 
 /// Returns the policy with the keys of all clouds.
@@ -22,8 +23,15 @@ fn variables() -> String {
         all.dedup();
         variable(&mut out, cloud, &list(&all));
     }
-    let all: Vec<_> = CLOUDS.iter().map(|(cloud, _)| format!("variables.{cloud}")).collect();
-    variable(&mut out, "keys", &format!("        {}\n", all.join(" +\n        ")));
+    let all: Vec<_> = CLOUDS
+        .iter()
+        .map(|(cloud, _)| format!("variables.{cloud}"))
+        .collect();
+    variable(
+        &mut out,
+        "keys",
+        &format!("        {}\n", all.join(" +\n        ")),
+    );
     variable(&mut out, "prefixes", &list(&prefixes()));
     out
 }
@@ -36,5 +44,8 @@ fn list(keys: &[String]) -> String {
 
 fn variable(out: &mut String, name: &str, expression: &str) {
     // Writing to a string cannot fail.
-    _ = write!(out, "    - name: {name}\n      expression: >-\n{expression}");
+    _ = write!(
+        out,
+        "    - name: {name}\n      expression: >-\n{expression}"
+    );
 }

@@ -33,8 +33,14 @@ fn table() -> Vec<Keys> {
 
 /// Reads a configuration file with the provider.
 fn read(provider: &str, text: &str) -> Result<()> {
-    let file = ConfigFile { path: "cloud-config".to_owned(), text: text.to_owned() };
-    let setup = Setup { environment: Environment::default().offline(), ..Setup::of(file) };
+    let file = ConfigFile {
+        path: "cloud-config".to_owned(),
+        text: text.to_owned(),
+    };
+    let setup = Setup {
+        environment: Environment::default().offline(),
+        ..Setup::of(file)
+    };
     match provider {
         "azure" => provider_azure::config::Config::read(&setup).map(|_| ()),
         "openstack" => provider_openstack::config::Config::read(&setup).map(|_| ()),
@@ -51,14 +57,21 @@ fn read(provider: &str, text: &str) -> Result<()> {
 /// Returns the names of the provider's variables.
 fn variables(provider: &str) -> BTreeSet<String> {
     let lists: &[&[&dyn Declared]] = match provider {
-        "hetzner" => &[provider_hetzner::variables::HCLOUD, provider_hetzner::variables::ROBOT],
+        "hetzner" => &[
+            provider_hetzner::variables::HCLOUD,
+            provider_hetzner::variables::ROBOT,
+        ],
         "digitalocean" => &[provider_digitalocean::variables::ALL],
         "linode" => &[provider_linode::config::VARIABLES],
         "keepalived" => &[provider_keepalived::config::VARIABLES],
         "rancher" => &[provider_rancher::config::VARIABLES],
         other => panic!("{other} is not configured by variables"),
     };
-    lists.concat().iter().map(|variable| variable.row().key.to_owned()).collect()
+    lists
+        .concat()
+        .iter()
+        .map(|variable| variable.row().key.to_owned())
+        .collect()
 }
 
 /// Returns the logged messages about unknown keys, and the result of reading the file.
@@ -67,7 +80,10 @@ fn unknown(provider: &str, text: &str) -> (Vec<String>, Result<()>) {
     let result = tracing::subscriber::with_default(log.clone(), || read(provider, text));
     let messages = log.0.lock().unwrap().clone();
     (
-        messages.into_iter().filter(|text| text.contains("unknown key") || text.contains("is not known")).collect(),
+        messages
+            .into_iter()
+            .filter(|text| text.contains("unknown key") || text.contains("is not known"))
+            .collect(),
         result,
     )
 }
@@ -78,11 +94,12 @@ fn every_key_of_the_vendors_files_is_known_to_its_provider() {
     for keys in table().into_iter().filter(|keys| !keys.form.is_empty()) {
         for key in keys.read.iter().chain(keys.inert.values().flatten()) {
             let (messages, _) = unknown(&keys.provider, &keys.form.replace("{}", key));
-            wrong.extend(
-                messages
-                    .into_iter()
-                    .map(|text| format!("{} ({} {}): {text}", keys.provider, keys.source, keys.r#struct)),
-            );
+            wrong.extend(messages.into_iter().map(|text| {
+                format!(
+                    "{} ({} {}): {text}",
+                    keys.provider, keys.source, keys.r#struct
+                )
+            }));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -103,7 +120,11 @@ fn every_refused_key_of_a_vendors_file_ends_the_start() {
 fn every_variable_of_the_vendors_is_declared_by_its_provider() {
     for keys in table().into_iter().filter(|keys| keys.form.is_empty()) {
         let declared = variables(&keys.provider);
-        let missing: Vec<_> = keys.read.iter().filter(|name| !declared.contains(*name)).collect();
+        let missing: Vec<_> = keys
+            .read
+            .iter()
+            .filter(|name| !declared.contains(*name))
+            .collect();
         assert!(missing.is_empty(), "{}: {missing:?}", keys.provider);
     }
 }
@@ -113,7 +134,12 @@ fn a_key_that_no_vendor_has_is_reported_in_each_form() {
     for keys in table().into_iter().filter(|keys| !keys.form.is_empty()) {
         let (messages, result) = unknown(&keys.provider, &keys.form.replace("{}", "zzqx"));
         // A key without a value is not named: it may be the rest of a secret.
-        assert!(!messages.is_empty(), "{} {}: {messages:?} {result:?}", keys.provider, keys.r#struct);
+        assert!(
+            !messages.is_empty(),
+            "{} {}: {messages:?} {result:?}",
+            keys.provider,
+            keys.r#struct
+        );
     }
 }
 

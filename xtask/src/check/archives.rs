@@ -19,7 +19,12 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
             check_one(project, &folder.join(&name), architecture).with_context(|| name.clone())?;
         }
     }
-    ensure!(count > 0, "{} has no archive of version {}", folder.display(), project.version);
+    ensure!(
+        count > 0,
+        "{} has no archive of version {}",
+        folder.display(),
+        project.version
+    );
     Ok(())
 }
 
@@ -27,16 +32,31 @@ fn check_one(project: &Project, archive: &Path, architecture: Architecture) -> R
     let tree = tarball::read_tar(&tarball::gunzip(&crate::read(archive)?)?)?;
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let top = name.trim_end_matches(".tar.gz").to_owned();
-    let outside: Vec<_> = tree.keys().filter(|path| path.split('/').next() != Some(&top)).collect();
-    ensure!(outside.is_empty(), "{outside:?} are not in the folder {top}");
+    let outside: Vec<_> = tree
+        .keys()
+        .filter(|path| path.split('/').next() != Some(&top))
+        .collect();
+    ensure!(
+        outside.is_empty(),
+        "{outside:?} are not in the folder {top}"
+    );
     for path in ["LICENSE", LICENCES, RUST_LICENCES, "INSTALL.md"] {
         file(&tree, &format!("{top}/{path}"))?;
     }
     for (path, word) in [
-        ("man/man8/cloud-controller-manager.8", ".TH cloud-controller-manager 8"),
+        (
+            "man/man8/cloud-controller-manager.8",
+            ".TH cloud-controller-manager 8",
+        ),
         ("completions/cloud-controller-manager.bash", "complete -F"),
-        ("completions/_cloud-controller-manager", "#compdef cloud-controller-manager"),
-        ("completions/cloud-controller-manager.fish", "complete -c cloud-controller-manager"),
+        (
+            "completions/_cloud-controller-manager",
+            "#compdef cloud-controller-manager",
+        ),
+        (
+            "completions/cloud-controller-manager.fish",
+            "complete -c cloud-controller-manager",
+        ),
     ] {
         let text = String::from_utf8_lossy(file(&tree, &format!("{top}/{path}"))?);
         ensure!(text.contains(word), "{path} has no {word:?}");
@@ -47,14 +67,31 @@ fn check_one(project: &Project, archive: &Path, architecture: Architecture) -> R
     let root = tempfile::tempdir().context("cannot create a folder for an archive")?;
     tarball::unpack(&tree, root.path())?;
     for program in [PROGRAM, "kubectl-ccm"] {
-        let Some(text) = empty_root::output(root.path(), architecture, &[&format!("/{top}/{program}"), "version"])?
+        let Some(text) = empty_root::output(
+            root.path(),
+            architecture,
+            &[&format!("/{top}/{program}"), "version"],
+        )?
         else {
-            return skip(&format!("{name} is not run here: install {}", architecture.emulator()));
+            return skip(&format!(
+                "{name} is not run here: install {}",
+                architecture.emulator()
+            ));
         };
-        let expected = format!("ccm-rs v{} (commit {})", project.version, project.shown_revision());
-        ensure!(text.contains(&expected), "the program prints {text:?}, not {expected:?}");
+        let expected = format!(
+            "ccm-rs v{} (commit {})",
+            project.version,
+            project.shown_revision()
+        );
+        ensure!(
+            text.contains(&expected),
+            "the program prints {text:?}, not {expected:?}"
+        );
     }
-    ok(&format!("{name} has all files, and its static program of {} bytes runs in an empty root", binary.len()));
+    ok(&format!(
+        "{name} has all files, and its static program of {} bytes runs in an empty root",
+        binary.len()
+    ));
     Ok(())
 }
 

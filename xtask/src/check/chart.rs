@@ -26,11 +26,23 @@ pub(super) fn check(project: &Project, folder: &Path, digest: &str) -> Result<()
     if has_placeholder(&package)? {
         values.extend(["--set", "image.repository=registry.example.com/ccm"]);
     }
-    program::output(Command::new(&helm).args(["lint", "--strict"]).arg(&package).args(&values))?;
+    program::output(
+        Command::new(&helm)
+            .args(["lint", "--strict"])
+            .arg(&package)
+            .args(&values),
+    )?;
     let mut template = Command::new(&helm);
-    template.args(["template", "ccm"]).arg(&package).args(["--kube-version", KUBERNETES]).args(&values);
+    template
+        .args(["template", "ccm"])
+        .arg(&package)
+        .args(["--kube-version", KUBERNETES])
+        .args(&values);
     let text = program::output(&mut template)?;
-    ensure!(text.contains(&format!("@{digest}\"")), "the chart does not install the image {digest}");
+    ensure!(
+        text.contains(&format!("@{digest}\"")),
+        "the chart does not install the image {digest}"
+    );
     ok("the package of the chart lints, and installs the image by its digest");
     Ok(())
 }

@@ -23,10 +23,14 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
     let layout = folder.join(IMAGE);
     let index = super::image::index(&layout)?;
     let is_own = |entry: &&Value| {
-        let name = entry["platform"]["architecture"].as_str().unwrap_or_default();
+        let name = entry["platform"]["architecture"]
+            .as_str()
+            .unwrap_or_default();
         name.parse::<Architecture>().is_ok_and(Architecture::is_own)
     };
-    let entry = index["manifests"].as_array().and_then(|all| all.iter().find(is_own));
+    let entry = index["manifests"]
+        .as_array()
+        .and_then(|all| all.iter().find(is_own));
     let entry = entry.context("the layout has no image for this machine")?;
     let expected = read(&layout, entry)?;
 
@@ -34,11 +38,20 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
     let buildah = |arguments: &[&str]| {
         let mut command = Command::new("buildah");
         command.args(["--storage-driver", "vfs"]);
-        command.arg("--root").arg(work.path().join("root")).arg("--runroot").arg(work.path().join("run"));
+        command
+            .arg("--root")
+            .arg(work.path().join("root"))
+            .arg("--runroot")
+            .arg(work.path().join("run"));
         program::output(command.args(arguments))
     };
-    let (file, context) = (project.root.join("Containerfile"), folder.display().to_string());
-    let architecture = entry["platform"]["architecture"].as_str().unwrap_or_default();
+    let (file, context) = (
+        project.root.join("Containerfile"),
+        folder.display().to_string(),
+    );
+    let architecture = entry["platform"]["architecture"]
+        .as_str()
+        .unwrap_or_default();
     let platform = format!("linux/{architecture}");
     let version = format!("VERSION={}", project.version);
     buildah(&[
@@ -65,16 +78,31 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
 fn compare(built: &Image, expected: &Image) -> Result<()> {
     for key in ["User", "Entrypoint", "Env"] {
         let (got, wanted) = (&built.container[key], &expected.container[key]);
-        ensure!(got == wanted, "{key} of the Containerfile is {got}, and of the layout {wanted}");
+        ensure!(
+            got == wanted,
+            "{key} of the Containerfile is {got}, and of the layout {wanted}"
+        );
     }
-    for (label, wanted) in expected.container["Labels"].as_object().into_iter().flatten() {
+    for (label, wanted) in expected.container["Labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
         let got = &built.container["Labels"][label];
         // These are arguments of the build.
         let is_open = ["revision", "created"].iter().any(|it| label.ends_with(it)) && got == "";
-        ensure!(got == wanted || is_open, "label {label} of the Containerfile is {got}, and of the layout {wanted}");
+        ensure!(
+            got == wanted || is_open,
+            "label {label} of the Containerfile is {got}, and of the layout {wanted}"
+        );
     }
     let differ = |path: &&String| built.files.get(*path) != expected.files.get(*path);
-    let paths: Vec<_> = built.files.keys().chain(expected.files.keys()).filter(differ).collect();
+    let paths: Vec<_> = built
+        .files
+        .keys()
+        .chain(expected.files.keys())
+        .filter(differ)
+        .collect();
     ensure!(paths.is_empty(), "the images differ in {paths:?}");
     Ok(())
 }
@@ -88,14 +116,23 @@ mod tests {
 
     fn image(user: &str, path: &str) -> Image {
         let container = json!({"User": user, "Labels": {"org.opencontainers.image.created": ""}});
-        Image { container, files: Tree::from([(path.to_owned(), Entry::Folder)]) }
+        Image {
+            container,
+            files: Tree::from([(path.to_owned(), Entry::Folder)]),
+        }
     }
 
     #[test]
     fn another_user_and_another_file_are_found() {
         compare(&image("1", "a"), &image("1", "a")).unwrap();
         let error = |other: &Image| compare(other, &image("1", "a")).unwrap_err().to_string();
-        assert_eq!(error(&image("0", "a")), "User of the Containerfile is \"0\", and of the layout \"1\"");
-        assert_eq!(error(&image("1", "b")), "the images differ in [\"b\", \"a\"]");
+        assert_eq!(
+            error(&image("0", "a")),
+            "User of the Containerfile is \"0\", and of the layout \"1\""
+        );
+        assert_eq!(
+            error(&image("1", "b")),
+            "the images differ in [\"b\", \"a\"]"
+        );
     }
 }

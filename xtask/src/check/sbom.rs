@@ -24,24 +24,37 @@ sys.exit(str(error)[:2000] if error else 0)";
 /// Returns the features of the program, which are among the properties of the document.
 pub(super) fn features(project: &Project, folder: &Path) -> Result<String> {
     let document = read(project, folder)?;
-    let properties = document["metadata"]["properties"].as_array().into_iter().flatten();
+    let properties = document["metadata"]["properties"]
+        .as_array()
+        .into_iter()
+        .flatten();
     let mut features = properties.filter(|property| property["name"] == "ccm-rs:features");
-    let value = features.next().and_then(|property| property["value"].as_str());
-    Ok(value.context("the bill of materials has no property ccm-rs:features")?.to_owned())
+    let value = features
+        .next()
+        .and_then(|property| property["value"].as_str());
+    Ok(value
+        .context("the bill of materials has no property ccm-rs:features")?
+        .to_owned())
 }
 
 fn read(project: &Project, folder: &Path) -> Result<Value> {
     let path = folder.join(sbom_name(&project.version));
-    serde_json::from_str(&read_text(&path)?).with_context(|| format!("cannot parse {}", path.display()))
+    serde_json::from_str(&read_text(&path)?)
+        .with_context(|| format!("cannot parse {}", path.display()))
 }
 
 /// Checks the document, and compares it with the licences.
 pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
     let path = folder.join(sbom_name(&project.version));
     let document = read(project, folder)?;
-    let components = document["components"].as_array().context("the bill of materials has no components")?;
+    let components = document["components"]
+        .as_array()
+        .context("the bill of materials has no components")?;
     consistent(&document, &read_text(&folder.join(LICENCES))?)?;
-    ok(&format!("the bill of materials has {} components, and each from outside has its licence", components.len()));
+    ok(&format!(
+        "the bill of materials has {} components, and each from outside has its licence",
+        components.len()
+    ));
     let Some(python) = std::env::var_os(PYTHON).filter(|python| !python.is_empty()) else {
         return skip(&format!(
             "the bill of materials is not validated: {PYTHON} names no Python with cyclonedx-python-lib"
@@ -60,20 +73,43 @@ fn consistent(document: &Value, licences: &str) -> Result<()> {
     let mut known = BTreeSet::from([text(&document["metadata"]["component"], "bom-ref")]);
     for component in list(&document["components"]) {
         let reference = text(&component, "bom-ref");
-        ensure!(known.insert(reference.clone()), "the component {reference} is listed twice");
+        ensure!(
+            known.insert(reference.clone()),
+            "the component {reference} is listed twice"
+        );
         let licence = text(&component["licenses"][0], "expression");
-        ensure!(!licence.is_empty(), "the component {reference} has no licence");
+        ensure!(
+            !licence.is_empty(),
+            "the component {reference} has no licence"
+        );
         if component["purl"].is_string() {
             let sum = text(&component["hashes"][0], "content");
-            ensure!(sum.len() == 64, "the component {reference} has no SHA-256 sum");
-            let title = format!("{} {} ({licence})", text(&component, "name"), text(&component, "version"));
-            ensure!(titles.contains(title.as_str()), "{LICENCES} has no text for {title}");
+            ensure!(
+                sum.len() == 64,
+                "the component {reference} has no SHA-256 sum"
+            );
+            let title = format!(
+                "{} {} ({licence})",
+                text(&component, "name"),
+                text(&component, "version")
+            );
+            ensure!(
+                titles.contains(title.as_str()),
+                "{LICENCES} has no text for {title}"
+            );
         }
     }
     for dependency in list(&document["dependencies"]) {
         let references = list(&dependency["dependsOn"]);
-        for reference in references.iter().chain([&dependency["ref"]]).filter_map(Value::as_str) {
-            ensure!(known.contains(reference), "the dependency {reference} is no component");
+        for reference in references
+            .iter()
+            .chain([&dependency["ref"]])
+            .filter_map(Value::as_str)
+        {
+            ensure!(
+                known.contains(reference),
+                "the dependency {reference} is no component"
+            );
         }
     }
     Ok(())
@@ -94,8 +130,15 @@ mod tests {
                 "dependencies": [{"ref": "app", "dependsOn": [on]}]})
         };
         consistent(&document("r"), "a 1.0.0 (MIT)\n").unwrap();
-        let error = |on: &str, licences: &str| consistent(&document(on), licences).unwrap_err().to_string();
-        assert_eq!(error("r", "a 1.0.1 (MIT)\n"), "THIRD-PARTY-LICENSES has no text for a 1.0.0 (MIT)");
-        assert_eq!(error("s", "a 1.0.0 (MIT)\n"), "the dependency s is no component");
+        let error =
+            |on: &str, licences: &str| consistent(&document(on), licences).unwrap_err().to_string();
+        assert_eq!(
+            error("r", "a 1.0.1 (MIT)\n"),
+            "THIRD-PARTY-LICENSES has no text for a 1.0.0 (MIT)"
+        );
+        assert_eq!(
+            error("s", "a 1.0.0 (MIT)\n"),
+            "the dependency s is no component"
+        );
     }
 }

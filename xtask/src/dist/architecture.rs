@@ -74,7 +74,10 @@ impl Architecture {
         let target = self.target().replace('-', "_");
         let mut variables = vec![(format!("CC_{target}"), self.compiler().to_owned())];
         if !self.is_own() {
-            variables.push((format!("CARGO_TARGET_{}_LINKER", target.to_uppercase()), self.compiler().to_owned()));
+            variables.push((
+                format!("CARGO_TARGET_{}_LINKER", target.to_uppercase()),
+                self.compiler().to_owned(),
+            ));
         }
         variables.retain(|(name, _)| std::env::var_os(name).is_none());
         variables
@@ -84,13 +87,26 @@ impl Architecture {
     pub(crate) fn missing(self, root: &Path) -> Result<Vec<String>> {
         let mut missing = Vec::new();
         let compiler = self.compiler();
-        if self.variables().iter().any(|(_, value)| value == compiler) && program::find(compiler).is_none() {
+        if self.variables().iter().any(|(_, value)| value == compiler)
+            && program::find(compiler).is_none()
+        {
             missing.push(format!("{compiler}: apt-get install {}", self.package()));
         }
         let target = self.target();
-        let sysroot = program::output(Command::new("rustc").current_dir(root).args(["--print", "sysroot"]))?;
-        if !Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib").exists() {
-            missing.push(format!("the Rust target {target}: rustup target add {target}"));
+        let sysroot = program::output(
+            Command::new("rustc")
+                .current_dir(root)
+                .args(["--print", "sysroot"]),
+        )?;
+        if !Path::new(sysroot.trim())
+            .join("lib/rustlib")
+            .join(target)
+            .join("lib")
+            .exists()
+        {
+            missing.push(format!(
+                "the Rust target {target}: rustup target add {target}"
+            ));
         }
         Ok(missing)
     }
@@ -109,7 +125,9 @@ impl FromStr for Architecture {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|architecture| architecture.to_string() == text);
+        let known = Self::ALL
+            .into_iter()
+            .find(|architecture| architecture.to_string() == text);
         known.ok_or_else(|| format!("unknown architecture {text:?}; accepted are amd64 and arm64"))
     }
 }
@@ -124,6 +142,9 @@ mod tests {
             assert_eq!(architecture.to_string().parse(), Ok(architecture));
         }
         let error = "x86_64".parse::<Architecture>().unwrap_err();
-        assert_eq!(error, "unknown architecture \"x86_64\"; accepted are amd64 and arm64");
+        assert_eq!(
+            error,
+            "unknown architecture \"x86_64\"; accepted are amd64 and arm64"
+        );
     }
 }

@@ -20,5 +20,8 @@ pub(super) fn package(project: &Project, repository: &str, digest: &str, out: &P
     program::output(&mut command)?;
     let name = format!("ccm-rs-{}.tgz", project.version);
     let tree = tarball::read_tar(&tarball::gunzip(&read(&folder.path().join(&name))?)?)?;
-    write(&out.join(name), tarball::gzip(&tarball::tar(&tree, project.epoch)?)?)
+    write(
+        &out.join(name),
+        tarball::gzip(&tarball::tar(&tree, project.epoch)?)?,
+    )
 }

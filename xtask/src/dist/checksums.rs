@@ -14,10 +14,12 @@ pub(crate) const FILE: &str = "SHA256SUMS";
 
 /// Returns the SHA-256 sum in hexadecimal digits.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        _ = write!(text, "{byte:02x}");
-        text
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// Writes the sums of all files in the folder, sorted by path.
@@ -42,7 +44,9 @@ fn sums(folder: &Path) -> Result<String> {
 pub(crate) fn read(folder: &Path) -> Result<Vec<(String, String)>> {
     let lines = read_text(&folder.join(FILE))?;
     let pair = |line: &str| {
-        let (sum, path) = line.split_once("  ").with_context(|| format!("{FILE}: {line:?} is not a sum and a path"))?;
+        let (sum, path) = line
+            .split_once("  ")
+            .with_context(|| format!("{FILE}: {line:?} is not a sum and a path"))?;
         Ok((path.to_owned(), sum.to_owned()))
     };
     lines.lines().map(pair).collect()

@@ -43,7 +43,10 @@ pub(super) fn write_layout(
     for (architecture, binary) in built {
         let layer = layer(project, binary, licences)?;
         // The Containerfile adds it.
-        write(&out.join(format!("rootfs-linux-{architecture}.tar.gz")), &layer)?;
+        write(
+            &out.join(format!("rootfs-linux-{architecture}.tar.gz")),
+            &layer,
+        )?;
         manifests.push(layout.image(project, &config, *architecture, &layer)?);
     }
     let index = json!({
@@ -57,28 +60,43 @@ pub(super) fn write_layout(
     descriptor["annotations"] = json!({"org.opencontainers.image.ref.name": project.version});
     let tree = layout.end(&descriptor)?;
     tarball::unpack(&tree, &out.join(IMAGE))?;
-    write(&out.join(archive_name(&project.version)), tarball::tar(&tree, project.epoch)?)?;
+    write(
+        &out.join(archive_name(&project.version)),
+        tarball::tar(&tree, project.epoch)?,
+    )?;
     Ok(digest)
 }
 
 /// Writes an archive of the image for this machine from a file system that `deploy/image/layout` has made.
 pub(crate) fn archive(project: &Project, root: &Path, archive: &Path) -> Result<()> {
-    let own = Architecture::ALL.into_iter().find(|architecture| architecture.is_own());
+    let own = Architecture::ALL
+        .into_iter()
+        .find(|architecture| architecture.is_own());
     let own = own.context("the image is for amd64 and arm64, not for this machine")?;
     let mut layout = Layout::new();
     let layer = tarball::gzip(&tarball::tar(&tarball::read_folder(root)?, project.epoch)?)?;
     let descriptor = layout.image(project, &container(project)?, own, &layer)?;
-    write(archive, tarball::tar(&layout.end(&descriptor)?, project.epoch)?)
+    write(
+        archive,
+        tarball::tar(&layout.end(&descriptor)?, project.epoch)?,
+    )
 }
 
 /// Returns the layer with the files that `deploy/image/layout` makes for the binary, and with the licences.
 fn layer(project: &Project, binary: &Path, licences: &[(&str, Vec<u8>)]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("cannot create a folder for the image")?;
     let root = folder.path().join("root");
-    program::run(Command::new(project.root.join("deploy/image/layout")).arg(&root).arg(binary))?;
+    program::run(
+        Command::new(project.root.join("deploy/image/layout"))
+            .arg(&root)
+            .arg(binary),
+    )?;
     let mut tree = tarball::read_folder(&root)?;
     for (name, text) in licences {
-        tree.insert(format!("{DOCUMENTS}/{name}"), Entry::File(text.clone(), false));
+        tree.insert(
+            format!("{DOCUMENTS}/{name}"),
+            Entry::File(text.clone(), false),
+        );
     }
     tarball::gzip(&tarball::tar(&tree, project.epoch)?)
 }
@@ -90,16 +108,22 @@ fn container(project: &Project) -> Result<Map<String, Value>> {
         serde_json::from_str(&text).with_context(|| format!("cannot parse {CONFIG}"))?;
     let labels = config.get_mut("Labels").and_then(Value::as_object_mut);
     let labels = labels.with_context(|| format!("{CONFIG} has no Labels"))?;
-    for (name, value) in
-        [("version", project.version.as_str()), ("revision", project.shown_revision()), ("created", &project.created())]
-    {
+    for (name, value) in [
+        ("version", project.version.as_str()),
+        ("revision", project.shown_revision()),
+        ("created", &project.created()),
+    ] {
         labels.insert(format!("{STANDARD_LABELS}{name}"), value.into());
     }
     Ok(config)
 }
 
 fn annotations(config: &Map<String, Value>) -> Map<String, Value> {
-    let labels = config.get("Labels").and_then(Value::as_object).into_iter().flatten();
+    let labels = config
+        .get("Labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     labels
         .filter(|(name, _)| name.starts_with(STANDARD_LABELS))
         .map(|(name, value)| (name.clone(), value.clone()))
@@ -114,13 +138,18 @@ struct Layout {
 impl Layout {
     fn new() -> Self {
         let folders = ["blobs", "blobs/sha256"].map(|path| (path.to_owned(), Entry::Folder));
-        Self { tree: Tree::from(folders) }
+        Self {
+            tree: Tree::from(folders),
+        }
     }
 
     /// Adds a blob, and returns its descriptor.
     fn blob(&mut self, media_type: &str, content: &[u8]) -> Value {
         let sum = sha256(content);
-        self.tree.insert(format!("blobs/sha256/{sum}"), Entry::File(content.to_vec(), false));
+        self.tree.insert(
+            format!("blobs/sha256/{sum}"),
+            Entry::File(content.to_vec(), false),
+        );
         json!({"mediaType": media_type, "digest": format!("sha256:{sum}"), "size": content.len()})
     }
 
@@ -160,9 +189,15 @@ impl Layout {
     fn end(mut self, descriptor: &Value) -> Result<Tree> {
         ensure!(descriptor["digest"].is_string(), "the image has no digest");
         let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor]});
-        self.tree.insert("index.json".to_owned(), Entry::File(serde_json::to_vec(&index)?, false));
+        self.tree.insert(
+            "index.json".to_owned(),
+            Entry::File(serde_json::to_vec(&index)?, false),
+        );
         let version = json!({"imageLayoutVersion": "1.0.0"});
-        self.tree.insert("oci-layout".to_owned(), Entry::File(serde_json::to_vec(&version)?, false));
+        self.tree.insert(
+            "oci-layout".to_owned(),
+            Entry::File(serde_json::to_vec(&version)?, false),
+        );
         Ok(self.tree)
     }
 }
@@ -182,9 +217,16 @@ mod tests {
     }
 
     fn json_blob(layout: &Path, descriptor: &Value) -> Value {
-        let sum = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let sum = descriptor["digest"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("sha256:")
+            .unwrap();
         let content = read(&layout.join("blobs/sha256").join(sum)).unwrap();
-        assert_eq!((sha256(&content).as_str(), descriptor["size"].as_u64()), (sum, Some(content.len() as u64)));
+        assert_eq!(
+            (sha256(&content).as_str(), descriptor["size"].as_u64()),
+            (sum, Some(content.len() as u64))
+        );
         serde_json::from_slice(&content).unwrap()
     }
 
@@ -192,29 +234,63 @@ mod tests {
     fn layout_has_an_index_with_both_architectures() {
         let (project, out) = (project(), tempfile::tempdir().unwrap());
         // Any file can stand for a binary here.
-        let built = Architecture::ALL.map(|architecture| (architecture, project.root.join("LICENSE")));
-        let digest = write_layout(&project, &built, &[("LICENSE", b"text".to_vec())], out.path()).unwrap();
+        let built =
+            Architecture::ALL.map(|architecture| (architecture, project.root.join("LICENSE")));
+        let digest = write_layout(
+            &project,
+            &built,
+            &[("LICENSE", b"text".to_vec())],
+            out.path(),
+        )
+        .unwrap();
         let layout = out.path().join(IMAGE);
-        let top: Value = serde_json::from_slice(&read(&layout.join("index.json")).unwrap()).unwrap();
+        let top: Value =
+            serde_json::from_slice(&read(&layout.join("index.json")).unwrap()).unwrap();
         assert_eq!(top["manifests"][0]["digest"], digest.as_str());
-        assert_eq!(top["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], "1.2.3");
+        assert_eq!(
+            top["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"],
+            "1.2.3"
+        );
         let index = json_blob(&layout, &top["manifests"][0]);
-        let platforms: Vec<_> = index["manifests"].as_array().unwrap().iter().map(|it| &it["platform"]).collect();
+        let platforms: Vec<_> = index["manifests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["platform"])
+            .collect();
         let expected = ["amd64", "arm64"].map(|name| json!({"architecture": name, "os": "linux"}));
         assert_eq!(platforms, expected.iter().collect::<Vec<_>>());
-        assert_eq!(index["annotations"]["org.opencontainers.image.created"], "2025-11-29T00:00:00Z");
+        assert_eq!(
+            index["annotations"]["org.opencontainers.image.created"],
+            "2025-11-29T00:00:00Z"
+        );
 
         for entry in index["manifests"].as_array().unwrap() {
             let manifest = json_blob(&layout, entry);
             let image = json_blob(&layout, &manifest["config"]);
             assert_eq!(image["config"]["User"], "65532:65532");
-            assert_eq!(image["config"]["Labels"]["org.opencontainers.image.revision"], project.revision.as_str());
-            let sum = manifest["layers"][0]["digest"].as_str().unwrap().replace(':', "/");
+            assert_eq!(
+                image["config"]["Labels"]["org.opencontainers.image.revision"],
+                project.revision.as_str()
+            );
+            let sum = manifest["layers"][0]["digest"]
+                .as_str()
+                .unwrap()
+                .replace(':', "/");
             let plain = tarball::gunzip(&read(&layout.join("blobs").join(sum)).unwrap()).unwrap();
-            assert_eq!(image["rootfs"]["diff_ids"], json!([format!("sha256:{}", sha256(&plain))]));
+            assert_eq!(
+                image["rootfs"]["diff_ids"],
+                json!([format!("sha256:{}", sha256(&plain))])
+            );
             let files = tarball::read_tar(&plain).unwrap();
-            assert_eq!(files["usr/share/ccm-rs/LICENSE"], Entry::File(b"text".to_vec(), false));
-            assert_eq!(files["bin/kubectl-ccm"], Entry::Link("../cloud-controller-manager".to_owned()));
+            assert_eq!(
+                files["usr/share/ccm-rs/LICENSE"],
+                Entry::File(b"text".to_vec(), false)
+            );
+            assert_eq!(
+                files["bin/kubectl-ccm"],
+                Entry::Link("../cloud-controller-manager".to_owned())
+            );
         }
     }
 
@@ -222,7 +298,9 @@ mod tests {
     fn equal_binaries_make_equal_images() {
         let project = project();
         let built = [(Architecture::Amd64, project.root.join("LICENSE"))];
-        let digests = [0, 1].map(|_| write_layout(&project, &built, &[], tempfile::tempdir().unwrap().path()).unwrap());
+        let digests = [0, 1].map(|_| {
+            write_layout(&project, &built, &[], tempfile::tempdir().unwrap().path()).unwrap()
+        });
         assert_eq!(digests[0], digests[1]);
     }
 }

@@ -44,24 +44,52 @@ pub(crate) const IMAGE: &str = "image";
 /// Makes all artefacts of a release in a temporary folder, and puts them in the place of those of an earlier run.
 pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
     let architectures: BTreeSet<Architecture> = arguments.arch.iter().copied().collect();
-    let repository = repository(arguments.registry.clone(), std::env::var(REPOSITORY_VARIABLE).ok());
+    let repository = repository(
+        arguments.registry.clone(),
+        std::env::var(REPOSITORY_VARIABLE).ok(),
+    );
     check_tools(project, &architectures)?;
     let folder = output_folder(project, arguments)?;
     refuse_files_of_others(&folder)?;
     let features = project.features(&arguments.features)?;
-    let parent = folder.parent().context("the folder of the artefacts has no parent")?;
-    std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    let work = tempfile::Builder::new().prefix(".dist-").tempdir_in(parent).context("cannot create a folder")?;
+    let parent = folder
+        .parent()
+        .context("the folder of the artefacts has no parent")?;
+    std::fs::create_dir_all(parent)
+        .with_context(|| format!("cannot create {}", parent.display()))?;
+    let work = tempfile::Builder::new()
+        .prefix(".dist-")
+        .tempdir_in(parent)
+        .context("cannot create a folder")?;
     let out = work.path();
     // An invalid repository is refused before anything is built.
-    chart::package(project, &repository, &format!("sha256:{}", sha256(&[])), out)?;
+    chart::package(
+        project,
+        &repository,
+        &format!("sha256:{}", sha256(&[])),
+        out,
+    )?;
 
     let mut built = Vec::new();
     for architecture in &architectures {
-        say(&format!("building for linux/{architecture} with profile {}", arguments.profile));
-        built.push((*architecture, binaries::build(project, *architecture, &arguments.profile, &arguments.features)?));
+        say(&format!(
+            "building for linux/{architecture} with profile {}",
+            arguments.profile
+        ));
+        built.push((
+            *architecture,
+            binaries::build(
+                project,
+                *architecture,
+                &arguments.profile,
+                &arguments.features,
+            )?,
+        ));
     }
-    let own = built.iter().find(|(architecture, _)| architecture.is_own()).context("no binary of this machine")?;
+    let own = built
+        .iter()
+        .find(|(architecture, _)| architecture.is_own())
+        .context("no binary of this machine")?;
     let documents = archive::documents(&own.1)?;
 
     say("reading licences and dependencies");
@@ -70,17 +98,28 @@ pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
     write(&out.join(LICENCES), &texts)?;
     let rust = licences::rust()?;
     write(&out.join(RUST_LICENCES), &rust)?;
-    write(&out.join(sbom_name(&project.version)), sbom::document(project, &graph, arguments)?)?;
+    write(
+        &out.join(sbom_name(&project.version)),
+        sbom::document(project, &graph, arguments)?,
+    )?;
 
     say("packing archives and image");
     let licences = [(LICENCES, texts.into_bytes()), (RUST_LICENCES, rust)];
     for (architecture, binary) in &built {
         let tree = archive::tree(project, *architecture, binary, &documents, &licences)?;
         let packed = tarball::gzip(&tarball::tar(&tree, project.epoch)?)?;
-        write(&out.join(archive_name(&project.version, *architecture)), packed)?;
+        write(
+            &out.join(archive_name(&project.version, *architecture)),
+            packed,
+        )?;
     }
     let own_licence = ("LICENSE", read(&project.root.join("LICENSE"))?);
-    let digest = image::write_layout(project, &built, &[&[own_licence], &licences[..]].concat(), out)?;
+    let digest = image::write_layout(
+        project,
+        &built,
+        &[&[own_licence], &licences[..]].concat(),
+        out,
+    )?;
 
     say("pinning the chart and the manifests");
     chart::package(project, &repository, &digest, out)?;
@@ -89,17 +128,30 @@ pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
 
     println!("image {repository}@{digest}");
     if repository == PLACEHOLDER {
-        println!("the repository is a placeholder: --registry REPOSITORY names yours in the chart and the manifests");
+        println!(
+            "the repository is a placeholder: --registry REPOSITORY names yours in the chart and the manifests"
+        );
     }
     replace(&folder, work)?;
-    println!("artefacts of {} ({}) are in {}", project.version, project.shown_revision(), folder.display());
+    println!(
+        "artefacts of {} ({}) are in {}",
+        project.version,
+        project.shown_revision(),
+        folder.display()
+    );
     Ok(())
 }
 
 /// Writes the licences that the image has, for a program of this machine's architecture with these features.
 pub(crate) fn write_licences(project: &Project, features: &str, out: &Path) -> Result<()> {
-    let own: BTreeSet<_> = Architecture::ALL.into_iter().filter(|architecture| architecture.is_own()).collect();
-    ensure!(!own.is_empty(), "the image is for amd64 and arm64, not for this machine");
+    let own: BTreeSet<_> = Architecture::ALL
+        .into_iter()
+        .filter(|architecture| architecture.is_own())
+        .collect();
+    ensure!(
+        !own.is_empty(),
+        "the image is for amd64 and arm64, not for this machine"
+    );
     let graph = dependencies::read(project, &own, features)?;
     write(&out.join("LICENSE"), read(&project.root.join("LICENSE"))?)?;
     write(&out.join(LICENCES), licences::text(&graph)?)?;
@@ -108,7 +160,10 @@ pub(crate) fn write_licences(project: &Project, features: &str, out: &Path) -> R
 
 /// Returns the first of the argument, the variable and the placeholder that is not empty.
 fn repository(argument: Option<String>, variable: Option<String>) -> String {
-    let named = [argument, variable].into_iter().flatten().find(|name| !name.is_empty());
+    let named = [argument, variable]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty());
     named.unwrap_or_else(|| PLACEHOLDER.to_owned())
 }
 
@@ -116,7 +171,9 @@ fn repository(argument: Option<String>, variable: Option<String>) -> String {
 fn output_folder(project: &Project, arguments: &DistArguments) -> Result<PathBuf> {
     match &arguments.out {
         None => Ok(project.root.join("dist")),
-        Some(out) => std::path::absolute(out).with_context(|| format!("cannot resolve {}", out.display())),
+        Some(out) => {
+            std::path::absolute(out).with_context(|| format!("cannot resolve {}", out.display()))
+        }
     }
 }
 
@@ -126,15 +183,24 @@ fn check_tools(project: &Project, architectures: &BTreeSet<Architecture>) -> Res
     for architecture in architectures {
         missing.extend(architecture.missing(&project.root)?);
     }
-    if !architectures.iter().any(|architecture| architecture.is_own()) {
+    if !architectures
+        .iter()
+        .any(|architecture| architecture.is_own())
+    {
         missing.push(
             "this machine's architecture in --arch: its binary prints completions and the manual page".to_owned(),
         );
     }
     if program::helm().is_none() {
-        missing.push("helm: go install helm.sh/helm/v3/cmd/helm@v3.18.4, or set HELM to its path".to_owned());
+        missing.push(
+            "helm: go install helm.sh/helm/v3/cmd/helm@v3.18.4, or set HELM to its path".to_owned(),
+        );
     }
-    ensure!(missing.is_empty(), "cannot make the artefacts; missing are\n  {}", missing.join("\n  "));
+    ensure!(
+        missing.is_empty(),
+        "cannot make the artefacts; missing are\n  {}",
+        missing.join("\n  ")
+    );
     Ok(())
 }
 
@@ -144,12 +210,20 @@ fn refuse_files_of_others(out: &Path) -> Result<()> {
         return Ok(());
     }
     let listed = match out.join(CHECKSUMS).exists() {
-        true => read_checksums(out)?.into_iter().map(|(path, _)| path).collect(),
+        true => read_checksums(out)?
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect(),
         false => BTreeSet::new(),
     };
     let tree = tarball::read_folder(out)?;
-    let files = tree.iter().filter(|(_, entry)| !matches!(entry, Entry::Folder)).map(|(path, _)| path.as_str());
-    let others: Vec<_> = files.filter(|path| *path != CHECKSUMS && !listed.contains(*path)).collect();
+    let files = tree
+        .iter()
+        .filter(|(_, entry)| !matches!(entry, Entry::Folder))
+        .map(|(path, _)| path.as_str());
+    let others: Vec<_> = files
+        .filter(|path| *path != CHECKSUMS && !listed.contains(*path))
+        .collect();
     ensure!(
         others.is_empty(),
         "{} has files that no earlier run made: {}; move them away, or name another folder with --out",
@@ -194,16 +268,29 @@ mod tests {
         replace(&out, made(parent.path(), "second")).unwrap();
         assert!(out.join("second").exists() && !out.join("first").exists());
         write(&out.join("old/backup.tar"), "mine").unwrap();
-        let error = replace(&out, made(parent.path(), "third")).unwrap_err().to_string();
-        assert!(error.contains("files that no earlier run made: old/backup.tar; move them away"), "{error}");
+        let error = replace(&out, made(parent.path(), "third"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("files that no earlier run made: old/backup.tar; move them away"),
+            "{error}"
+        );
         assert!(out.join("second").exists() && out.join("old/backup.tar").exists());
     }
 
     #[test]
     fn repository_is_the_argument_or_else_the_variable_or_else_a_placeholder() {
-        let named = |argument: &str, variable: &str| repository(Some(argument.to_owned()), Some(variable.to_owned()));
-        assert_eq!(named("registry.example.com/ccm", "other"), "registry.example.com/ccm");
-        assert_eq!(named("", "registry.example.com/ccm"), "registry.example.com/ccm");
+        let named = |argument: &str, variable: &str| {
+            repository(Some(argument.to_owned()), Some(variable.to_owned()))
+        };
+        assert_eq!(
+            named("registry.example.com/ccm", "other"),
+            "registry.example.com/ccm"
+        );
+        assert_eq!(
+            named("", "registry.example.com/ccm"),
+            "registry.example.com/ccm"
+        );
         // Upper case is valid in no registry, so nobody can register the placeholder.
         assert!(named("", "").starts_with("REGISTRY/"));
     }

@@ -14,16 +14,26 @@ pub(crate) fn file_name(version: &str) -> String {
 }
 
 /// Returns the document. Crates of this workspace are components without an address in a registry.
-pub(super) fn document(project: &Project, graph: &Graph, arguments: &DistArguments) -> Result<Vec<u8>> {
-    let own =
-        graph.crates.iter().find(|((name, _), _)| name == PROGRAM).context("the program is not in its own graph")?;
+pub(super) fn document(
+    project: &Project,
+    graph: &Graph,
+    arguments: &DistArguments,
+) -> Result<Vec<u8>> {
+    let own = graph
+        .crates
+        .iter()
+        .find(|((name, _), _)| name == PROGRAM)
+        .context("the program is not in its own graph")?;
     let mut components = Vec::new();
     let mut dependencies = Vec::new();
     for (key, package) in &graph.crates {
         if key != own.0 {
             components.push(component("library", key, package, graph));
         }
-        let on: Vec<String> = graph.edges[key].iter().map(|key| reference(key, graph)).collect();
+        let on: Vec<String> = graph.edges[key]
+            .iter()
+            .map(|key| reference(key, graph))
+            .collect();
         dependencies.push(json!({"ref": reference(key, graph), "dependsOn": on}));
     }
     let mut document = json!({
@@ -71,7 +81,11 @@ fn component(kind: &str, key: &Key, package: &Crate, graph: &Graph) -> Value {
 /// Returns the reference of a component: its package URL, or its name in this workspace. A `+` in a version is escaped.
 fn reference(key: &Key, graph: &Graph) -> String {
     let (name, version) = key;
-    match graph.crates.get(key).and_then(|package| package.checksum.as_ref()) {
+    match graph
+        .crates
+        .get(key)
+        .and_then(|package| package.checksum.as_ref())
+    {
         Some(_) => format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")),
         None => format!("ccm-rs/{name}@{version}"),
     }
@@ -80,7 +94,14 @@ fn reference(key: &Key, graph: &Graph) -> String {
 /// Returns a UUID of version 8 with the beginning of the content's SHA-256 sum.
 fn serial_number(content: &[u8]) -> String {
     let sum = sha256(content);
-    format!("urn:uuid:{}-{}-8{}-8{}-{}", &sum[..8], &sum[8..12], &sum[12..15], &sum[15..18], &sum[18..30])
+    format!(
+        "urn:uuid:{}-{}-8{}-8{}-{}",
+        &sum[..8],
+        &sum[8..12],
+        &sum[12..15],
+        &sum[15..18],
+        &sum[18..30]
+    )
 }
 
 #[cfg(test)]
@@ -98,31 +119,60 @@ mod tests {
             folder: PathBuf::new(),
             checksum: checksum.map(str::to_owned),
         };
-        let (own, other) = ((PROGRAM.to_owned(), "1.2.3".to_owned()), ("zstd".to_owned(), "2.0.1+1.5.7".to_owned()));
+        let (own, other) = (
+            (PROGRAM.to_owned(), "1.2.3".to_owned()),
+            ("zstd".to_owned(), "2.0.1+1.5.7".to_owned()),
+        );
         Graph {
-            crates: BTreeMap::from([(own.clone(), package(None)), (other.clone(), package(Some("ab")))]),
-            edges: BTreeMap::from([(own, BTreeSet::from([other.clone()])), (other, BTreeSet::new())]),
+            crates: BTreeMap::from([
+                (own.clone(), package(None)),
+                (other.clone(), package(Some("ab"))),
+            ]),
+            edges: BTreeMap::from([
+                (own, BTreeSet::from([other.clone()])),
+                (other, BTreeSet::new()),
+            ]),
         }
     }
 
     fn arguments() -> DistArguments {
         let [profile, features] = ["dist", "clouds"].map(str::to_owned);
-        DistArguments { arch: Vec::new(), out: None, profile, features, registry: None }
+        DistArguments {
+            arch: Vec::new(),
+            out: None,
+            profile,
+            features,
+            registry: None,
+        }
     }
 
     fn project(epoch: u64) -> Project {
-        Project { version: "1.2.3".to_owned(), revision: "abc".to_owned(), epoch, ..Project::of_this_crate() }
+        Project {
+            version: "1.2.3".to_owned(),
+            revision: "abc".to_owned(),
+            epoch,
+            ..Project::of_this_crate()
+        }
     }
 
     #[test]
     fn document_names_each_crate_with_its_licence_sum_and_dependencies() {
         let document: Value =
-            serde_json::from_slice(&super::document(&project(0), &graph(), &arguments()).unwrap()).unwrap();
-        let [component] = document["components"].as_array().unwrap().as_slice() else { panic!("{document:#}") };
+            serde_json::from_slice(&super::document(&project(0), &graph(), &arguments()).unwrap())
+                .unwrap();
+        let [component] = document["components"].as_array().unwrap().as_slice() else {
+            panic!("{document:#}")
+        };
         assert_eq!(component["purl"], "pkg:cargo/zstd@2.0.1%2B1.5.7");
-        assert_eq!(component["hashes"], json!([{"alg": "SHA-256", "content": "ab"}]));
+        assert_eq!(
+            component["hashes"],
+            json!([{"alg": "SHA-256", "content": "ab"}])
+        );
         assert_eq!(component["licenses"], json!([{"expression": "Apache-2.0"}]));
-        assert_eq!(document["metadata"]["component"]["bom-ref"], "ccm-rs/cloud-controller-manager@1.2.3");
+        assert_eq!(
+            document["metadata"]["component"]["bom-ref"],
+            "ccm-rs/cloud-controller-manager@1.2.3"
+        );
         let expected = json!([
             {"ref": "ccm-rs/cloud-controller-manager@1.2.3", "dependsOn": ["pkg:cargo/zstd@2.0.1%2B1.5.7"]},
             {"ref": "pkg:cargo/zstd@2.0.1%2B1.5.7", "dependsOn": []},
@@ -133,13 +183,20 @@ mod tests {
     #[test]
     fn serial_number_follows_from_the_content() {
         let serial = |epoch| {
-            let document: Value =
-                serde_json::from_slice(&super::document(&project(epoch), &graph(), &arguments()).unwrap()).unwrap();
+            let document: Value = serde_json::from_slice(
+                &super::document(&project(epoch), &graph(), &arguments()).unwrap(),
+            )
+            .unwrap();
             document["serialNumber"].as_str().unwrap().to_owned()
         };
         assert_eq!(serial(0), serial(0));
         assert_ne!(serial(0), serial(1));
-        let parts: Vec<_> = serial(0).strip_prefix("urn:uuid:").unwrap().split('-').map(str::len).collect();
+        let parts: Vec<_> = serial(0)
+            .strip_prefix("urn:uuid:")
+            .unwrap()
+            .split('-')
+            .map(str::len)
+            .collect();
         assert_eq!(parts, [8, 4, 4, 4, 12]);
     }
 }

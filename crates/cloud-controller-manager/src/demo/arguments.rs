@@ -89,7 +89,12 @@ pub(crate) fn command() -> Command {
 pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
     match Arguments::try_parse_from(std::iter::once(COMMAND.into()).chain(arguments)) {
         Ok(arguments) => Parsed::Run(arguments),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
             Parsed::Say(error.render().to_string())
         }
         Err(error) => Parsed::Wrong(explain(&error)),
@@ -97,29 +102,38 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| "it must be a whole number from 0 to 65535".to_owned())
+    text.parse()
+        .map_err(|_| "it must be a whole number from 0 to 65535".to_owned())
 }
 
 fn node_count(text: &str) -> Result<usize, String> {
-    let nodes: usize = text.parse().map_err(|_| "it must be a whole number".to_owned())?;
+    let nodes: usize = text
+        .parse()
+        .map_err(|_| "it must be a whole number".to_owned())?;
     match nodes {
         0..FEWEST => Err(format!(
             "the demo needs at least {FEWEST} Nodes: one is terminated, and at least four must be left to count as a \
              mass deletion"
         )),
         FEWEST..=MOST => Ok(nodes),
-        _ => Err(format!("at most {MOST} Nodes, because API server, cloud and controllers share this process")),
+        _ => Err(format!(
+            "at most {MOST} Nodes, because API server, cloud and controllers share this process"
+        )),
     }
 }
 
 fn service_count(text: &str) -> Result<usize, String> {
-    let services: usize = text.parse().map_err(|_| "it must be a whole number".to_owned())?;
+    let services: usize = text
+        .parse()
+        .map_err(|_| "it must be a whole number".to_owned())?;
     match services {
         0..FEWEST_SERVICES => Err(format!(
             "the demo needs at least {FEWEST_SERVICES} Services: one changes its port, one its type, and one is deleted"
         )),
         FEWEST_SERVICES..=MOST_SERVICES => Ok(services),
-        _ => Err(format!("at most {MOST_SERVICES} Services, because a cluster has 2768 node ports")),
+        _ => Err(format!(
+            "at most {MOST_SERVICES} Services, because a cluster has 2768 node ports"
+        )),
     }
 }
 
@@ -136,20 +150,33 @@ fn explain(error: &clap::Error) -> String {
     let see = format!("see '{COMMAND} --help'");
     match error.kind() {
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
-            let like = context(ContextKind::SuggestedArg).map(|like| format!("did you mean {like}? "));
+            let like =
+                context(ContextKind::SuggestedArg).map(|like| format!("did you mean {like}? "));
             format!("unknown flag: {flag}; {}{see}", like.unwrap_or_default())
         }
-        ErrorKind::UnknownArgument => format!("the demo does not take the argument {argument:?}; {see}"),
+        ErrorKind::UnknownArgument => {
+            format!("the demo does not take the argument {argument:?}; {see}")
+        }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let value = context(ContextKind::InvalidValue).unwrap_or_default();
             let why = std::error::Error::source(error).map(ToString::to_string);
-            let why = why.or_else(|| context(ContextKind::ValidValue).map(|valid| format!("one of {valid}")));
+            let why = why.or_else(|| {
+                context(ContextKind::ValidValue).map(|valid| format!("one of {valid}"))
+            });
             match (value.as_str(), why) {
                 ("", _) => format!("flag needs an argument: {flag}; {see}"),
-                (value, why) => format!("invalid argument {value:?} for {flag}: {}", why.unwrap_or(see)),
+                (value, why) => format!(
+                    "invalid argument {value:?} for {flag}: {}",
+                    why.unwrap_or(see)
+                ),
             }
         }
-        _ => error.render().to_string().trim_start_matches("error: ").trim_end().to_owned(),
+        _ => error
+            .render()
+            .to_string()
+            .trim_start_matches("error: ")
+            .trim_end()
+            .to_owned(),
     }
 }
 
@@ -170,7 +197,9 @@ mod tests {
 
     #[test]
     fn demo_without_arguments_has_five_nodes_three_services_and_text() {
-        let Parsed::Run(arguments) = run(&[]) else { panic!() };
+        let Parsed::Run(arguments) = run(&[]) else {
+            panic!()
+        };
         assert_eq!((arguments.nodes, arguments.services), (5, 3));
         assert_eq!((arguments.serve, arguments.output), (false, Output::Text));
     }
@@ -192,7 +221,10 @@ mod tests {
         assert!(wrong(&["--services", "2"]).contains("at least 3 Services: one changes its port"));
         assert!(wrong(&["--services", "2001"]).contains("at most 2000"));
         assert!(wrong(&["--nodes"]).starts_with("flag needs an argument: --nodes"));
-        assert_eq!(wrong(&["--output", "yaml"]), "invalid argument \"yaml\" for --output: one of text, json");
+        assert_eq!(
+            wrong(&["--output", "yaml"]),
+            "invalid argument \"yaml\" for --output: one of text, json"
+        );
     }
 
     #[test]

@@ -17,7 +17,10 @@ use super::pod_ranges::CLUSTER_CIDR;
 
 /// Flags that shorten the intervals of the lifecycle and the route controller to less than a tenth of the defaults. All
 /// other settings are the defaults, including the five minutes for which a mass deletion is held.
-const PERIODS: [&str; 2] = ["--node-monitor-period=400ms", "--route-reconciliation-period=400ms"];
+const PERIODS: [&str; 2] = [
+    "--node-monitor-period=400ms",
+    "--route-reconciliation-period=400ms",
+];
 /// Number of worker threads, as few as in the program.
 const THREADS: usize = 2;
 /// Timeout for killing the controllers. A killed task ends at its next await, long before this.
@@ -35,15 +38,27 @@ impl Controllers {
     ///
     /// # Errors
     /// The program's error message.
-    pub(super) async fn start(kubeconfig: &Path, cloud_config: &Path, shutdown: CancellationToken) -> Result<Self> {
+    pub(super) async fn start(
+        kubeconfig: &Path,
+        cloud_config: &Path,
+        shutdown: CancellationToken,
+    ) -> Result<Self> {
         let flags = match Flags::parse(arguments(kubeconfig, cloud_config)) {
             Parsed::Flags(flags) => *flags,
             Parsed::Say(text) | Parsed::Wrong(text) => bail!("the controllers' flags: {text}"),
         };
-        let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-        let launched = runtime.spawn(async move { launch(&flags, &crate::providers(), shutdown).await }).await;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .enable_all()
+            .build()?;
+        let launched = runtime
+            .spawn(async move { launch(&flags, &crate::providers(), shutdown).await })
+            .await;
         match launched.map_err(anyhow::Error::from).flatten() {
-            Ok(handles) => Ok(Self { runtime: Some(runtime), handles }),
+            Ok(handles) => Ok(Self {
+                runtime: Some(runtime),
+                handles,
+            }),
             Err(error) => {
                 runtime.shutdown_background();
                 Err(error)

@@ -20,18 +20,34 @@ impl Directory {
     pub(super) fn new() -> io::Result<Self> {
         let run = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         Self::in_first(
-            [Some(std::env::temp_dir()), run, Some("/dev/shm".into()), Some(".".into())].into_iter().flatten(),
+            [
+                Some(std::env::temp_dir()),
+                run,
+                Some("/dev/shm".into()),
+                Some(".".into()),
+            ]
+            .into_iter()
+            .flatten(),
         )
     }
 
     fn in_first(candidates: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
-        let unique = format!("ccm-demo-{}-{:06x}", std::process::id(), fastrand::u32(..1 << 24));
+        let unique = format!(
+            "ccm-demo-{}-{:06x}",
+            std::process::id(),
+            fastrand::u32(..1 << 24)
+        );
         let mut failure = None;
         for candidate in candidates {
             let path = std::path::absolute(candidate.join(&unique))?;
             // The creation fails if the directory exists, so that nobody can prepare it.
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { path, elsewhere: Vec::new() }),
+                Ok(()) => {
+                    return Ok(Self {
+                        path,
+                        elsewhere: Vec::new(),
+                    });
+                }
                 Err(error) => _ = failure.get_or_insert_with(|| about(&path, &error)),
             }
         }
@@ -71,14 +87,22 @@ impl Drop for Directory {
 }
 
 fn create(path: &Path, text: &str) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| about(path, &error))
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| about(path, &error))
 }
 
 fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
-        format!("cannot write {}: {error}; choose another place with TMPDIR or --kubeconfig", path.display()),
+        format!(
+            "cannot write {}: {error}; choose another place with TMPDIR or --kubeconfig",
+            path.display()
+        ),
     )
 }
 
@@ -105,8 +129,13 @@ mod tests {
         let candidates = || [root.path().join("missing"), root.path().to_owned()].into_iter();
         let directory = Directory::in_first(candidates()).unwrap();
         assert!(directory.path.starts_with(root.path()));
-        let failure = Directory::in_first(candidates().take(1)).unwrap_err().to_string();
-        assert!(failure.contains("missing/ccm-demo-") && failure.contains("TMPDIR"), "{failure}");
+        let failure = Directory::in_first(candidates().take(1))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            failure.contains("missing/ccm-demo-") && failure.contains("TMPDIR"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -116,7 +145,9 @@ mod tests {
         std::fs::write(&path, "mine").unwrap();
         let mut directory = Directory::new().unwrap();
         assert!(directory.write_elsewhere(&path, "ours").is_err());
-        let other = directory.write_elsewhere(&root.path().join("other"), "ours").unwrap();
+        let other = directory
+            .write_elsewhere(&root.path().join("other"), "ours")
+            .unwrap();
         drop(directory);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
         assert!(!other.exists());

@@ -102,12 +102,14 @@ impl DemoEnvironment {
         cloud.create_machines(PREFIX, arguments.nodes);
         let serving = (cloud.clone(), shutdown.clone());
         tokio::spawn(async move { serving.0.serve(listener, serving.1).await });
-        let config = format!("endpoint: {cloud_url}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
+        let config =
+            format!("endpoint: {cloud_url}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
         let cloud_config = directory.write("cloud.yaml", &config)?;
 
         let kubelets = Kubelets::new(client(&kubeconfig, KUBELETS).await?, cloud.clone());
         let observer_client = client(&kubeconfig, OBSERVER).await?;
-        let observer = Observer::start(observer_client, cloud.clone(), QUIET, shutdown.clone()).await;
+        let observer =
+            Observer::start(observer_client, cloud.clone(), QUIET, shutdown.clone()).await;
         Ok(Self {
             server,
             cloud,
@@ -129,11 +131,16 @@ impl DemoEnvironment {
 
     /// Returns the events from this number on.
     pub(super) fn events_since(&self, count: usize) -> Vec<Arc<ObservedEvent>> {
-        self.observer.observed_events().into_iter().skip(count).collect()
+        self.observer
+            .observed_events()
+            .into_iter()
+            .skip(count)
+            .collect()
     }
 
     async fn start_controllers(&mut self) -> Result<()> {
-        let started = Controllers::start(&self.kubeconfig, &self.cloud_config, self.shutdown.clone()).await;
+        let started =
+            Controllers::start(&self.kubeconfig, &self.cloud_config, self.shutdown.clone()).await;
         self.controllers = Some(started?);
         Ok(())
     }
@@ -143,7 +150,11 @@ impl DemoEnvironment {
     /// # Errors
     /// The program's error message.
     pub(super) async fn ensure_controllers(&mut self) -> Result<()> {
-        if self.controllers.is_some() { Ok(()) } else { self.start_controllers().await }
+        if self.controllers.is_some() {
+            Ok(())
+        } else {
+            self.start_controllers().await
+        }
     }
 
     /// Stops the controllers, and leaves injected faults as they are.
@@ -180,15 +191,25 @@ impl DemoEnvironment {
         while polls < SETTLED {
             tokio::time::sleep(POLL_INTERVAL).await;
             let asked = self.requests().asked();
-            polls = if last.replace(asked) == Some(asked) { polls + 1 } else { 0 };
+            polls = if last.replace(asked) == Some(asked) {
+                polls + 1
+            } else {
+                0
+            };
         }
     }
 
     /// Returns when the controllers have seen, too, that these Nodes are not ready.
     async fn wait_until_known_silent(&self, names: &[String]) {
-        let Some(controllers) = &self.controllers else { return };
-        let is_ready =
-            |name: &String| controllers.nodes().get(name).is_some_and(|node| node.ready == ConditionStatus::True);
+        let Some(controllers) = &self.controllers else {
+            return;
+        };
+        let is_ready = |name: &String| {
+            controllers
+                .nodes()
+                .get(name)
+                .is_some_and(|node| node.ready == ConditionStatus::True)
+        };
         while names.iter().any(is_ready) {
             self.observer.changed().await;
         }
@@ -198,7 +219,10 @@ impl DemoEnvironment {
     async fn act_on_cloud(&mut self, action: &Action) -> bool {
         match action {
             Action::AddMachine(name) => {
-                self.cloud.add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
+                self.cloud.add_machine(NewMachine {
+                    name: name.clone(),
+                    ..NewMachine::default()
+                });
                 true
             }
             Action::Stop(name) => self.cloud.stop(name),
@@ -230,8 +254,15 @@ impl DemoEnvironment {
 
     fn ids(&self, names: &[String]) -> Vec<String> {
         let machines = self.cloud.machines();
-        let ids: BTreeMap<&str, &str> = machines.iter().map(|machine| (&*machine.name, &*machine.id)).collect();
-        names.iter().filter_map(|name| ids.get(name.as_str())).map(|id| (*id).to_owned()).collect()
+        let ids: BTreeMap<&str, &str> = machines
+            .iter()
+            .map(|machine| (&*machine.name, &*machine.id))
+            .collect();
+        names
+            .iter()
+            .filter_map(|name| ids.get(name.as_str()))
+            .map(|id| (*id).to_owned())
+            .collect()
     }
 }
 
@@ -243,10 +274,14 @@ impl Harness for DemoEnvironment {
                 tokio::spawn(self.kubelets.clone().run(self.shutdown.clone()));
             }
             Action::StartControllers => {
-                self.start_controllers().await.map_err(|error| format!("the controllers did not start: {error:#}"))?;
+                self.start_controllers()
+                    .await
+                    .map_err(|error| format!("the controllers did not start: {error:#}"))?;
             }
             Action::KillControllers => {
-                self.kill_controllers().await.map_err(|error| format!("the controllers did not end: {error:#}"))?;
+                self.kill_controllers()
+                    .await
+                    .map_err(|error| format!("the controllers did not end: {error:#}"))?;
             }
             Action::Silence(names) => {
                 self.kubelets.silence(names);
@@ -262,21 +297,27 @@ impl Harness for DemoEnvironment {
             Action::ChangeType(name, kind) => self.user.change_type(name, kind).await?,
             Action::DeleteService(name) => self.user.delete(name).await?,
             Action::Arm(moment) => {
-                self.injected_fault = Some(InjectedFault::arm(moment, &self.cloud, self.server.faults()));
+                self.injected_fault = Some(InjectedFault::arm(
+                    moment,
+                    &self.cloud,
+                    self.server.faults(),
+                ));
             }
             Action::AwaitStuck => {
-                while self
-                    .injected_fault
-                    .as_ref()
-                    .is_some_and(|injected_fault| !injected_fault.is_applied(&self.cloud, self.server.faults()))
-                {
+                while self.injected_fault.as_ref().is_some_and(|injected_fault| {
+                    !injected_fault.is_applied(&self.cloud, self.server.faults())
+                }) {
                     tokio::time::sleep(POLL_INTERVAL).await;
                 }
             }
             Action::Settle => self.wait_until_settled().await,
             cloud => {
                 let done = self.act_on_cloud(cloud).await;
-                return if done { Ok(()) } else { Err("the cloud has no such thing".to_owned()) };
+                return if done {
+                    Ok(())
+                } else {
+                    Err("the cloud has no such thing".to_owned())
+                };
             }
         }
         self.observer.discard_cached_cloud();
@@ -304,9 +345,14 @@ impl Harness for DemoEnvironment {
     fn requests(&self) -> Requests {
         let mut kubernetes: BTreeMap<_, u64> = BTreeMap::new();
         for ((agent, verb, resource), count) in self.server.requests().counts_by_agent() {
-            *kubernetes.entry((Sender::of(&agent), resource, verb)).or_default() += count;
+            *kubernetes
+                .entry((Sender::of(&agent), resource, verb))
+                .or_default() += count;
         }
-        Requests { cloud: self.cloud.requests(), kubernetes }
+        Requests {
+            cloud: self.cloud.requests(),
+            kubernetes,
+        }
     }
 
     fn last_error(&self) -> Option<String> {
@@ -317,13 +363,18 @@ impl Harness for DemoEnvironment {
 async fn listen(port: Option<u16>, flag: &str) -> Result<TcpListener> {
     let port = port.unwrap_or(0);
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-    bound.with_context(|| format!("cannot listen on 127.0.0.1:{port}; choose another port with {flag}"))
+    bound.with_context(|| {
+        format!("cannot listen on 127.0.0.1:{port}; choose another port with {flag}")
+    })
 }
 
 async fn client(kubeconfig: &Path, binary: &str) -> Result<Client> {
     let options = ClientOptions {
         kubeconfig: Some(kubeconfig.to_owned()),
-        user_agent: UserAgent { binary: binary.to_owned(), ..UserAgent::default() },
+        user_agent: UserAgent {
+            binary: binary.to_owned(),
+            ..UserAgent::default()
+        },
         ..ClientOptions::default()
     };
     Ok(connect(&options, "", Arc::new(NoRequestMetrics)).await?)

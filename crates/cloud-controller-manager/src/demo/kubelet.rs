@@ -49,13 +49,24 @@ struct KubeletState {
 #[derive(Debug, PartialEq)]
 enum Task {
     Register(Box<Machine>),
-    Assign { node: String, range: String },
-    Report { node: String, ready: bool, restarted: Option<Box<Machine>> },
+    Assign {
+        node: String,
+        range: String,
+    },
+    Report {
+        node: String,
+        ready: bool,
+        restarted: Option<Box<Machine>>,
+    },
 }
 
 impl Kubelets {
     pub(super) fn new(client: Client, cloud: Cloud) -> Self {
-        Self { client, cloud, state: Arc::default() }
+        Self {
+            client,
+            cloud,
+            state: Arc::default(),
+        }
     }
 
     /// Follows the machines until `shutdown`: a new machine registers a Node, a machine that stops or disappears makes
@@ -94,7 +105,11 @@ impl Kubelets {
         match task {
             Task::Register(machine) => self.register(&machine).await,
             Task::Assign { node, range } => self.assign(&node, &range).await,
-            Task::Report { node, ready, restarted } => {
+            Task::Report {
+                node,
+                ready,
+                restarted,
+            } => {
                 let api: Api<NodeObject> = Api::all(self.client.clone());
                 let patch = json!({"status": {"conditions": conditions(ready, Timestamp::now())}});
                 match strategic_patch(&api, &node, Some("status"), &patch).await {
@@ -113,7 +128,8 @@ impl Kubelets {
     async fn register(&self, machine: &Machine) {
         let name = machine.name.clone();
         let body = serde_json::to_vec(&node_object(machine, Timestamp::now())).unwrap_or_default();
-        let request = kube::core::Request::new("/api/v1/nodes").create(&PostParams::default(), body);
+        let request =
+            kube::core::Request::new("/api/v1/nodes").create(&PostParams::default(), body);
         let answer = match request {
             Ok(request) => self.client.request::<Value>(request).await.map(drop),
             Err(error) => Err(kube::Error::BuildRequest(error)),
@@ -125,7 +141,9 @@ impl Kubelets {
                     self.assign(&name, &range).await;
                 }
             }
-            Err(error) if is_already_exists(&error) => _ = self.state().registered.insert(name, false),
+            Err(error) if is_already_exists(&error) => {
+                _ = self.state().registered.insert(name, false)
+            }
             Err(error) => self.note(&name, &error),
         }
     }
@@ -158,10 +176,16 @@ impl KubeletState {
 
     /// Returns the writes for all differences between the machines and the Kubernetes API.
     fn tasks(&self, machines: &[Machine]) -> Vec<Task> {
-        let assign = |(node, range): (&String, &String)| Task::Assign { node: node.clone(), range: range.clone() };
+        let assign = |(node, range): (&String, &String)| Task::Assign {
+            node: node.clone(),
+            range: range.clone(),
+        };
         let mut tasks: Vec<Task> = self.ranges.iter().map(assign).collect();
         let mut running: HashSet<&str> = HashSet::with_capacity(machines.len());
-        for machine in machines.iter().filter(|machine| machine.state == MachineState::Running) {
+        for machine in machines
+            .iter()
+            .filter(|machine| machine.state == MachineState::Running)
+        {
             running.insert(&machine.name);
             if self.silent.contains(&machine.name) {
                 continue;
@@ -179,7 +203,11 @@ impl KubeletState {
         for (name, ready) in &self.registered {
             let reports = running.contains(name.as_str()) && !self.silent.contains(name);
             if *ready && !reports {
-                tasks.push(Task::Report { node: name.clone(), ready: false, restarted: None });
+                tasks.push(Task::Report {
+                    node: name.clone(),
+                    ready: false,
+                    restarted: None,
+                });
             }
         }
         tasks
@@ -194,7 +222,10 @@ mod tests {
     fn environment() -> (Cloud, KubeletState) {
         let cloud = Cloud::default();
         cloud.create_machines("n", 2);
-        let state = KubeletState { registered: [("n1".to_owned(), true)].into(), ..KubeletState::default() };
+        let state = KubeletState {
+            registered: [("n1".to_owned(), true)].into(),
+            ..KubeletState::default()
+        };
         (cloud, state)
     }
 
@@ -234,14 +265,22 @@ mod tests {
         state.registered.insert("n1".to_owned(), false);
         assert!(tasks_of(&state, &cloud).contains(&("n1".to_owned(), Some(true))));
         cloud.stop("n1");
-        assert!(!tasks_of(&state, &cloud).iter().any(|(node, _)| node == "n1"), "nothing new");
+        assert!(
+            !tasks_of(&state, &cloud)
+                .iter()
+                .any(|(node, _)| node == "n1"),
+            "nothing new"
+        );
     }
 
     #[test]
     fn a_node_that_joins_gets_a_pod_range_and_keeps_asking_for_it() {
         let (cloud, mut state) = environment();
         assert_eq!(state.join("n2"), Some("10.128.0.0/24".to_owned()));
-        assert_eq!(tasks_of(&state, &cloud), [("n2 10.128.0.0/24".to_owned(), None)]);
+        assert_eq!(
+            tasks_of(&state, &cloud),
+            [("n2 10.128.0.0/24".to_owned(), None)]
+        );
         state.ranges.clear();
         assert_eq!(tasks_of(&state, &cloud), []);
     }

@@ -26,7 +26,10 @@ pub(super) async fn compete(kubeconfig: &Path, shutdown: &CancellationToken) -> 
     let config = ElectionConfig::new(NAMESPACE, MANAGER_NAME);
     let options = config.client_options(&ClientOptions {
         kubeconfig: Some(kubeconfig.to_owned()),
-        user_agent: UserAgent { binary: "demo-lease".to_owned(), ..UserAgent::default() },
+        user_agent: UserAgent {
+            binary: "demo-lease".to_owned(),
+            ..UserAgent::default()
+        },
         ..ClientOptions::default()
     });
     let client = connect(&options, "", Arc::new(NoRequestMetrics)).await?;

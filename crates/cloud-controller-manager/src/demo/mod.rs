@@ -78,7 +78,12 @@ async fn run(arguments: Arguments) -> ExitCode {
     }
     let variable = |name| std::env::var_os(name);
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
-    let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
+    let style = Style::new(
+        arguments.output,
+        stdout().is_terminal(),
+        no_color.as_deref(),
+        term.as_deref(),
+    );
     let mut timeline = Timeline::new(stdout(), style, Width::of_terminal());
     // One future for the whole run, so that a signal at the end of the scenario is not lost.
     let mut stopped = std::pin::pin!(stopped());
@@ -93,7 +98,11 @@ async fn run(arguments: Arguments) -> ExitCode {
         _ = &mut stopped => Ok(()),
         ended = serve(&arguments, &mut environment, &mut timeline) => ended,
     };
-    match ended.map_err(|error| format!("{error:#}")).err().or_else(|| timeline.failure()) {
+    match ended
+        .map_err(|error| format!("{error:#}"))
+        .err()
+        .or_else(|| timeline.failure())
+    {
         Some(text) => fail(&text),
         None => ExitCode::SUCCESS,
     }
@@ -137,7 +146,10 @@ async fn lead(
     timeline: &mut Timeline<Stdout>,
 ) -> anyhow::Result<()> {
     loop {
-        if tokio::time::timeout(lease::SOON, leadership.acquired()).await.is_err() {
+        if tokio::time::timeout(lease::SOON, leadership.acquired())
+            .await
+            .is_err()
+        {
             environment.stop_controllers().await?;
             timeline
                 .write_line("Another manager holds the Lease: the demo's controllers have stopped, and wait for it.");
@@ -158,17 +170,32 @@ async fn lead(
 }
 
 /// Runs the whole scenario, and returns the environment in its final state.
-async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<DemoEnvironment, String> {
+async fn show(
+    arguments: &Arguments,
+    timeline: &mut Timeline<Stdout>,
+) -> Result<DemoEnvironment, String> {
     let environment = DemoEnvironment::start(arguments).await;
-    let mut environment = environment.map_err(|error| format!("the demo did not start: {error:#}"))?;
-    timeline.write_line(&format!("Kubernetes API {}, simulated cloud {}", environment.api_url, environment.cloud_url));
+    let mut environment =
+        environment.map_err(|error| format!("the demo did not start: {error:#}"))?;
+    timeline.write_line(&format!(
+        "Kubernetes API {}, simulated cloud {}",
+        environment.api_url, environment.cloud_url
+    ));
     let (nodes, services) = (arguments.nodes, arguments.services);
     if arguments.no_controllers {
         environment.act(&Action::StartKubelets).await?;
-        environment.act(&Action::CreateServices(scenario::services(services))).await?;
+        environment
+            .act(&Action::CreateServices(scenario::services(services)))
+            .await?;
         return Ok(environment);
     }
-    runner::run(&scenario::scenario(nodes, services), [nodes, services], &mut environment, timeline).await?;
+    runner::run(
+        &scenario::scenario(nodes, services),
+        [nodes, services],
+        &mut environment,
+        timeline,
+    )
+    .await?;
     Ok(environment)
 }
 
@@ -187,7 +214,11 @@ async fn feed(environment: &DemoEnvironment, timeline: &mut Timeline<Stdout>) {
 
 /// Returns on SIGINT, SIGTERM or SIGHUP, with the exit code of a process that was ended by this signal.
 async fn stopped() -> u8 {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
     let [Ok(mut interrupt), Ok(mut term), Ok(mut hangup)] = kinds.map(signal) else {
         // The signals keep their default action.
         return std::future::pending().await;

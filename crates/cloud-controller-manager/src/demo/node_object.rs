@@ -61,8 +61,7 @@ fn image(number: usize) -> Value {
 pub(super) fn conditions(ready: bool, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        let mut condition =
-            json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
+        let mut condition = json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
         // The kubelet's condition, which kube-controller-manager does not change.
         if ready {
             condition["lastHeartbeatTime"] = json!(now);
@@ -70,14 +69,39 @@ pub(super) fn conditions(ready: bool, now: Timestamp) -> Value {
         condition
     };
     let healthy = [
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        (
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        (
+            "DiskPressure",
+            "False",
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        (
+            "PIDPressure",
+            "False",
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
+        (
+            "Ready",
+            "True",
+            "KubeletReady",
+            "kubelet is posting ready status",
+        ),
     ];
     let conditions = healthy.map(|(kind, status, reason, message)| match ready {
         true => condition(kind, status, reason, message),
-        false => condition(kind, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."),
+        false => condition(
+            kind,
+            "Unknown",
+            "NodeStatusUnknown",
+            "Kubelet stopped posting node status.",
+        ),
     });
     json!(conditions)
 }
@@ -100,6 +124,12 @@ mod tests {
     #[test]
     fn a_silent_kubelet_leaves_all_conditions_unknown() {
         let conditions = conditions(false, Timestamp::UNIX_EPOCH);
-        assert!(conditions.as_array().unwrap().iter().all(|condition| condition["status"] == "Unknown"));
+        assert!(
+            conditions
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|condition| condition["status"] == "Unknown")
+        );
     }
 }

@@ -75,8 +75,15 @@ pub(super) struct Balancer {
 impl CloudState {
     /// Reads the load balancers and routes of the cloud.
     pub(super) fn of(cloud: &Cloud) -> Self {
-        let balancers = cloud.load_balancers().into_iter().map(Balancer::from).collect();
-        Self { balancers, routes: cloud.routes() }
+        let balancers = cloud
+            .load_balancers()
+            .into_iter()
+            .map(Balancer::from)
+            .collect();
+        Self {
+            balancers,
+            routes: cloud.routes(),
+        }
     }
 }
 
@@ -85,15 +92,24 @@ impl Balancer {
     pub(super) fn state(&self) -> String {
         let address = self.ip.as_deref().unwrap_or("no address");
         let pending = if self.pending { " (pending)" } else { "" };
-        format!("{address}{pending}, {}, {} targets", listed(&self.listeners), self.targets.len())
+        format!(
+            "{address}{pending}, {}, {} targets",
+            listed(&self.listeners),
+            self.targets.len()
+        )
     }
 }
 
 /// Formats the listeners on one line.
 pub(super) fn listed(listeners: &BTreeSet<(u16, String, u16)>) -> String {
-    let listener = |(port, protocol, target): &(u16, String, u16)| format!("{port}/{protocol} → {target}");
+    let listener =
+        |(port, protocol, target): &(u16, String, u16)| format!("{port}/{protocol} → {target}");
     let texts: Vec<String> = listeners.iter().map(listener).collect();
-    if texts.is_empty() { "no listener".to_owned() } else { texts.join(", ") }
+    if texts.is_empty() {
+        "no listener".to_owned()
+    } else {
+        texts.join(", ")
+    }
 }
 
 impl From<LoadBalancer> for Balancer {
@@ -104,7 +120,9 @@ impl From<LoadBalancer> for Balancer {
             name: it.spec.name,
             ip: it.ip,
             pending: it.status == LoadBalancerStatus::Pending,
-            listeners: listeners.map(|listener| (listener.port, listener.protocol, listener.target_port)).collect(),
+            listeners: listeners
+                .map(|listener| (listener.port, listener.protocol, listener.target_port))
+                .collect(),
             targets: it.spec.targets.into_iter().collect(),
         }
     }
@@ -113,13 +131,19 @@ impl From<LoadBalancer> for Balancer {
 impl Observed {
     /// Returns the Service with this name.
     pub(super) fn service(&self, name: &str) -> Option<&Arc<Service>> {
-        self.services.iter().find(|service| service.metadata.name.as_deref() == Some(name))
+        self.services
+            .iter()
+            .find(|service| service.metadata.name.as_deref() == Some(name))
     }
 
     /// Returns the load balancers with a Service's name. There should never be two.
     pub(super) fn balancers(&self, service: &Service) -> Vec<&Balancer> {
         let name = default_load_balancer_name(service);
-        self.cloud.balancers.iter().filter(|balancer| balancer.name == name).collect()
+        self.cloud
+            .balancers
+            .iter()
+            .filter(|balancer| balancer.name == name)
+            .collect()
     }
 }
 
@@ -147,10 +171,17 @@ impl Baseline {
     pub(super) fn new(observed: &Observed) -> Self {
         let balancer = |service: &Arc<Service>| {
             let balancer = *observed.balancers(service).first()?;
-            Some((service.metadata.name.clone()?, (balancer.id.clone(), balancer.ip.clone())))
+            Some((
+                service.metadata.name.clone()?,
+                (balancer.id.clone(), balancer.ip.clone()),
+            ))
         };
         Self {
-            uids: observed.nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
+            uids: observed
+                .nodes
+                .iter()
+                .map(|node| (node.name.clone(), node.uid.clone()))
+                .collect(),
             balancers: observed.services.iter().filter_map(balancer).collect(),
             inventory: Inventory::of(observed),
             events: observed.events.len(),
@@ -163,9 +194,18 @@ impl Baseline {
 
     /// Returns the Nodes that have been deleted or replaced since, except `except`.
     pub(super) fn lost(&self, observed: &Observed, except: Option<&str>) -> Vec<&str> {
-        let now: BTreeMap<&str, &str> = observed.nodes.iter().map(|node| (&*node.name, &*node.uid)).collect();
-        let lost = self.uids.iter().filter(|(name, uid)| now.get(&***name) != Some(&&***uid));
-        lost.map(|(name, _)| &**name).filter(|name| Some(*name) != except).collect()
+        let now: BTreeMap<&str, &str> = observed
+            .nodes
+            .iter()
+            .map(|node| (&*node.name, &*node.uid))
+            .collect();
+        let lost = self
+            .uids
+            .iter()
+            .filter(|(name, uid)| now.get(&***name) != Some(&&***uid));
+        lost.map(|(name, _)| &**name)
+            .filter(|name| Some(*name) != except)
+            .collect()
     }
 
     /// Returns the Services whose load balancer has been replaced or has got another address since, with the old and
@@ -173,9 +213,17 @@ impl Baseline {
     pub(super) fn moved(&self, observed: &Observed) -> Vec<String> {
         let moved = self.balancers.iter().filter_map(|(name, (id, ip))| {
             let now = *observed.balancers(observed.service(name)?).first()?;
-            let address = |ip: &Option<String>| ip.clone().unwrap_or_else(|| "no address".to_owned());
+            let address =
+                |ip: &Option<String>| ip.clone().unwrap_or_else(|| "no address".to_owned());
             let same = now.id == *id && (ip.is_none() || now.ip == *ip);
-            (!same).then(|| format!("{name}: {id} ({}) is now {} ({})", address(ip), now.id, address(&now.ip)))
+            (!same).then(|| {
+                format!(
+                    "{name}: {id} ({}) is now {} ({})",
+                    address(ip),
+                    now.id,
+                    address(&now.ip)
+                )
+            })
         });
         moved.collect()
     }

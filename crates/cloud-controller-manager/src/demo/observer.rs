@@ -38,7 +38,12 @@ pub(super) struct Observer {
 impl Observer {
     /// Starts the watches and returns when they are synced. Requests to the cloud that are more than `quiet` apart
     /// belong to different passes.
-    pub(super) async fn start(client: Client, cloud: Cloud, quiet: Duration, shutdown: CancellationToken) -> Self {
+    pub(super) async fn start(
+        client: Client,
+        cloud: Cloud,
+        quiet: Duration,
+        shutdown: CancellationToken,
+    ) -> Self {
         let observer = Self {
             nodes: Cache::new(),
             services: Cache::new(),
@@ -49,18 +54,38 @@ impl Observer {
             changed: Arc::default(),
         };
         let changed = Arc::clone(&observer.changed);
-        observer.nodes.subscribe(Resync::never(), move |_| changed.notify_one());
+        observer
+            .nodes
+            .subscribe(Resync::never(), move |_| changed.notify_one());
         let changed = Arc::clone(&observer.changed);
-        observer.services.subscribe(Resync::never(), move |_| changed.notify_one());
+        observer
+            .services
+            .subscribe(Resync::never(), move |_| changed.notify_one());
         let events = Cache::<SeenEvent>::new();
         observer.record_events(&events);
         let config = WatchConfig::default;
-        let watch_nodes = watch::<Node>(Api::all(client.clone()), config(), observer.nodes.clone(), shutdown.clone());
+        let watch_nodes = watch::<Node>(
+            Api::all(client.clone()),
+            config(),
+            observer.nodes.clone(),
+            shutdown.clone(),
+        );
         let services = observer.services.clone();
-        let watch_services = watch::<Service>(Api::all(client.clone()), config(), services, shutdown.clone());
-        let watch_events = watch::<SeenEvent>(Api::all(client), config(), events.clone(), shutdown.clone());
+        let watch_services = watch::<Service>(
+            Api::all(client.clone()),
+            config(),
+            services,
+            shutdown.clone(),
+        );
+        let watch_events =
+            watch::<SeenEvent>(Api::all(client), config(), events.clone(), shutdown.clone());
         tokio::spawn(async move { tokio::join!(watch_nodes, watch_services, watch_events) });
-        tokio::spawn(count(cloud, Arc::clone(&observer.passes), Arc::clone(&observer.changed), shutdown));
+        tokio::spawn(count(
+            cloud,
+            Arc::clone(&observer.passes),
+            Arc::clone(&observer.changed),
+            shutdown,
+        ));
         observer.nodes.wait_synced().await;
         observer.services.wait_synced().await;
         events.wait_synced().await;
@@ -69,8 +94,11 @@ impl Observer {
 
     /// Keeps the events in the order in which they are received.
     fn record_events(&self, events: &Cache<SeenEvent>) {
-        let (observed_events, passes, changed) =
-            (Arc::clone(&self.observed_events), Arc::clone(&self.passes), Arc::clone(&self.changed));
+        let (observed_events, passes, changed) = (
+            Arc::clone(&self.observed_events),
+            Arc::clone(&self.passes),
+            Arc::clone(&self.changed),
+        );
         events.subscribe(Resync::never(), move |event| {
             if event.is_resync() || matches!(event, CacheEvent::Deleted(_)) {
                 return;
@@ -79,7 +107,13 @@ impl Observer {
             let passes = lock(&passes).passes;
             let (kind, about) = (seen.kind.clone(), seen.about.clone());
             let (reason, message) = (seen.reason.clone(), seen.message.clone());
-            lock(&observed_events).push(Arc::new(ObservedEvent { kind, about, reason, message, passes }));
+            lock(&observed_events).push(Arc::new(ObservedEvent {
+                kind,
+                about,
+                reason,
+                message,
+                passes,
+            }));
             changed.notify_one();
         });
     }
@@ -141,10 +175,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-async fn count(cloud: Cloud, passes: Arc<Mutex<Passes>>, changed: Arc<Notify>, shutdown: CancellationToken) {
+async fn count(
+    cloud: Cloud,
+    passes: Arc<Mutex<Passes>>,
+    changed: Arc<Notify>,
+    shutdown: CancellationToken,
+) {
     while !shutdown.is_cancelled() {
         let requests = cloud.requests();
-        let machines = requests.iter().filter(|(route, _)| route.starts_with(MACHINE_ROUTES));
+        let machines = requests
+            .iter()
+            .filter(|(route, _)| route.starts_with(MACHINE_ROUTES));
         if lock(&passes).note(machines.map(|(_, count)| count).sum(), Instant::now()) {
             changed.notify_one();
         }
@@ -163,12 +204,20 @@ struct Passes {
 
 impl Passes {
     fn new(quiet: Duration) -> Self {
-        Self { quiet, requests: 0, last: None, passes: 0 }
+        Self {
+            quiet,
+            requests: 0,
+            last: None,
+            passes: 0,
+        }
     }
 
     /// Returns `true` if a pass after the first `before` passes has ended.
     fn is_between(&self, before: u32, now: Instant) -> bool {
-        self.passes > before && self.last.is_some_and(|last| now.duration_since(last) >= self.quiet)
+        self.passes > before
+            && self
+                .last
+                .is_some_and(|last| now.duration_since(last) >= self.quiet)
     }
 
     /// Records the number of requests so far. Returns `true` if a pass began.
@@ -228,13 +277,23 @@ mod tests {
     fn requests_in_quick_succession_are_one_pass() {
         let (mut passes, start) = (Passes::new(Duration::from_millis(200)), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
-        let begins: Vec<bool> = [(0, 0), (10, 50), (60, 100), (110, 250), (110, 300), (111, 460)]
-            .map(|(requests, millis)| passes.note(requests, at(millis)))
-            .into();
+        let begins: Vec<bool> = [
+            (0, 0),
+            (10, 50),
+            (60, 100),
+            (110, 250),
+            (110, 300),
+            (111, 460),
+        ]
+        .map(|(requests, millis)| passes.note(requests, at(millis)))
+        .into();
         assert_eq!(begins, [false, true, false, false, false, true]);
         assert_eq!(passes.passes, 2);
         assert!(!passes.is_between(1, at(500)), "the second one may go on");
         assert!(passes.is_between(1, at(660)));
-        assert!(!passes.is_between(2, at(660)), "the third one has not begun");
+        assert!(
+            !passes.is_between(2, at(660)),
+            "the third one has not begun"
+        );
     }
 }

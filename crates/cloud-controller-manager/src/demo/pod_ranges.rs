@@ -32,7 +32,10 @@ mod tests {
     fn ranges_differ_and_lie_in_the_cluster() {
         let mut ranges = PodRanges::default();
         let all: Vec<String> = std::iter::from_fn(|| ranges.take()).collect();
-        assert_eq!((&*all[0], &*all[256], &*all[32_767]), ("10.128.0.0/24", "10.129.0.0/24", "10.255.255.0/24"));
+        assert_eq!(
+            (&*all[0], &*all[256], &*all[32_767]),
+            ("10.128.0.0/24", "10.129.0.0/24", "10.255.255.0/24")
+        );
         assert_eq!(all.len(), 32_768, "more than there may be Nodes");
     }
 }

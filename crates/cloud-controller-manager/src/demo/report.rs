@@ -69,7 +69,13 @@ impl RequestCounts {
         let [cloud_reads, cloud_changes] = requests.to_cloud();
         let [node_writes, service_writes, event_writes] =
             ["nodes", "services", "events"].map(|resource| requests.writes_to(resource));
-        Self { cloud_reads, cloud_changes, node_writes, service_writes, event_writes }
+        Self {
+            cloud_reads,
+            cloud_changes,
+            node_writes,
+            service_writes,
+            event_writes,
+        }
     }
 
     fn since(self, before: Self) -> Self {
@@ -83,8 +89,21 @@ impl RequestCounts {
     }
 
     fn cells(self) -> [String; 5] {
-        let Self { cloud_reads, cloud_changes, node_writes, service_writes, event_writes } = self;
-        [cloud_reads, cloud_changes, node_writes, service_writes, event_writes].map(|count| count.to_string())
+        let Self {
+            cloud_reads,
+            cloud_changes,
+            node_writes,
+            service_writes,
+            event_writes,
+        } = self;
+        [
+            cloud_reads,
+            cloud_changes,
+            node_writes,
+            service_writes,
+            event_writes,
+        ]
+        .map(|count| count.to_string())
     }
 }
 
@@ -95,7 +114,10 @@ fn per(count: u64, things: usize) -> f64 {
 
 impl Report {
     fn requests(&self) -> Requests {
-        self.steps.last().map(|step| step.requests.clone()).unwrap_or_default()
+        self.steps
+            .last()
+            .map(|step| step.requests.clone())
+            .unwrap_or_default()
     }
 
     /// Returns the cost of each step alone.
@@ -113,20 +135,31 @@ impl Report {
     /// Returns the requests before and after a step.
     fn around(&self, name: &str) -> Option<[&Requests; 2]> {
         let mut pairs = self.steps.windows(2);
-        pairs.find(|pair| pair[1].name == name).map(|pair| [&pair[0].requests, &pair[1].requests])
+        pairs
+            .find(|pair| pair[1].name == name)
+            .map(|pair| [&pair[0].requests, &pair[1].requests])
     }
 
     /// Returns the average number of writes to a Node until it was initialized.
     fn writes_per_node(&self) -> Option<f64> {
         let step = self.steps.iter().find(|step| step.name == "initialise")?;
-        Some(per(step.requests.writes_of(Sender::NodeControllers, "nodes"), self.nodes))
+        Some(per(
+            step.requests.writes_of(Sender::NodeControllers, "nodes"),
+            self.nodes,
+        ))
     }
 
     /// Returns the average numbers of requests to the cloud and of writes for the route of a Node.
     fn per_route(&self) -> Option<[f64; 2]> {
         let step = self.steps.iter().find(|step| step.name == "routes")?;
         let [_, changes] = step.requests.to_cloud_about("/v1/routes");
-        Some([changes, step.requests.writes_of(Sender::RouteController, "nodes")].map(|count| per(count, self.nodes)))
+        Some(
+            [
+                changes,
+                step.requests.writes_of(Sender::RouteController, "nodes"),
+            ]
+            .map(|count| per(count, self.nodes)),
+        )
     }
 
     /// Returns the average cost of one of `count` Services in a step.
@@ -134,41 +167,85 @@ impl Report {
         let [before, after] = self.around(step)?;
         let spent = |count: fn(&Requests) -> u64| count(after).saturating_sub(count(before));
         Some(PerService {
-            cloud_reads: per(spent(|it| it.to_cloud_about("/v1/load-balancers")[0]), count),
-            cloud_changes: per(spent(|it| it.to_cloud_about("/v1/load-balancers")[1]), count),
-            writes: per(spent(|it| it.writes_of(Sender::ServiceController, "services")), count),
-            events: per(spent(|it| it.writes_of(Sender::ServiceController, "events")), count),
+            cloud_reads: per(
+                spent(|it| it.to_cloud_about("/v1/load-balancers")[0]),
+                count,
+            ),
+            cloud_changes: per(
+                spent(|it| it.to_cloud_about("/v1/load-balancers")[1]),
+                count,
+            ),
+            writes: per(
+                spent(|it| it.writes_of(Sender::ServiceController, "services")),
+                count,
+            ),
+            events: per(
+                spent(|it| it.writes_of(Sender::ServiceController, "events")),
+                count,
+            ),
         })
     }
 
     /// Returns the cost by action on a Service: the words for people, the name for programs, and the cost.
     fn service_costs(&self) -> Vec<(&'static str, &'static str, PerService)> {
-        let steps = [("created", "expose", self.services), ("with another port", "port", 1), ("deleted", "delete", 1)];
+        let steps = [
+            ("created", "expose", self.services),
+            ("with another port", "port", 1),
+            ("deleted", "delete", 1),
+        ];
         let costs = steps.into_iter();
-        costs.filter_map(|(what, step, count)| Some((what, step, self.per_service(step, count)?))).collect()
+        costs
+            .filter_map(|(what, step, count)| Some((what, step, self.per_service(step, count)?)))
+            .collect()
     }
 
     /// Returns the tables for people.
     pub(super) fn sections(&self) -> Vec<Section> {
         let requests = self.requests();
-        let heading = ["step", "seconds", "reads", "changes", "Nodes", "Services", "events"];
+        let heading = [
+            "step", "seconds", "reads", "changes", "Nodes", "Services", "events",
+        ];
         let mut steps = vec![row(heading)];
         steps.extend(self.costs().into_iter().map(|(name, took, counts)| {
             let seconds = format!("{:.2}", took.as_secs_f64());
             [vec![name.to_owned(), seconds], counts.cells().to_vec()].concat()
         }));
         let mut cloud = vec![row(["route", "requests"])];
-        cloud.extend(requests.cloud.iter().map(|(route, count)| row([route, &count.to_string()])));
+        cloud.extend(
+            requests
+                .cloud
+                .iter()
+                .map(|(route, count)| row([route, &count.to_string()])),
+        );
         let mut kubernetes = vec![row(["sender", "resource", "verb", "requests"])];
-        kubernetes.extend(requests.kubernetes.iter().map(|((sender, resource, verb), count)| {
-            let resource = if resource.is_empty() { "-" } else { resource };
-            row([sender.name(), resource, verb, &count.to_string()])
-        }));
-        let mut services =
-            vec![row(["a Service is", "cloud reads", "cloud changes", "Service writes", "event writes"])];
+        kubernetes.extend(
+            requests
+                .kubernetes
+                .iter()
+                .map(|((sender, resource, verb), count)| {
+                    let resource = if resource.is_empty() { "-" } else { resource };
+                    row([sender.name(), resource, verb, &count.to_string()])
+                }),
+        );
+        let mut services = vec![row([
+            "a Service is",
+            "cloud reads",
+            "cloud changes",
+            "Service writes",
+            "event writes",
+        ])];
         services.extend(self.service_costs().into_iter().map(|(what, _, cost)| {
-            let figures = [cost.cloud_reads, cost.cloud_changes, cost.writes, cost.events];
-            [vec![what.to_owned()], figures.map(|figure| format!("{figure:.2}")).to_vec()].concat()
+            let figures = [
+                cost.cloud_reads,
+                cost.cloud_changes,
+                cost.writes,
+                cost.events,
+            ];
+            [
+                vec![what.to_owned()],
+                figures.map(|figure| format!("{figure:.2}")).to_vec(),
+            ]
+            .concat()
         }));
         let section = |heading: &str, rows: Vec<Vec<String>>| Section {
             heading: heading.to_owned(),
@@ -176,22 +253,37 @@ impl Report {
             is_table: true,
         };
         vec![
-            section("Steps: reads and changes of the cloud, writes to Nodes, Services and events", steps),
+            section(
+                "Steps: reads and changes of the cloud, writes to Nodes, Services and events",
+                steps,
+            ),
             section("Requests to the cloud", cloud),
             section("Requests to Kubernetes", kubernetes),
             section("For each Service", services),
-            Section { heading: "In all".to_owned(), rows: self.totals(), is_table: false },
+            Section {
+                heading: "In all".to_owned(),
+                rows: self.totals(),
+                is_table: false,
+            },
         ]
     }
 
     fn totals(&self) -> Vec<String> {
-        let mut rows =
-            vec![format!("{} Nodes, {} Services, {:.1} s", self.nodes, self.services, self.took.as_secs_f64())];
+        let mut rows = vec![format!(
+            "{} Nodes, {} Services, {:.1} s",
+            self.nodes,
+            self.services,
+            self.took.as_secs_f64()
+        )];
         if let Some(writes) = self.writes_per_node() {
-            rows.push(format!("{writes:.2} writes to initialise a Node, conflict retries included"));
+            rows.push(format!(
+                "{writes:.2} writes to initialise a Node, conflict retries included"
+            ));
         }
         if let Some([changes, writes]) = self.per_route() {
-            rows.push(format!("{changes:.2} cloud requests and {writes:.2} writes for the route of a Node"));
+            rows.push(format!(
+                "{changes:.2} cloud requests and {writes:.2} writes for the route of a Node"
+            ));
         }
         if let Some(kib) = self.peak_memory {
             let mib = kib / 1024;
@@ -255,7 +347,9 @@ pub(super) fn peak_memory() -> Option<u64> {
 }
 
 fn vm_hwm(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 

@@ -61,7 +61,10 @@ impl Sender {
 
     /// Returns `true` if the sender is part of the cloud controller manager.
     fn is_ours(self) -> bool {
-        matches!(self, Self::NodeControllers | Self::ServiceController | Self::RouteController | Self::Shared)
+        matches!(
+            self,
+            Self::NodeControllers | Self::ServiceController | Self::RouteController | Self::Shared
+        )
     }
 }
 
@@ -96,7 +99,11 @@ impl Requests {
     /// Returns the cloud controller manager's requests for changes in the cloud.
     pub(super) fn changes(&self) -> Tally {
         let mut tally = Tally::default();
-        for (route, count) in self.cloud.iter().filter(|(route, _)| !route.starts_with("GET ")) {
+        for (route, count) in self
+            .cloud
+            .iter()
+            .filter(|(route, _)| !route.starts_with("GET "))
+        {
             tally.add(route, *count);
         }
         tally
@@ -105,8 +112,10 @@ impl Requests {
     /// Returns the cloud controller manager's writes to the Kubernetes API, including events.
     pub(super) fn writes(&self) -> Tally {
         let mut tally = Tally::default();
-        for ((by, resource, verb), count) in
-            self.kubernetes.iter().filter(|((by, _, verb), _)| by.is_ours() && is_write(verb))
+        for ((by, resource, verb), count) in self
+            .kubernetes
+            .iter()
+            .filter(|((by, _, verb), _)| by.is_ours() && is_write(verb))
         {
             tally.add(&format!("{verb} {resource} by {}", by.name()), *count);
         }
@@ -134,7 +143,8 @@ impl Requests {
     fn written(&self, counts: impl Fn(Sender, &str) -> bool) -> u64 {
         let resource = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
         let writes = self.kubernetes.iter();
-        let writes = writes.filter(|((by, name, verb), _)| is_write(verb) && counts(*by, &resource(name)));
+        let writes =
+            writes.filter(|((by, name, verb), _)| is_write(verb) && counts(*by, &resource(name)));
         writes.map(|(_, count)| count).sum()
     }
 }
@@ -149,17 +159,31 @@ mod tests {
 
     #[test]
     fn senders_are_told_apart_by_program_and_component() {
-        assert_eq!(Sender::of("cloud-controller-manager/node-controller"), Sender::NodeControllers);
-        assert_eq!(Sender::of("cloud-controller-manager/service-controller"), Sender::ServiceController);
-        assert_eq!(Sender::of("cloud-controller-manager/shared-informers"), Sender::Shared);
+        assert_eq!(
+            Sender::of("cloud-controller-manager/node-controller"),
+            Sender::NodeControllers
+        );
+        assert_eq!(
+            Sender::of("cloud-controller-manager/service-controller"),
+            Sender::ServiceController
+        );
+        assert_eq!(
+            Sender::of("cloud-controller-manager/shared-informers"),
+            Sender::Shared
+        );
         assert_eq!(Sender::of("demo-kubelets"), Sender::Kubelets);
         assert_eq!(Sender::of("kubectl"), Sender::Others);
     }
 
     #[test]
     fn reads_and_changes_are_counted_apart() {
-        let cloud = [("GET /v1/machines", 3), ("POST /v1/load-balancers", 1), ("DELETE /v1/load-balancers/{id}", 2)];
-        let by = |sender, resource: &str, verb: &str| (sender, resource.to_owned(), verb.to_owned());
+        let cloud = [
+            ("GET /v1/machines", 3),
+            ("POST /v1/load-balancers", 1),
+            ("DELETE /v1/load-balancers/{id}", 2),
+        ];
+        let by =
+            |sender, resource: &str, verb: &str| (sender, resource.to_owned(), verb.to_owned());
         let requests = Requests {
             cloud: cloud.map(|(route, count)| (route.to_owned(), count)).into(),
             kubernetes: [
@@ -173,7 +197,10 @@ mod tests {
         };
         assert_eq!(requests.to_cloud(), [3, 3]);
         assert_eq!(requests.to_cloud_about("/v1/load-balancers"), [0, 3]);
-        assert_eq!((requests.writes().total(), requests.writes_to("nodes")), (14, 12));
+        assert_eq!(
+            (requests.writes().total(), requests.writes_to("nodes")),
+            (14, 12)
+        );
         assert_eq!((requests.changes().total(), requests.asked()), (3, 17));
         assert_eq!(requests.writes_of(Sender::ServiceController, "services"), 2);
     }

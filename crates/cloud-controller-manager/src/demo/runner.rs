@@ -67,12 +67,25 @@ pub(super) async fn run<S: Harness, W: Write>(
     let started = Instant::now();
     let (mut steps, mut result) = (Vec::new(), Ok(()));
     for step in scenario {
-        let outcome = run_step(harness, step, |progress| timeline.progress(started.elapsed(), step, progress)).await;
+        let outcome = run_step(harness, step, |progress| {
+            timeline.progress(started.elapsed(), step, progress)
+        })
+        .await;
         timeline.step(started.elapsed(), step, &outcome);
-        steps.push(StepCost { name: step.name, took: outcome.took, requests: harness.requests() });
+        steps.push(StepCost {
+            name: step.name,
+            took: outcome.took,
+            requests: harness.requests(),
+        });
         if let Err(Failure { expected, seen }) = outcome.result {
-            let last_error = harness.last_error().map(|last_error| format!("; {last_error}")).unwrap_or_default();
-            result = Err(format!("step {:?} did not happen: expected {expected}; seen: {seen}{last_error}", step.name));
+            let last_error = harness
+                .last_error()
+                .map(|last_error| format!("; {last_error}"))
+                .unwrap_or_default();
+            result = Err(format!(
+                "step {:?} did not happen: expected {expected}; seen: {seen}{last_error}",
+                step.name
+            ));
             break;
         }
         if let Some(failure) = timeline.failure() {
@@ -81,7 +94,14 @@ pub(super) async fn run<S: Harness, W: Write>(
         }
     }
     let (ok, took) = (result.is_ok(), started.elapsed());
-    timeline.report(&Report { nodes, services, ok, steps, took, peak_memory: peak_memory() });
+    timeline.report(&Report {
+        nodes,
+        services,
+        ok,
+        steps,
+        took,
+        peak_memory: peak_memory(),
+    });
     result
 }
 
@@ -92,7 +112,10 @@ async fn run_step<S: Harness>(
 ) -> StepOutcome {
     let started = Instant::now();
     let result = step_result(harness, step, started + step.within, &mut progress).await;
-    StepOutcome { took: started.elapsed(), result }
+    StepOutcome {
+        took: started.elapsed(),
+        result,
+    }
 }
 
 async fn step_result<S: Harness>(
@@ -106,7 +129,8 @@ async fn step_result<S: Harness>(
     for action in &step.actions {
         let late = || format!("that was not done after {} s", step.within.as_secs());
         let done = tokio::time::timeout_at(deadline, harness.act(action)).await;
-        done.unwrap_or_else(|_| Err(late())).map_err(|seen| failure(format!("{action:?}"), seen))?;
+        done.unwrap_or_else(|_| Err(late()))
+            .map_err(|seen| failure(format!("{action:?}"), seen))?;
     }
     before.acted = harness.observe().at;
     loop {
@@ -115,7 +139,10 @@ async fn step_result<S: Harness>(
             ExpectationVerdict::Happened(shown) => return Ok(shown),
             ExpectationVerdict::Broken(seen) => return Err(failure(expected, seen)),
             ExpectationVerdict::Waiting { seen, .. } if Instant::now() >= deadline => {
-                return Err(failure(expected, format!("{seen}, after {} s", step.within.as_secs())));
+                return Err(failure(
+                    expected,
+                    format!("{seen}, after {} s", step.within.as_secs()),
+                ));
             }
             ExpectationVerdict::Waiting { done, of, .. } => progress(&Progress { done, of }),
         }
@@ -145,10 +172,17 @@ mod tests {
     impl Harness for Script {
         async fn act(&mut self, action: &Action) -> Result<(), String> {
             self.acted.push(action.clone());
-            if self.refuses { Err("the port is taken".to_owned()) } else { Ok(()) }
+            if self.refuses {
+                Err("the port is taken".to_owned())
+            } else {
+                Ok(())
+            }
         }
         fn observe(&mut self) -> Observed {
-            Observed { nodes: self.nodes.clone(), ..Observed::default() }
+            Observed {
+                nodes: self.nodes.clone(),
+                ..Observed::default()
+            }
         }
         fn requests(&self) -> Requests {
             Requests::default()
@@ -162,12 +196,22 @@ mod tests {
             }
             let name: Box<str> = format!("n{}", self.nodes.len()).into();
             let taints = [Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE)].into();
-            self.nodes.push(Arc::new(Node { uid: name.clone(), name, taints, ..Node::default() }));
+            self.nodes.push(Arc::new(Node {
+                uid: name.clone(),
+                name,
+                taints,
+                ..Node::default()
+            }));
         }
     }
 
     fn script(most: usize) -> Script {
-        Script { nodes: Vec::new(), most, refuses: false, acted: Vec::new() }
+        Script {
+            nodes: Vec::new(),
+            most,
+            refuses: false,
+            acted: Vec::new(),
+        }
     }
 
     fn step(nodes: usize) -> ScenarioStep {
@@ -183,8 +227,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_step_ends_when_the_api_shows_it() {
         let (mut harness, mut reported) = (script(9), Vec::new());
-        let outcome = run_step(&mut harness, &step(3), |progress| reported.push(progress.done)).await;
-        assert_eq!((outcome.result, harness.acted), (Ok(vec![]), vec![Action::StartKubelets]));
+        let outcome = run_step(&mut harness, &step(3), |progress| {
+            reported.push(progress.done)
+        })
+        .await;
+        assert_eq!(
+            (outcome.result, harness.acted),
+            (Ok(vec![]), vec![Action::StartKubelets])
+        );
         assert_eq!(reported, [0, 1, 2]);
     }
 
@@ -199,7 +249,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_action_that_fails_ends_the_step_at_once() {
-        let mut harness = Script { refuses: true, ..script(9) };
+        let mut harness = Script {
+            refuses: true,
+            ..script(9)
+        };
         let outcome = run_step(&mut harness, &step(3), |_| {}).await;
         assert_eq!(outcome.result.unwrap_err().seen, "the port is taken");
         assert!(outcome.took.is_zero());
@@ -210,20 +263,44 @@ mod tests {
         use crate::demo::timeline::{Style, Width};
 
         let mut out = Vec::new();
-        let mut timeline =
-            Timeline::new(&mut out, Style { colour: false, live: false, json: true }, Width::of_terminal());
-        let scenario =
-            [step(2), ScenarioStep { name: "impossible", ..step(3) }, ScenarioStep { name: "never", ..step(2) }];
-        let error = run(&scenario, [3, 0], &mut script(2), &mut timeline).await.unwrap_err();
+        let mut timeline = Timeline::new(
+            &mut out,
+            Style {
+                colour: false,
+                live: false,
+                json: true,
+            },
+            Width::of_terminal(),
+        );
+        let scenario = [
+            step(2),
+            ScenarioStep {
+                name: "impossible",
+                ..step(3)
+            },
+            ScenarioStep {
+                name: "never",
+                ..step(2)
+            },
+        ];
+        let error = run(&scenario, [3, 0], &mut script(2), &mut timeline)
+            .await
+            .unwrap_err();
         assert_eq!(
             error,
             "step \"impossible\" did not happen: expected 3 Nodes with the uninitialized taint; seen: 2 of 2 Nodes \
              are so, after 30 s; the kubelet of n2: refused"
         );
         let text = String::from_utf8(out).unwrap();
-        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert_eq!(lines.len(), 3, "{text}");
-        assert_eq!((&lines[0]["ok"], &lines[1]["ok"]), (&true.into(), &false.into()));
+        assert_eq!(
+            (&lines[0]["ok"], &lines[1]["ok"]),
+            (&true.into(), &false.into())
+        );
         assert_eq!(lines[2]["summary"]["ok"], false);
     }
 }

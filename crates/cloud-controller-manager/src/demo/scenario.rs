@@ -111,7 +111,9 @@ struct Services {
 
 impl Services {
     fn new(count: usize) -> Self {
-        Self { ports: (1..=count).map(|number| (service(number), 80)).collect() }
+        Self {
+            ports: (1..=count).map(|number| (service(number), 80)).collect(),
+        }
     }
 }
 
@@ -125,9 +127,20 @@ fn service(number: usize) -> String {
     format!("web-{number}")
 }
 
-fn step(name: &'static str, title: &str, actions: &[Action], expectations: &[Expectation]) -> ScenarioStep {
+fn step(
+    name: &'static str,
+    title: &str,
+    actions: &[Action],
+    expectations: &[Expectation],
+) -> ScenarioStep {
     let (actions, expectations) = (actions.to_vec(), expectations.to_vec());
-    ScenarioStep { name, title: title.to_owned(), actions, expectations, within: Duration::ZERO }
+    ScenarioStep {
+        name,
+        title: title.to_owned(),
+        actions,
+        expectations,
+        within: Duration::ZERO,
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +150,13 @@ mod tests {
     fn vanished(nodes: usize) -> Vec<String> {
         let actions = scenario(nodes, 3).into_iter().flat_map(|step| step.actions);
         actions
-            .filter_map(|action| if let Action::Vanish(names) = action { Some(names) } else { None })
+            .filter_map(|action| {
+                if let Action::Vanish(names) = action {
+                    Some(names)
+                } else {
+                    None
+                }
+            })
             .flatten()
             .collect()
     }
@@ -146,7 +165,10 @@ mod tests {
     fn more_than_half_vanish_and_somebody_is_left() {
         for nodes in [5, 6, 7, 100, 5000] {
             let vanished = vanished(nodes).len();
-            assert!(vanished * 2 > nodes && vanished < nodes, "{vanished} of {nodes}");
+            assert!(
+                vanished * 2 > nodes && vanished < nodes,
+                "{vanished} of {nodes}"
+            );
         }
     }
 
@@ -167,8 +189,12 @@ mod tests {
         let mut running = false;
         for action in scenario(5, 3).into_iter().flat_map(|step| step.actions) {
             match action {
-                Action::StartControllers => assert!(!std::mem::replace(&mut running, true), "started twice"),
-                Action::KillControllers => assert!(std::mem::replace(&mut running, false), "killed twice"),
+                Action::StartControllers => {
+                    assert!(!std::mem::replace(&mut running, true), "started twice")
+                }
+                Action::KillControllers => {
+                    assert!(std::mem::replace(&mut running, false), "killed twice")
+                }
                 _ => {}
             }
         }
@@ -186,12 +212,20 @@ mod tests {
     fn every_step_with_services_says_what_the_cloud_must_have() {
         let steps = scenario(5, 3);
         let judges_cloud = |step: &ScenarioStep| {
-            let judges =
-                |it: &Expectation| matches!(it, Expectation::Balanced { .. } | Expectation::Interrupted { .. });
+            let judges = |it: &Expectation| {
+                matches!(
+                    it,
+                    Expectation::Balanced { .. } | Expectation::Interrupted { .. }
+                )
+            };
             step.expectations.iter().any(judges)
         };
         let first = steps.iter().position(|step| step.name == "expose").unwrap();
-        let silent: Vec<_> = steps[first..].iter().filter(|step| !judges_cloud(step)).map(|step| step.name).collect();
+        let silent: Vec<_> = steps[first..]
+            .iter()
+            .filter(|step| !judges_cloud(step))
+            .map(|step| step.name)
+            .collect();
         assert!(silent.is_empty(), "{silent:?}");
     }
 }

@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use super::pod_ranges::CLUSTER_CIDR;
 
 /// Introduces the commands of this program while the demo's controllers lead.
-const STANDBY: &str = "This program explains the state, and what it would change. Without a subcommand
+const STANDBY: &str =
+    "This program explains the state, and what it would change. Without a subcommand
 it becomes a standby replica, because the demo's controllers hold the Lease:";
 /// Introduces the commands of this program if no controllers run.
-const ALONE: &str = "This program explains the state, and what it would change. Without a subcommand
+const ALONE: &str =
+    "This program explains the state, and what it would change. Without a subcommand
 it becomes the manager of this cluster:";
 
 /// The addresses and files of a demo.
@@ -33,12 +35,20 @@ pub(super) struct Places<'a> {
 impl Places<'_> {
     /// Returns the instructions as text.
     pub(super) fn text(&self) -> String {
-        let Self { api_url, cloud_url, kubeconfig, cloud_config, program, has_controllers } = self;
+        let Self {
+            api_url,
+            cloud_url,
+            kubeconfig,
+            cloud_config,
+            program,
+            has_controllers,
+        } = self;
         let (who, manager) = match has_controllers {
             true => ("Kubelets and controllers run.", STANDBY),
             false => ("Kubelets run, and no controllers.", ALONE),
         };
-        let [kubeconfig, cloud_config, program] = [kubeconfig, cloud_config, program].map(|path| path.display());
+        let [kubeconfig, cloud_config, program] =
+            [kubeconfig, cloud_config, program].map(|path| path.display());
         format!(
             r#"
 The demo runs until Ctrl-C, and shows the events of the cluster here.
@@ -136,18 +146,34 @@ mod tests {
             program: Path::new("/opt/cloud-controller-manager"),
             has_controllers: true,
         };
-        let alone = Places { has_controllers: false, ..places };
-        assert!(alone.text().contains("no controllers") && !places.text().contains("no controllers"));
-        assert!(places.text().contains("standby replica") && !alone.text().contains("standby replica"));
+        let alone = Places {
+            has_controllers: false,
+            ..places
+        };
+        assert!(
+            alone.text().contains("no controllers") && !places.text().contains("no controllers")
+        );
+        assert!(
+            places.text().contains("standby replica") && !alone.text().contains("standby replica")
+        );
         assert!(places.text().contains("M=/opt/cloud-controller-manager\n"));
         for text in [alone.text(), places.text()] {
-            let wide = text.lines().find(|line| line.chars().count() > 92 || !line.starts_with(' ') && line.len() > 80);
+            let wide = text.lines().find(|line| {
+                line.chars().count() > 92 || !line.starts_with(' ') && line.len() > 80
+            });
             assert_eq!(wide, None, "it does not fit a terminal");
         }
-        assert!(places.text().contains("export KUBECONFIG=/tmp/d/kubeconfig\n"));
+        assert!(
+            places
+                .text()
+                .contains("export KUBECONFIG=/tmp/d/kubeconfig\n")
+        );
         assert!(places.text().contains("C=http://127.0.0.1:2 "));
         assert!(places.text().contains("--cluster-cidr=10.128.0.0/9\"\n"));
         assert_eq!(places.object()["serve"]["cloud"], "http://127.0.0.1:2");
-        assert_eq!(places.object()["serve"]["routes"], "http://127.0.0.1:2/admin/routes");
+        assert_eq!(
+            places.object()["serve"]["routes"],
+            "http://127.0.0.1:2/admin/routes"
+        );
     }
 }

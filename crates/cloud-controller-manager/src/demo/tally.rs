@@ -21,7 +21,10 @@ impl Tally {
     /// Returns the requests that were added since `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         let of = |what: &String| before.0.get(what).copied().unwrap_or(0);
-        let more = self.0.iter().map(|(what, count)| (what.clone(), count.saturating_sub(of(what))));
+        let more = self
+            .0
+            .iter()
+            .map(|(what, count)| (what.clone(), count.saturating_sub(of(what))));
         Self(more.filter(|(_, count)| *count > 0).collect())
     }
 }
@@ -30,8 +33,16 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.total())?;
-        let each: Vec<String> = self.0.iter().map(|(what, count)| format!("{count} × {what}")).collect();
-        if each.is_empty() { Ok(()) } else { write!(f, " ({})", each.join(", ")) }
+        let each: Vec<String> = self
+            .0
+            .iter()
+            .map(|(what, count)| format!("{count} × {what}"))
+            .collect();
+        if each.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", each.join(", "))
+        }
     }
 }
 
@@ -45,7 +56,10 @@ mod tests {
         before.add("PUT /b", 4);
         now.add("PUT /b", 5);
         now.add("POST /a", 2);
-        assert_eq!(now.since(&before).to_string(), "3 (2 × POST /a, 1 × PUT /b)");
+        assert_eq!(
+            now.since(&before).to_string(),
+            "3 (2 × POST /a, 1 × PUT /b)"
+        );
         assert_eq!(now.since(&now).to_string(), "0");
     }
 }

@@ -45,10 +45,19 @@ pub(super) struct Style {
 impl Style {
     /// Returns the style for an output: plain lines for a file or pipe, colours and a live line for a terminal.
     /// `no_color` and `term` are the values of `NO_COLOR` and `TERM`.
-    pub(super) fn new(output: Output, terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
+    pub(super) fn new(
+        output: Output,
+        terminal: bool,
+        no_color: Option<&OsStr>,
+        term: Option<&OsStr>,
+    ) -> Self {
         let json = output == Output::Json;
         let live = terminal && !json && term != Some(OsStr::new("dumb"));
-        Self { colour: live && no_color.is_none_or(OsStr::is_empty), live, json }
+        Self {
+            colour: live && no_color.is_none_or(OsStr::is_empty),
+            live,
+            json,
+        }
     }
 }
 
@@ -59,12 +68,19 @@ pub(super) struct Width(fn() -> Option<u16>);
 impl Width {
     /// Returns the width of the terminal that standard output is connected to.
     pub(super) fn of_terminal() -> Self {
-        Self(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col))
+        Self(|| {
+            rustix::termios::tcgetwinsize(std::io::stdout())
+                .ok()
+                .map(|size| size.ws_col)
+        })
     }
 
     /// Returns the number of columns for text after `indent`.
     fn of_text(self, indent: &str) -> usize {
-        let columns = (self.0)().map(usize::from).filter(|columns| *columns > 0).unwrap_or(WIDTH);
+        let columns = (self.0)()
+            .map(usize::from)
+            .filter(|columns| *columns > 0)
+            .unwrap_or(WIDTH);
         columns.saturating_sub(indent.len()).max(NARROWEST)
     }
 }
@@ -83,21 +99,37 @@ pub(super) struct Timeline<W> {
 
 impl<W: Write> Timeline<W> {
     pub(super) fn new(out: W, style: Style, width: Width) -> Self {
-        Self { out, error: None, style, width, live: 0 }
+        Self {
+            out,
+            error: None,
+            style,
+            width,
+            live: 0,
+        }
     }
 
     /// Returns the message about output that could not be written; `None` also after a closed pipe.
     pub(super) fn failure(&self) -> Option<String> {
-        let error = self.error.as_ref().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        let error = self
+            .error
+            .as_ref()
+            .filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
         error.map(manager::unwritable)
     }
 
     /// Writes an event of the cluster.
     pub(super) fn event(&mut self, event: &ObservedEvent) {
-        let ObservedEvent { kind, about, reason, message, .. } = event;
+        let ObservedEvent {
+            kind,
+            about,
+            reason,
+            message,
+            ..
+        } = event;
         match self.style.json {
             true => {
-                let event = json!({"kind": kind, "name": about, "reason": reason, "message": message});
+                let event =
+                    json!({"kind": kind, "name": about, "reason": reason, "message": message});
                 self.line(&json!({ "event": event }).to_string());
             }
             false => self.wrap("", HANGING, &format!("{kind} {about}: {reason}: {message}")),
@@ -114,7 +146,11 @@ impl<W: Write> Timeline<W> {
 
     /// Writes a line for people, or `object` for programs.
     pub(super) fn announce(&mut self, text: &str, object: &serde_json::Value) {
-        if self.style.json { self.line(&object.to_string()) } else { self.write_line(text) }
+        if self.style.json {
+            self.line(&object.to_string())
+        } else {
+            self.write_line(text)
+        }
     }
 
     /// Writes the progress of a step, `at` after the start of the scenario.
@@ -124,8 +160,13 @@ impl<W: Write> Timeline<W> {
         }
         let filled = BAR * progress.done.min(progress.of) / progress.of.max(1);
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
-        let text =
-            format!("{:8.2} s  ...   {:<10} [{bar}] {} of {}", at.as_secs_f64(), step.name, progress.done, progress.of);
+        let text = format!(
+            "{:8.2} s  ...   {:<10} [{bar}] {} of {}",
+            at.as_secs_f64(),
+            step.name,
+            progress.done,
+            progress.of
+        );
         let width = text.chars().count();
         let blanks = self.live.saturating_sub(width);
         self.write(&format!("\r{text}{}", " ".repeat(blanks)));
@@ -138,7 +179,11 @@ impl<W: Write> Timeline<W> {
             return self.line(&step_object(at, step, outcome).to_string());
         }
         self.clear();
-        let (colour, word) = if outcome.result.is_ok() { (GREEN, "ok    ") } else { (RED, "FAILED") };
+        let (colour, word) = if outcome.result.is_ok() {
+            (GREEN, "ok    ")
+        } else {
+            (RED, "FAILED")
+        };
         let word = self.paint(colour, word);
         let took = format!("({:.2}{NO_BREAK}s)", outcome.took.as_secs_f64());
         let mut prefix = format!("{:8.2} s  {word} ", at.as_secs_f64());
@@ -196,7 +241,11 @@ impl<W: Write> Timeline<W> {
     /// Returns the number of columns for text after `indent`. Readers of a file or a pipe, such as grep, expect one line
     /// for each text.
     fn columns(&self, indent: &str) -> usize {
-        if self.style.live { self.width.of_text(indent) } else { usize::MAX }
+        if self.style.live {
+            self.width.of_text(indent)
+        } else {
+            usize::MAX
+        }
     }
 
     fn line(&mut self, text: &str) {
@@ -205,12 +254,20 @@ impl<W: Write> Timeline<W> {
 
     fn write(&mut self, text: &str) {
         if self.error.is_none() {
-            self.error = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).err();
+            self.error = self
+                .out
+                .write_all(text.as_bytes())
+                .and_then(|()| self.out.flush())
+                .err();
         }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.style.colour { format!("{code}{text}{RESET}") } else { text.to_owned() }
+        if self.style.colour {
+            format!("{code}{text}{RESET}")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -253,10 +310,17 @@ mod tests {
     use super::*;
     use crate::demo::runner::Failure;
 
-    const PLAIN: Style = Style { colour: false, live: false, json: false };
+    const PLAIN: Style = Style {
+        colour: false,
+        live: false,
+        json: false,
+    };
 
     fn step() -> ScenarioStep {
-        crate::demo::scenario::scenario(5, 3).into_iter().find(|step| step.name == "stop").unwrap()
+        crate::demo::scenario::scenario(5, 3)
+            .into_iter()
+            .find(|step| step.name == "stop")
+            .unwrap()
     }
 
     fn output_of(style: Style, run: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> String {
@@ -266,18 +330,31 @@ mod tests {
     }
 
     fn outcome() -> StepOutcome {
-        StepOutcome { took: Duration::from_millis(420), result: Ok(vec!["Node worker-2 is so".to_owned()]) }
+        StepOutcome {
+            took: Duration::from_millis(420),
+            result: Ok(vec!["Node worker-2 is so".to_owned()]),
+        }
     }
 
     fn failed() -> StepOutcome {
-        let failure = Failure { expected: "a taint".to_owned(), seen: "no taint, after 30 s".to_owned() };
-        StepOutcome { took: Duration::from_secs(30), result: Err(failure) }
+        let failure = Failure {
+            expected: "a taint".to_owned(),
+            seen: "no taint, after 30 s".to_owned(),
+        };
+        StepOutcome {
+            took: Duration::from_secs(30),
+            result: Err(failure),
+        }
     }
 
     #[test]
     fn a_step_is_a_plain_line_with_what_shows_it() {
         let text = output_of(PLAIN, |timeline| {
-            timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 1, of: 2 });
+            timeline.progress(
+                Duration::from_secs(1),
+                &step(),
+                &Progress { done: 1, of: 2 },
+            );
             timeline.step(Duration::from_millis(1500), &step(), &outcome());
         });
         assert_eq!(
@@ -288,20 +365,45 @@ mod tests {
 
     #[test]
     fn a_failed_step_says_so_in_red() {
-        let text = output_of(Style { colour: true, ..PLAIN }, |timeline| {
-            timeline.step(Duration::from_secs(31), &step(), &failed());
-        });
+        let text = output_of(
+            Style {
+                colour: true,
+                ..PLAIN
+            },
+            |timeline| {
+                timeline.step(Duration::from_secs(31), &step(), &failed());
+            },
+        );
         assert!(text.contains("\x1b[31mFAILED\x1b[0m"), "{text:?}");
     }
 
     #[test]
     fn the_live_line_is_overwritten_without_escape_codes() {
-        let text = output_of(Style { live: true, ..PLAIN }, |timeline| {
-            timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 10, of: 20 });
-            timeline.progress(Duration::from_secs(2), &step(), &Progress { done: 9, of: 20 });
-            timeline.step(Duration::from_secs(3), &step(), &outcome());
-        });
-        assert!(text.starts_with("\r    1.00 s  ...   stop       [############............] 10 of 20\r"), "{text:?}");
+        let text = output_of(
+            Style {
+                live: true,
+                ..PLAIN
+            },
+            |timeline| {
+                timeline.progress(
+                    Duration::from_secs(1),
+                    &step(),
+                    &Progress { done: 10, of: 20 },
+                );
+                timeline.progress(
+                    Duration::from_secs(2),
+                    &step(),
+                    &Progress { done: 9, of: 20 },
+                );
+                timeline.step(Duration::from_secs(3), &step(), &outcome());
+            },
+        );
+        assert!(
+            text.starts_with(
+                "\r    1.00 s  ...   stop       [############............] 10 of 20\r"
+            ),
+            "{text:?}"
+        );
         assert!(!text.contains('\x1b'));
         let last = text.rsplit('\r').next().unwrap();
         assert!(last.starts_with("    3.00 s  ok"), "{last:?}");
@@ -316,30 +418,61 @@ mod tests {
 
     #[test]
     fn explanations_are_as_wide_as_the_terminal() {
-        let text = output_of(Style { live: true, ..PLAIN }, |timeline| {
-            let detail = "Node worker-2 has the taint of a Node whose machine was shut down".to_owned();
-            timeline.step(Duration::ZERO, &step(), &StepOutcome { took: Duration::ZERO, result: Ok(vec![detail]) });
-        });
+        let text = output_of(
+            Style {
+                live: true,
+                ..PLAIN
+            },
+            |timeline| {
+                let detail =
+                    "Node worker-2 has the taint of a Node whose machine was shut down".to_owned();
+                timeline.step(
+                    Duration::ZERO,
+                    &step(),
+                    &StepOutcome {
+                        took: Duration::ZERO,
+                        result: Ok(vec![detail]),
+                    },
+                );
+            },
+        );
         let longest = text.lines().skip(1).map(str::len).max();
-        assert!(longest.is_some_and(|longest| (50..=60).contains(&longest)), "{text}");
+        assert!(
+            longest.is_some_and(|longest| (50..=60).contains(&longest)),
+            "{text}"
+        );
         let of_text = |columns: fn() -> Option<u16>| Width(columns).of_text(INDENT);
-        assert_eq!((of_text(|| None), of_text(|| Some(20))), (WIDTH - INDENT.len(), NARROWEST));
+        assert_eq!(
+            (of_text(|| None), of_text(|| Some(20))),
+            (WIDTH - INDENT.len(), NARROWEST)
+        );
     }
 
     #[test]
     fn no_line_of_the_scenario_is_wider_than_a_terminal_of_80_columns() {
         let mut out = Vec::new();
-        let mut timeline = Timeline::new(&mut out, Style { live: true, ..PLAIN }, Width(|| Some(80)));
+        let mut timeline = Timeline::new(
+            &mut out,
+            Style {
+                live: true,
+                ..PLAIN
+            },
+            Width(|| Some(80)),
+        );
         for step in crate::demo::scenario::scenario(5, 3) {
             timeline.step(Duration::from_secs(31), &step, &outcome());
         }
         timeline.report(&crate::demo::report::tests::report());
         timeline.event(&ObservedEvent {
-            message: "3 of 5 Nodes are without a machine; they are deleted if this lasts for 300 s".to_owned(),
+            message: "3 of 5 Nodes are without a machine; they are deleted if this lasts for 300 s"
+                .to_owned(),
             ..event()
         });
         let text = String::from_utf8(out).unwrap();
-        let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        let wide: Vec<_> = text
+            .lines()
+            .filter(|line| line.chars().count() > 80)
+            .collect();
         assert!(wide.is_empty(), "{wide:#?}");
         let broken = format!("worker-2 is stopped: its Node is tainted\n{INDENT}(0.42 s)\n");
         assert!(text.contains(&broken), "{text}");
@@ -384,37 +517,81 @@ mod tests {
             output_of(PLAIN, |timeline| timeline.event(&event)),
             "Service web-1: EnsuredLoadBalancer: Ensured load balancer\n"
         );
-        let object: serde_json::Value =
-            serde_json::from_str(&output_of(Style { json: true, ..PLAIN }, |timeline| timeline.event(&event))).unwrap();
-        assert_eq!((&object["event"]["name"], &object["event"]["kind"]), (&json!("web-1"), &json!("Service")));
+        let object: serde_json::Value = serde_json::from_str(&output_of(
+            Style {
+                json: true,
+                ..PLAIN
+            },
+            |timeline| timeline.event(&event),
+        ))
+        .unwrap();
+        assert_eq!(
+            (&object["event"]["name"], &object["event"]["kind"]),
+            (&json!("web-1"), &json!("Service"))
+        );
     }
 
     #[test]
     fn a_program_gets_one_object_for_each_step() {
-        let text = output_of(Style { json: true, ..PLAIN }, |timeline| {
-            timeline.write_line("nothing");
-            timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 1, of: 2 });
-            timeline.step(Duration::from_millis(1500), &step(), &outcome());
-            timeline.step(Duration::from_secs(40), &step(), &failed());
-        });
-        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!((&lines[0]["step"], &lines[0]["ok"], &lines[0]["at"]), (&json!("stop"), &json!(true), &json!(1.5)));
-        assert_eq!((&lines[1]["ok"], &lines[1]["expected"]), (&json!(false), &json!("a taint")));
+        let text = output_of(
+            Style {
+                json: true,
+                ..PLAIN
+            },
+            |timeline| {
+                timeline.write_line("nothing");
+                timeline.progress(
+                    Duration::from_secs(1),
+                    &step(),
+                    &Progress { done: 1, of: 2 },
+                );
+                timeline.step(Duration::from_millis(1500), &step(), &outcome());
+                timeline.step(Duration::from_secs(40), &step(), &failed());
+            },
+        );
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(
+            (&lines[0]["step"], &lines[0]["ok"], &lines[0]["at"]),
+            (&json!("stop"), &json!(true), &json!(1.5))
+        );
+        assert_eq!(
+            (&lines[1]["ok"], &lines[1]["expected"]),
+            (&json!(false), &json!("a taint"))
+        );
         assert_eq!(lines.len(), 2);
     }
 
     #[test]
     fn colour_and_the_live_line_need_a_terminal_that_can_do_it() {
         let style = |terminal, no_color: Option<&str>, term: &str| {
-            let style = Style::new(Output::Text, terminal, no_color.map(OsStr::new), Some(OsStr::new(term)));
+            let style = Style::new(
+                Output::Text,
+                terminal,
+                no_color.map(OsStr::new),
+                Some(OsStr::new(term)),
+            );
             (style.colour, style.live)
         };
         assert_eq!(style(true, None, "xterm"), (true, true));
-        assert_eq!(style(true, Some(""), "xterm"), (true, true), "an empty NO_COLOR says nothing");
+        assert_eq!(
+            style(true, Some(""), "xterm"),
+            (true, true),
+            "an empty NO_COLOR says nothing"
+        );
         assert_eq!(style(true, Some("1"), "xterm"), (false, true));
         assert_eq!(style(true, None, "dumb"), (false, false));
         assert_eq!(style(false, None, "xterm"), (false, false));
         let json = Style::new(Output::Json, true, None, None);
-        assert_eq!(json, Style { colour: false, live: false, json: true });
+        assert_eq!(
+            json,
+            Style {
+                colour: false,
+                live: false,
+                json: true
+            }
+        );
     }
 }

@@ -30,7 +30,8 @@ impl User {
                 "ports": [{"name": "web", "port": port, "protocol": "TCP"}],
             },
         });
-        let service = serde_json::from_value(service).map_err(|error| format!("Service {name}: {error}"))?;
+        let service =
+            serde_json::from_value(service).map_err(|error| format!("Service {name}: {error}"))?;
         let created = self.0.create(&PostParams::default(), &service).await;
         created.map(drop).map_err(|error| about(name, &error))
     }
@@ -42,7 +43,10 @@ impl User {
     pub(super) async fn change_port(&self, name: &str, port: u16) -> Result<(), String> {
         let change = |service: &mut Service| {
             let spec = service.spec.get_or_insert_default();
-            spec.ports.iter_mut().flatten().for_each(|it| it.port = port.into());
+            spec.ports
+                .iter_mut()
+                .flatten()
+                .for_each(|it| it.port = port.into());
         };
         self.edit(name, change).await
     }
@@ -52,7 +56,10 @@ impl User {
     /// # Errors
     /// The API server's error, with the name of the Service.
     pub(super) async fn change_type(&self, name: &str, kind: &str) -> Result<(), String> {
-        self.edit(name, |service| service.spec.get_or_insert_default().type_ = Some(kind.to_owned())).await
+        self.edit(name, |service| {
+            service.spec.get_or_insert_default().type_ = Some(kind.to_owned())
+        })
+        .await
     }
 
     /// Deletes a Service, which exists until its finalizers are removed.
@@ -60,13 +67,21 @@ impl User {
     /// # Errors
     /// The API server's error, with the name of the Service.
     pub(super) async fn delete(&self, name: &str) -> Result<(), String> {
-        self.0.delete(name, &DeleteParams::default()).await.map(drop).map_err(|error| about(name, &error))
+        self.0
+            .delete(name, &DeleteParams::default())
+            .await
+            .map(drop)
+            .map_err(|error| about(name, &error))
     }
 
     /// Reads, changes and replaces a Service like `kubectl edit`, and retries on conflicts.
     async fn edit(&self, name: &str, change: impl Fn(&mut Service)) -> Result<(), String> {
         for attempt in 1.. {
-            let mut service = self.0.get(name).await.map_err(|error| about(name, &error))?;
+            let mut service = self
+                .0
+                .get(name)
+                .await
+                .map_err(|error| about(name, &error))?;
             change(&mut service);
             match self.0.replace(name, &PostParams::default(), &service).await {
                 Ok(_) => break,

@@ -27,14 +27,22 @@ impl Drop for Served {
 
 impl Served {
     pub(crate) fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let (api, cloud, shutdown) = (ApiServer::new(), Cloud::default(), CancellationToken::new());
         let directory = TempDir::with_prefix("ccm-plan-").unwrap();
         runtime.block_on(async {
             let listen = || TcpListener::bind("127.0.0.1:0");
             let (for_api, for_cloud) = (listen().await.unwrap(), listen().await.unwrap());
             let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
-            std::fs::write(directory.path().join("kubeconfig"), kubeconfig(&url(&for_api), None, None)).unwrap();
+            std::fs::write(
+                directory.path().join("kubeconfig"),
+                kubeconfig(&url(&for_api), None, None),
+            )
+            .unwrap();
             let config = format!("endpoint: {}\ntoken: {DEFAULT_TOKEN}\n", url(&for_cloud));
             std::fs::write(directory.path().join("cloud.yaml"), config).unwrap();
             let (served, stop) = (api.clone(), shutdown.clone());
@@ -42,7 +50,13 @@ impl Served {
             let (served, stop) = (cloud.clone(), shutdown.clone());
             tokio::spawn(async move { served.serve(for_cloud, stop).await });
         });
-        Self { api, cloud, directory, shutdown, _runtime: runtime }
+        Self {
+            api,
+            cloud,
+            directory,
+            shutdown,
+            _runtime: runtime,
+        }
     }
 
     /// Returns the directory with `kubeconfig` and `cloud.yaml`.
@@ -62,7 +76,9 @@ impl Served {
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": namespace},
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
         });
-        [node, service].into_iter().for_each(|object| drop(self.api.seed(object).unwrap()));
+        [node, service]
+            .into_iter()
+            .for_each(|object| drop(self.api.seed(object).unwrap()));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -79,8 +95,12 @@ impl Served {
 pub(crate) fn run(directory: &Path, subcommand: Option<&str>, flags: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
     command.args(subcommand).arg("--cloud-provider=simulated");
-    command.arg("--kubeconfig").arg(directory.join("kubeconfig"));
-    command.arg("--cloud-config").arg(directory.join("cloud.yaml"));
+    command
+        .arg("--kubeconfig")
+        .arg(directory.join("kubeconfig"));
+    command
+        .arg("--cloud-config")
+        .arg(directory.join("cloud.yaml"));
     command.args(flags).output().unwrap()
 }
 

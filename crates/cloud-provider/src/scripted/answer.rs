@@ -69,7 +69,9 @@ impl<A: ?Sized, T: Clone + Send + Sync + 'static> Answer<A, T> {
     /// is an error.
     pub fn in_turn(results: impl IntoIterator<Item = Result<T>>) -> Self {
         let mut rest = results.into_iter().collect::<Vec<_>>().into_iter();
-        let last = rest.next_back().unwrap_or_else(|| Err(Error::other("this answer has no results")));
+        let last = rest
+            .next_back()
+            .unwrap_or_else(|| Err(Error::other("this answer has no results")));
         let rest = Mutex::new(rest);
         Self::by(move |_| rest.lock().next().unwrap_or_else(|| last.clone()))
     }

@@ -36,7 +36,12 @@ pub struct BalancerCall {
 impl BalancerCall {
     fn of(action: BalancerAction, request: LoadBalancerRequest<'_>) -> Self {
         let cluster = request.cluster.name.clone();
-        Self { action, cluster, service: request.service.clone(), nodes: request.nodes.to_vec() }
+        Self {
+            action,
+            cluster,
+            service: request.service.clone(),
+            nodes: request.nodes.to_vec(),
+        }
     }
 
     /// Returns the names of the targets, in the order of the request.
@@ -59,22 +64,30 @@ impl Cloud {
 #[async_trait]
 impl LoadBalancers for Cloud {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        self.ask("get_load_balancer", request.service, |s| &s.get_load_balancer).await
+        self.ask("get_load_balancer", request.service, |s| {
+            &s.get_load_balancer
+        })
+        .await
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let method = "ensure_load_balancer";
-        self.give_targets(method, BalancerCall::of(BalancerAction::Ensure, request)).await;
+        self.give_targets(method, BalancerCall::of(BalancerAction::Ensure, request))
+            .await;
         self.answer(method, request.service, |s| &s.ensure_load_balancer)
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let method = "update_load_balancer";
-        self.give_targets(method, BalancerCall::of(BalancerAction::Update, request)).await;
+        self.give_targets(method, BalancerCall::of(BalancerAction::Update, request))
+            .await;
         self.answer(method, request.service, |s| &s.update_load_balancer)
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.ask("ensure_load_balancer_deleted", request.service, |s| &s.ensure_load_balancer_deleted).await
+        self.ask("ensure_load_balancer_deleted", request.service, |s| {
+            &s.ensure_load_balancer_deleted
+        })
+        .await
     }
 }

@@ -35,7 +35,11 @@ pub(super) struct State {
 
 impl Cloud {
     pub(super) fn new() -> Self {
-        let cloud = Self { state: Mutex::default(), switches: Default::default(), cluster_id: AtomicBool::new(true) };
+        let cloud = Self {
+            state: Mutex::default(),
+            switches: Default::default(),
+            cluster_id: AtomicBool::new(true),
+        };
         use Capability::{Clusters, Instances, LoadBalancers, Routes, Zones};
         for capability in [Instances, Zones, LoadBalancers, Routes, Clusters] {
             cloud.switch(capability, true);
@@ -131,7 +135,9 @@ impl Cloud {
         match scripted {
             Some(answer) => answer.result_for(argument),
             None => {
-                self.state().violations.push(format!("{method} was called, but the script has no answer for it"));
+                self.state().violations.push(format!(
+                    "{method} was called, but the script has no answer for it"
+                ));
                 Err(Error::other(format!("{method} is not scripted")))
             }
         }

@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Caches, ClientBuilder, Cluster, Context, EventKind, EventSubject, Events, KubernetesApi, Node, Plan, Result,
-    Service, SyncCallbacks,
+    Caches, ClientBuilder, Cluster, Context, EventKind, EventSubject, Events, KubernetesApi, Node,
+    Plan, Result, Service, SyncCallbacks,
 };
 
 /// An event that a provider wrote. Its text form is `reason: message`.
@@ -119,7 +119,11 @@ impl Caches for ScriptedCluster {
     }
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.objects().nodes.iter().find(|node| &*node.name == name).cloned()
+        self.objects()
+            .nodes
+            .iter()
+            .find(|node| &*node.name == name)
+            .cloned()
     }
 
     fn services(&self) -> Vec<Arc<Service>> {
@@ -128,13 +132,26 @@ impl Caches for ScriptedCluster {
 }
 
 impl Events for ScriptedCluster {
-    fn record(&self, component: &str, subject: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
+    fn record(
+        &self,
+        component: &str,
+        subject: EventSubject<'_>,
+        kind: EventKind,
+        reason: &str,
+        message: &str,
+    ) {
         let object = match subject {
             EventSubject::Node(node) => node.name.to_string(),
             EventSubject::Service(service) => service.metadata.name.clone().unwrap_or_default(),
         };
         let [component, reason, message] = [component, reason, message].map(str::to_owned);
-        self.objects().events.push(RecordedEvent { component, object, kind, reason, message });
+        self.objects().events.push(RecordedEvent {
+            component,
+            object,
+            kind,
+            reason,
+            message,
+        });
     }
 }
 

@@ -21,7 +21,11 @@ struct Key(String, String, String);
 
 impl Key {
     fn of(cluster: &str, route: &Route) -> Self {
-        Self(cluster.to_owned(), route.target_node.clone(), route.destination_cidr.clone())
+        Self(
+            cluster.to_owned(),
+            route.target_node.clone(),
+            route.destination_cidr.clone(),
+        )
     }
 }
 
@@ -33,7 +37,12 @@ impl RouteTable {
     fn list(&self, cluster: &str) -> Result<Vec<Route>> {
         match &self.stuck {
             Some(error) => Err(error.clone()),
-            None => Ok(self.routes.iter().filter(|(key, _)| key.0 == cluster).map(|(_, r)| r.clone()).collect()),
+            None => Ok(self
+                .routes
+                .iter()
+                .filter(|(key, _)| key.0 == cluster)
+                .map(|(_, r)| r.clone())
+                .collect()),
         }
     }
 
@@ -45,7 +54,13 @@ impl RouteTable {
             self.stuck = Some(error.clone());
             return Err(error);
         }
-        self.routes.insert(key, Route { name, ..route.clone() });
+        self.routes.insert(
+            key,
+            Route {
+                name,
+                ..route.clone()
+            },
+        );
         Ok(())
     }
 
@@ -72,7 +87,9 @@ impl Routes for Cloud {
     }
 
     async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()> {
-        self.state().created_routes.push((hint.to_owned(), route.clone()));
+        self.state()
+            .created_routes
+            .push((hint.to_owned(), route.clone()));
         self.begin("create_route".to_owned()).await;
         let scripted = self.state().script.create_route.clone();
         scripted.map_or(Ok(()), |answer| answer.result_for(route))?;

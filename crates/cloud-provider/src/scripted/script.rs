@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::scripted::Answer;
-use crate::{InstanceMetadata, LoadBalancerStatus, Node, NodeAddress, Result, Route, Service, Zone};
+use crate::{
+    InstanceMetadata, LoadBalancerStatus, Node, NodeAddress, Result, Route, Service, Zone,
+};
 
 /// The answers of all methods, by method. A method with `None` must not be called.
 ///
@@ -69,7 +71,8 @@ impl Script {
     /// Scripts both methods for instance types from one map, whose keys are Node names and provider IDs alike
     /// (PROV-86). A key that is missing has an empty type.
     pub fn instance_types(&mut self, types: BTreeMap<String, String>) {
-        let look_up = move |key: &str| -> Result<String> { Ok(types.get(key).cloned().unwrap_or_default()) };
+        let look_up =
+            move |key: &str| -> Result<String> { Ok(types.get(key).cloned().unwrap_or_default()) };
         self.instance_type = Some(Answer::by(look_up.clone()));
         self.instance_type_by_provider_id = Some(Answer::by(look_up));
     }

@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{RecordedAnnotations, ScriptedCluster};
 use crate::{
-    Caches, CloudProvider, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, Service,
+    Caches, CloudProvider, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
+    Result, Service,
 };
 
 impl ScriptedCluster {
@@ -22,11 +23,19 @@ impl ScriptedCluster {
     ) -> Result<LoadBalancerStatus> {
         self.set_services([service.clone()]);
         let (nodes, callbacks) = (self.nodes(), RecordedAnnotations::default());
-        let request = LoadBalancerRequest { cluster, service, nodes: &nodes, callbacks: &callbacks };
+        let request = LoadBalancerRequest {
+            cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &callbacks,
+        };
         let outcome = load_balancers(provider)?.ensure(request).await;
         callbacks.apply_to(service);
         let status = outcome?.unwrap_or_default();
-        service.status = Some(ServiceStatus { load_balancer: Some(status.clone()), ..ServiceStatus::default() });
+        service.status = Some(ServiceStatus {
+            load_balancer: Some(status.clone()),
+            ..ServiceStatus::default()
+        });
         Ok(status)
     }
 
@@ -34,11 +43,24 @@ impl ScriptedCluster {
     ///
     /// # Errors
     /// The provider's error.
-    pub async fn delete(&self, provider: &dyn CloudProvider, cluster: &Cluster, service: &Service) -> Result<()> {
+    pub async fn delete(
+        &self,
+        provider: &dyn CloudProvider,
+        cluster: &Cluster,
+        service: &Service,
+    ) -> Result<()> {
         let mut service = service.clone();
-        service.metadata.deletion_timestamp.get_or_insert(Time(Timestamp::UNIX_EPOCH));
+        service
+            .metadata
+            .deletion_timestamp
+            .get_or_insert(Time(Timestamp::UNIX_EPOCH));
         self.set_services([service.clone()]);
-        let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         load_balancers(provider)?.delete(request).await
     }
 }

@@ -26,7 +26,10 @@ impl CloudOperation {
 ///
 /// The look-up of many Nodes may be one request to the cloud. The Go program has calls for the metadata of a machine, too, but
 /// makes none for a provider like ours; and its result `canceled` does not occur, because no look-up is cancelled.
-pub(super) fn cloud_calls(want: LookupRequest, answer: &Result<InstanceState>) -> Vec<(CloudOperation, &'static str)> {
+pub(super) fn cloud_calls(
+    want: LookupRequest,
+    answer: &Result<InstanceState>,
+) -> Vec<(CloudOperation, &'static str)> {
     let exists = match answer {
         Ok(InstanceState::Present { .. }) => "success",
         Ok(InstanceState::Gone(_)) => "instance_not_found",
@@ -36,7 +39,11 @@ pub(super) fn cloud_calls(want: LookupRequest, answer: &Result<InstanceState>) -
     if let Ok(InstanceState::Present { shutdown, .. }) = answer
         && want.shutdown
     {
-        let result = if shutdown.is_some() { "success" } else { "not_implemented" };
+        let result = if shutdown.is_some() {
+            "success"
+        } else {
+            "not_implemented"
+        };
         calls.push((CloudOperation::InstanceShutdown, result));
     }
     calls
@@ -60,21 +67,65 @@ mod tests {
 
     #[test]
     fn answer_counts_once_for_each_operation() {
-        let present = |shutdown| Ok(InstanceState::Present { shutdown, metadata: None });
+        let present = |shutdown| {
+            Ok(InstanceState::Present {
+                shutdown,
+                metadata: None,
+            })
+        };
         let wrapped = Error::not_found("no machine m-1").context("read the machine");
-        type Row<'a> = (&'a str, Result<InstanceState>, &'a [(CloudOperation, &'a str)]);
+        type Row<'a> = (
+            &'a str,
+            Result<InstanceState>,
+            &'a [(CloudOperation, &'a str)],
+        );
         let table: [Row<'_>; 6] = [
-            ("running", present(Some(false)), &[(InstanceExists, "success"), (InstanceShutdown, "success")]),
-            ("unknown", present(None), &[(InstanceExists, "success"), (InstanceShutdown, "not_implemented")]),
-            ("gone", Ok(InstanceState::Gone(Gone::no_such_id("p://1"))), &[(InstanceExists, "instance_not_found")]),
-            ("failed", Err(Error::other("boom")), &[(InstanceExists, "error")]),
-            ("wrapped", Err(wrapped), &[(InstanceExists, "instance_not_found")]),
-            ("missing", Err(Error::not_implemented()), &[(InstanceExists, "not_implemented")]),
+            (
+                "running",
+                present(Some(false)),
+                &[(InstanceExists, "success"), (InstanceShutdown, "success")],
+            ),
+            (
+                "unknown",
+                present(None),
+                &[
+                    (InstanceExists, "success"),
+                    (InstanceShutdown, "not_implemented"),
+                ],
+            ),
+            (
+                "gone",
+                Ok(InstanceState::Gone(Gone::no_such_id("p://1"))),
+                &[(InstanceExists, "instance_not_found")],
+            ),
+            (
+                "failed",
+                Err(Error::other("boom")),
+                &[(InstanceExists, "error")],
+            ),
+            (
+                "wrapped",
+                Err(wrapped),
+                &[(InstanceExists, "instance_not_found")],
+            ),
+            (
+                "missing",
+                Err(Error::not_implemented()),
+                &[(InstanceExists, "not_implemented")],
+            ),
         ];
         for (what, answer, calls) in table {
-            assert_eq!(cloud_calls(LookupRequest::EXISTENCE.and_shutdown(), &answer), calls, "{what}");
+            assert_eq!(
+                cloud_calls(LookupRequest::EXISTENCE.and_shutdown(), &answer),
+                calls,
+                "{what}"
+            );
         }
         let existence = cloud_calls(LookupRequest::EXISTENCE, &present(None));
-        assert_eq!(existence, [(InstanceExists, "success")], "nobody asked for the shutdown");
+        assert_eq!(
+            existence,
+            [(InstanceExists, "success")],
+            "nobody asked for the shutdown"
+        );
     }
 }

@@ -22,7 +22,9 @@ use crate::lifecycle::cloud_calls::cloud_calls;
 use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::reported_causes::ReportedCauses;
-use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
+use crate::lifecycle::verdict::{
+    InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage,
+};
 use crate::lifecycle::witnesses;
 use crate::look_up::look_up;
 use crate::options::{LifecycleOptions, NodeDeletion, Options, workers};
@@ -114,16 +116,27 @@ impl NodeLifecycleController {
             match triage(node) {
                 Triage::Leave => {}
                 Triage::Untaint => untaint.push(Arc::clone(node)),
-                Triage::LookUp if !is_ours_to_judge(&self.options, &*self.context.provider, node) => skipped += 1,
+                Triage::LookUp
+                    if !is_ours_to_judge(&self.options, &*self.context.provider, node) =>
+                {
+                    skipped += 1
+                }
                 Triage::LookUp => to_look_up.push(Arc::clone(node)),
             }
         }
         self.metrics.skipped(skipped);
         let failures = AtomicUsize::new(0);
-        let count = |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
-        parallel_for(untaint, writers, shutdown, |node| async move { count(self.untaint(&node).await) }).await;
-        let answers = self.look_up_nodes(&to_look_up, LookupRequest::EXISTENCE.and_shutdown().fresh()).await;
-        let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let count =
+            |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
+        parallel_for(untaint, writers, shutdown, |node| async move {
+            count(self.untaint(&node).await)
+        })
+        .await;
+        let answers = self
+            .look_up_nodes(&to_look_up, LookupRequest::EXISTENCE.and_shutdown().fresh())
+            .await;
+        let (mut gone, mut taint, mut seen, mut unanswered) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in to_look_up.into_iter().zip(answers) {
             if matches!(answer, Ok(InstanceState::Present { .. })) {
                 seen.push(Arc::clone(&node));
@@ -141,7 +154,10 @@ impl NodeLifecycleController {
         self.forget(&nodes, &gone, &unanswered);
         self.note_unanswered(&unanswered);
         self.metrics.unanswered(unanswered.len());
-        parallel_for(taint, writers, shutdown, |node| async move { count(self.taint(&node).await) }).await;
+        parallel_for(taint, writers, shutdown, |node| async move {
+            count(self.taint(&node).await)
+        })
+        .await;
         let suspects: Vec<Arc<Node>> = gone
             .into_iter()
             .map(|(node, evidence)| {
@@ -153,17 +169,26 @@ impl NodeLifecycleController {
                 node
             })
             .collect();
-        if self.options.guard.is_some() && !self.context.nodes.is_synced() || shutdown.is_cancelled() {
+        if self.options.guard.is_some() && !self.context.nodes.is_synced()
+            || shutdown.is_cancelled()
+        {
             // The share of Nodes without an instance is meaningless as long as not all Nodes are known.
             return None;
         }
         let confirmed = self.confirm_deletions(&nodes, &seen, suspects).await;
-        parallel_for(confirmed, writers, shutdown, |node| async move { count(self.delete(&node).await) }).await;
+        parallel_for(confirmed, writers, shutdown, |node| async move {
+            count(self.delete(&node).await)
+        })
+        .await;
         Some(unanswered.is_empty() && failures.into_inner() == 0)
     }
 
     /// Returns the cloud's answers about Nodes, read now (LIFE-23).
-    async fn look_up_nodes(&self, nodes: &[Arc<Node>], want: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn look_up_nodes(
+        &self,
+        nodes: &[Arc<Node>],
+        want: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let unsupported = "instances interface not supported in the cloud provider";
         let answers = look_up(&*self.context.provider, nodes, want, unsupported).await;
         for (operation, result) in answers.iter().flat_map(|answer| cloud_calls(want, answer)) {
@@ -194,22 +219,25 @@ impl NodeLifecycleController {
         if candidates.is_empty() || self.options.guard.is_none() {
             return candidates;
         }
-        let witnesses = witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
+        let witnesses =
+            witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
         // Witnesses are read before and after the suspects. If the credential becomes valid in between, a witness that
         // answers late would otherwise confirm absences that another project reported. Suspects that are read after a
         // witness was found are read with the credential that found it.
-        let before = self.look_up_nodes(&witnesses, LookupRequest::EXISTENCE.fresh()).await;
+        let before = self
+            .look_up_nodes(&witnesses, LookupRequest::EXISTENCE.fresh())
+            .await;
         let all: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
-        let mut answers = self.look_up_nodes(&all, LookupRequest::EXISTENCE.fresh()).await;
-        let witness_read =
-            WitnessRead::of(&answers.split_off(candidates.len()), &answers).discard_unless_found_before(&before);
+        let mut answers = self
+            .look_up_nodes(&all, LookupRequest::EXISTENCE.fresh())
+            .await;
+        let witness_read = WitnessRead::of(&answers.split_off(candidates.len()), &answers)
+            .discard_unless_found_before(&before);
         let mut confirmed = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {
-            let decision = self
-                .memory()
-                .guard
-                .as_mut()
-                .map_or(Ok(()), |guard| guard.close(Instant::now(), &node, &answer, witness_read));
+            let decision = self.memory().guard.as_mut().map_or(Ok(()), |guard| {
+                guard.close(Instant::now(), &node, &answer, witness_read)
+            });
             match decision {
                 Ok(()) => confirmed.push(node),
                 Err(held) => self.hold(&node, &held),
@@ -219,7 +247,11 @@ impl NodeLifecycleController {
     }
 
     /// Returns the reason to hold each suspect, before anything is read again.
-    fn open(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<(Arc<Node>, Option<NodeHoldReason>)> {
+    fn open(
+        &self,
+        nodes: &[Arc<Node>],
+        suspects: Vec<Arc<Node>>,
+    ) -> Vec<(Arc<Node>, Option<NodeHoldReason>)> {
         let mut memory = self.memory();
         let held: Vec<Option<NodeHoldReason>> = match (&mut memory.guard, self.options.deletion) {
             (_, NodeDeletion::Off) => suspects.iter().map(|_| Some(NodeHoldReason::Off)).collect(),
@@ -227,7 +259,11 @@ impl NodeLifecycleController {
             (Some(guard), _) => {
                 let gone: Vec<&Node> = suspects.iter().map(|node| &**node).collect();
                 let ours = population(&*self.context.provider, nodes, &gone);
-                guard.open(Instant::now(), &gone, ours).into_iter().map(Result::err).collect()
+                guard
+                    .open(Instant::now(), &gone, ours)
+                    .into_iter()
+                    .map(Result::err)
+                    .collect()
             }
         };
         drop(memory);
@@ -258,7 +294,12 @@ impl NodeLifecycleController {
             Err(error) => {
                 self.log_failure("delete", node, &error, "deleting the node failed");
                 let message = format!("Failed deleting node {name}: {}", api_error(&error));
-                self.events.event(&reference, EventType::Warning, EventReason::DeletingNodeFailed.as_str(), message);
+                self.events.event(
+                    &reference,
+                    EventType::Warning,
+                    EventReason::DeletingNodeFailed.as_str(),
+                    message,
+                );
             }
         }
         succeeded
@@ -274,14 +315,19 @@ impl NodeLifecycleController {
         match result {
             Ok(()) => {
                 if node.taints.contains(&shutdown_taint()) {
-                    self.memory().tainted.insert(node.uid.clone(), node.resource_version.clone());
+                    self.memory()
+                        .tainted
+                        .insert(node.uid.clone(), node.resource_version.clone());
                 } else {
                     self.metrics.tainted("set");
                     tracing::info!(
                         node = &*node.name,
                         "shutdown taint set, the cloud reports the instance as shut down"
                     );
-                    let message = format!("The cloud reports the instance of node {} as shut down", node.name);
+                    let message = format!(
+                        "The cloud reports the instance of node {} as shut down",
+                        node.name
+                    );
                     self.note(node, EventReason::ShutdownTaintSet, message);
                 }
             }
@@ -298,8 +344,15 @@ impl NodeLifecycleController {
         match &result {
             Ok(()) => {
                 self.metrics.tainted("removed");
-                tracing::info!(node = &*node.name, "shutdown taint removed, the node is ready");
-                self.note(node, EventReason::ShutdownTaintRemoved, format!("Node {} is ready again", node.name));
+                tracing::info!(
+                    node = &*node.name,
+                    "shutdown taint removed, the node is ready"
+                );
+                self.note(
+                    node,
+                    EventReason::ShutdownTaintRemoved,
+                    format!("Node {} is ready again", node.name),
+                );
             }
             Err(error) => {
                 self.log_failure("untaint", node, error, "removing the shutdown taint failed");
@@ -310,7 +363,9 @@ impl NodeLifecycleController {
 
     /// Logs a failure of the Kubernetes API, which the next pass may meet again.
     fn log_failure(&self, action: &'static str, node: &Node, error: &kube::Error, what: &str) {
-        if let Some(DueLine { failures, lasts }) = self.failures.failed(action, &node.uid, Instant::now()) {
+        if let Some(DueLine { failures, lasts }) =
+            self.failures.failed(action, &node.uid, Instant::now())
+        {
             tracing::error!(node = &*node.name, error = %api_error(error), failures, ?lasts, "{what}");
         }
     }
@@ -319,7 +374,12 @@ impl NodeLifecycleController {
     /// such events.
     fn note(&self, node: &Node, reason: EventReason, message: String) {
         if self.options.guard.is_some() {
-            self.events.event(&ObjectRef::node(&node.name, &node.uid), EventType::Normal, reason.as_str(), message);
+            self.events.event(
+                &ObjectRef::node(&node.name, &node.uid),
+                EventType::Normal,
+                reason.as_str(),
+                message,
+            );
         }
     }
 
@@ -333,7 +393,9 @@ impl NodeLifecycleController {
         tracing::warn!(node = name, cause = held.cause(), why = %held, "node deletion held");
         let message = match held {
             NodeHoldReason::Unknown(_) => {
-                format!("Keeping node {name}, because it is unknown whether its instance exists: {held}")
+                format!(
+                    "Keeping node {name}, because it is unknown whether its instance exists: {held}"
+                )
             }
             _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
         };
@@ -356,13 +418,24 @@ impl NodeLifecycleController {
         let shared = self.memory().reported_ids.record(shared_ids(staying));
         for SharedId { node, older } in shared {
             let (name, id) = (&*node.name, &*node.provider_id);
-            tracing::warn!(node = name, older = &*older, provider_id = id, "two nodes have one provider ID");
+            tracing::warn!(
+                node = name,
+                older = &*older,
+                provider_id = id,
+                "two nodes have one provider ID"
+            );
             let message = format!(
                 "Node {name} has the provider ID {id} of the older Node {older}, but a machine can be only one Node: delete \
                  the one that does not run on this machine"
             );
-            let (reference, reason) = (ObjectRef::node(name, &node.uid), EventReason::SharedProviderId.as_str());
-            if !self.events.event(&reference, EventType::Warning, reason, message) {
+            let (reference, reason) = (
+                ObjectRef::node(name, &node.uid),
+                EventReason::SharedProviderId.as_str(),
+            );
+            if !self
+                .events
+                .event(&reference, EventType::Warning, reason, message)
+            {
                 self.memory().reported_ids.forget(&node);
             }
         }
@@ -372,7 +445,9 @@ impl NodeLifecycleController {
     fn note_unanswered(&self, unanswered: &[(Arc<Node>, Error)]) {
         match unanswered.first() {
             Some((node, error)) => {
-                if let Some(DueLine { failures, lasts }) = self.failures.failed("look-up", "", Instant::now()) {
+                if let Some(DueLine { failures, lasts }) =
+                    self.failures.failed("look-up", "", Instant::now())
+                {
                     tracing::error!(
                         node = &*node.name, %error, nodes = unanswered.len(), failures, ?lasts,
                         "cannot look up instances; their nodes are not changed"
@@ -380,7 +455,9 @@ impl NodeLifecycleController {
                 }
             }
             None => {
-                if let Some(DueLine { failures, lasts }) = self.failures.succeeded("look-up", "", Instant::now()) {
+                if let Some(DueLine { failures, lasts }) =
+                    self.failures.succeeded("look-up", "", Instant::now())
+                {
                     tracing::info!(failures, ?lasts, "no look-up of an instance fails any more");
                 }
             }
@@ -412,13 +489,23 @@ impl NodeLifecycleController {
             memory.tainted.retain(|uid, _| alive.contains(&**uid));
         }
         drop(memory);
-        for node in nodes.iter().filter(|node| !node.terminating && released.contains(&node.uid)) {
-            tracing::info!(node = &*node.name, "node deletion no longer held, the node is kept");
+        for node in nodes
+            .iter()
+            .filter(|node| !node.terminating && released.contains(&node.uid))
+        {
+            tracing::info!(
+                node = &*node.name,
+                "node deletion no longer held, the node is kept"
+            );
             let why = match node.ready {
                 ConditionStatus::True => "it is ready",
                 _ => "the cloud has its instance",
             };
-            self.note(node, EventReason::DeletionAverted, format!("Node {} is not deleted: {why}", node.name));
+            self.note(
+                node,
+                EventReason::DeletionAverted,
+                format!("Node {} is not deleted: {why}", node.name),
+            );
         }
     }
 

@@ -121,10 +121,14 @@ impl WitnessRead {
     /// Returns the result for these answers. A suspect that was found after all counts as a witness.
     #[must_use]
     pub fn of(witnesses: &[Result<InstanceState>], suspects: &[Result<InstanceState>]) -> Self {
-        let is_present = |answer: &&Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
+        let is_present =
+            |answer: &&Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
         Self {
             present: witnesses.iter().chain(suspects).filter(is_present).count(),
-            gone: witnesses.iter().filter(|answer| matches!(answer, Ok(InstanceState::Gone(_)))).count(),
+            gone: witnesses
+                .iter()
+                .filter(|answer| matches!(answer, Ok(InstanceState::Gone(_))))
+                .count(),
         }
     }
 
@@ -133,8 +137,13 @@ impl WitnessRead {
     /// suspects.
     #[must_use]
     pub fn discard_unless_found_before(self, before: &[Result<InstanceState>]) -> Self {
-        let was_found = before.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
-        Self { present: if was_found { self.present } else { 0 }, ..self }
+        let was_found = before
+            .iter()
+            .any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
+        Self {
+            present: if was_found { self.present } else { 0 },
+            ..self
+        }
     }
 }
 
@@ -148,10 +157,16 @@ fn was_never_managed(node: &Node) -> bool {
 /// counts only if it is suspected and waits for one, because it may belong to no provider.
 #[must_use]
 pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &[&Node]) -> usize {
-    let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns_node(node);
+    let counts = |node: &&Arc<Node>| {
+        node.provider_id().is_some() && !node.terminating && provider.owns_node(node)
+    };
     let unidentified = |node: &&&Node| node.provider_id().is_none() && node.is_uninitialized();
-    let managed = suspects.iter().filter(|node| !was_never_managed(node)).count();
-    (nodes.iter().filter(counts).count() + suspects.iter().filter(unidentified).count()).max(managed)
+    let managed = suspects
+        .iter()
+        .filter(|node| !was_never_managed(node))
+        .count();
+    (nodes.iter().filter(counts).count() + suspects.iter().filter(unidentified).count())
+        .max(managed)
 }
 
 /// The decision about a Node without an instance: `Ok` to proceed, or the reason to hold it.
@@ -173,7 +188,12 @@ impl Guard {
     /// Creates a guard without any state.
     #[must_use]
     pub fn new(options: GuardOptions) -> Self {
-        Self { options, landslide_since: None, gone_since: HashMap::new(), deleted: HashMap::new() }
+        Self {
+            options,
+            landslide_since: None,
+            gone_since: HashMap::new(),
+            deleted: HashMap::new(),
+        }
     }
 
     /// Records the Nodes that a complete, fresh read found without an instance, out of `nodes` Nodes of this provider.
@@ -192,9 +212,13 @@ impl Guard {
                 match &landslide {
                     _ if was_never_managed(node) => Err(NodeHoldReason::NeverManaged),
                     // Both the landslide and the absence of this Node's instance must have lasted for the delay.
-                    Some(held) if !(lasted && self.lasted(self.landslide_since.as_ref(), now)) => Err(held.clone()),
+                    Some(held) if !(lasted && self.lasted(self.landslide_since.as_ref(), now)) => {
+                        Err(held.clone())
+                    }
                     _ if node.provider_id().is_none() && !lasted => {
-                        Err(NodeHoldReason::NeverIdentified { delay: self.options.delay })
+                        Err(NodeHoldReason::NeverIdentified {
+                            delay: self.options.delay,
+                        })
                     }
                     _ => Ok(()),
                 }
@@ -225,19 +249,30 @@ impl Guard {
     /// Returns the hold if there is a landslide. Recently deleted Nodes count, so that a landslide in small portions is
     /// detected too.
     fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<NodeHoldReason> {
-        self.deleted.retain(|_, at| now.duration_since(*at) < self.options.delay);
+        self.deleted
+            .retain(|_, at| now.duration_since(*at) < self.options.delay);
         // A Node that still exists (a dry run, a refused deletion, a finalizer) is counted already.
-        let deleted = self.deleted.keys().filter(|uid| !self.gone_since.contains_key(*uid)).count();
+        let deleted = self
+            .deleted
+            .keys()
+            .filter(|uid| !self.gone_since.contains_key(*uid))
+            .count();
         let (gone_lately, of) = (gone + deleted, nodes + deleted);
         #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.
-        let slides =
-            gone > 0 && of >= GuardOptions::SMALLEST_LANDSLIDE && gone_lately as f64 > self.options.share * of as f64;
+        let slides = gone > 0
+            && of >= GuardOptions::SMALLEST_LANDSLIDE
+            && gone_lately as f64 > self.options.share * of as f64;
         if !slides {
             self.landslide_since = None;
             return None;
         }
         self.landslide_since.get_or_insert(now);
-        Some(NodeHoldReason::Landslide { gone, of: nodes, deleted, delay: self.options.delay })
+        Some(NodeHoldReason::Landslide {
+            gone,
+            of: nodes,
+            deleted,
+            delay: self.options.delay,
+        })
     }
 
     fn lasted(&self, since: Option<&Instant>, now: Instant) -> bool {
@@ -272,12 +307,21 @@ mod tests {
 
     #[test]
     fn witness_that_was_not_found_before_the_suspects_does_not_count() {
-        let present = || Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let present = || {
+            Ok(InstanceState::Present {
+                shutdown: None,
+                metadata: None,
+            })
+        };
         // A credential that comes right while the second read is on its way: the suspect's answer is the old one's, the
         // witness's the new one's.
         let late = WitnessRead::of(&[present()], &[gone()]);
         assert_eq!(late.discard_unless_found_before(&[gone()]).present, 0);
-        assert_eq!(late.discard_unless_found_before(&[Err(Error::other("no answer"))]).present, 0);
+        assert_eq!(
+            late.discard_unless_found_before(&[Err(Error::other("no answer"))])
+                .present,
+            0
+        );
         assert_eq!(late.discard_unless_found_before(&[]).present, 0);
         assert_eq!(late.discard_unless_found_before(&[gone(), present()]), late);
     }
@@ -295,14 +339,19 @@ mod tests {
     }
 
     fn cause(decision: &Decision) -> &'static str {
-        decision.as_ref().map_or_else(NodeHoldReason::cause, |()| "delete")
+        decision
+            .as_ref()
+            .map_or_else(NodeHoldReason::cause, |()| "delete")
     }
 
     #[test]
     fn one_node_gone_is_confirmed_and_witnessed_before_it_goes() {
         let (mut guard, now) = (guard(), Instant::now());
         assert_eq!(open(&mut guard, now, &nodes(1), 5), [Ok(())]);
-        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let present = Ok(InstanceState::Present {
+            shutdown: None,
+            metadata: None,
+        });
         let table = [
             (gone(), 1, "delete"),
             (gone(), 0, "no-witness"),
@@ -322,7 +371,15 @@ mod tests {
     #[test]
     fn a_witness_that_goes_too_holds_everything() {
         let (mut guard, now) = (guard(), Instant::now());
-        let decision = guard.close(now, &nodes(1)[0], &gone(), WitnessRead { present: 2, gone: 1 });
+        let decision = guard.close(
+            now,
+            &nodes(1)[0],
+            &gone(),
+            WitnessRead {
+                present: 2,
+                gone: 1,
+            },
+        );
         assert_eq!(cause(&decision), "unsettled");
     }
 
@@ -338,7 +395,10 @@ mod tests {
             (9, 10, "landslide"),
         ] {
             let decisions = open(&mut guard(), Instant::now(), &nodes(gone), of);
-            assert!(decisions.iter().all(|d| cause(d) == expected), "{gone} of {of}: {decisions:?}");
+            assert!(
+                decisions.iter().all(|d| cause(d) == expected),
+                "{gone} of {of}: {decisions:?}"
+            );
         }
     }
 
@@ -347,12 +407,18 @@ mod tests {
         let (mut guard, start) = (guard(), Instant::now());
         let slid = nodes(6);
         assert_eq!(cause(&open(&mut guard, start, &slid, 10)[0]), "landslide");
-        assert_eq!(cause(&open(&mut guard, start + DELAY / 2, &slid, 10)[0]), "landslide");
+        assert_eq!(
+            cause(&open(&mut guard, start + DELAY / 2, &slid, 10)[0]),
+            "landslide"
+        );
         assert_eq!(open(&mut guard, start + DELAY, &slid, 10), vec![Ok(()); 6]);
 
         // One pass in which the Nodes are found again, or their state is unknown, restarts the delay.
         open(&mut guard, start + DELAY, &[], 10);
-        assert_eq!(cause(&open(&mut guard, start + 2 * DELAY, &slid, 10)[0]), "landslide");
+        assert_eq!(
+            cause(&open(&mut guard, start + 2 * DELAY, &slid, 10)[0]),
+            "landslide"
+        );
     }
 
     #[test]
@@ -364,7 +430,11 @@ mod tests {
             assert_eq!(guard.close(now, &all[i], &gone(), found(1)), Ok(()));
         }
         assert_eq!(cause(&open(&mut guard, now, &all[5..6], 5)[0]), "landslide");
-        assert_eq!(open(&mut guard, now + DELAY, &all[5..6], 5), [Ok(())], "the others were deleted long ago");
+        assert_eq!(
+            open(&mut guard, now + DELAY, &all[5..6], 5),
+            [Ok(())],
+            "the others were deleted long ago"
+        );
     }
 
     #[test]
@@ -373,7 +443,11 @@ mod tests {
         let all = nodes(10);
         for pass in 0..50 {
             now += Duration::from_secs(5);
-            assert_eq!(open(&mut guard, now, &all[..1], 10), [Ok(())], "pass {pass}");
+            assert_eq!(
+                open(&mut guard, now, &all[..1], 10),
+                [Ok(())],
+                "pass {pass}"
+            );
             assert_eq!(
                 guard.close(now, &all[0], &gone(), found(1)),
                 Ok(()),
@@ -390,7 +464,11 @@ mod tests {
         let gone = [&never_managed, &ours[0], &ours[1]];
         for elapsed in [Duration::ZERO, DELAY, 10 * DELAY] {
             let decisions = guard.open(start + elapsed, &gone, 4);
-            assert_eq!(decisions, [Err(NodeHoldReason::NeverManaged), Ok(()), Ok(())], "after {elapsed:?}");
+            assert_eq!(
+                decisions,
+                [Err(NodeHoldReason::NeverManaged), Ok(()), Ok(())],
+                "after {elapsed:?}"
+            );
         }
     }
 
@@ -398,19 +476,44 @@ mod tests {
     fn uninitialized_node_without_a_provider_id_waits_and_its_namesake_waits_again() {
         let (mut guard, start) = (guard(), Instant::now());
         let taint = Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE);
-        let uninitialized = |uid: &str| Node { uid: uid.into(), taints: [taint.clone()].into(), ..node(1, "") };
+        let uninitialized = |uid: &str| Node {
+            uid: uid.into(),
+            taints: [taint.clone()].into(),
+            ..node(1, "")
+        };
         let first = [uninitialized("u1")];
-        assert_eq!(cause(&open(&mut guard, start, &first, 5)[0]), "never-identified");
+        assert_eq!(
+            cause(&open(&mut guard, start, &first, 5)[0]),
+            "never-identified"
+        );
         let second = [uninitialized("another")];
-        assert_eq!(cause(&open(&mut guard, start + DELAY, &second, 5)[0]), "never-identified");
+        assert_eq!(
+            cause(&open(&mut guard, start + DELAY, &second, 5)[0]),
+            "never-identified"
+        );
         assert_eq!(open(&mut guard, start + 2 * DELAY, &second, 5), [Ok(())]);
     }
 
     #[test]
     fn every_cause_says_what_it_is_about() {
-        let held = |deleted| NodeHoldReason::Landslide { gone: 6, of: 10, deleted, delay: DELAY }.to_string();
-        assert_eq!(held(0), "6 of 10 Nodes are without a machine; they are deleted if this lasts for 300 s");
-        assert!(held(2).contains("machine, 2 more were deleted within the last 300 s; they"), "{}", held(2));
+        let held = |deleted| {
+            NodeHoldReason::Landslide {
+                gone: 6,
+                of: 10,
+                deleted,
+                delay: DELAY,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            held(0),
+            "6 of 10 Nodes are without a machine; they are deleted if this lasts for 300 s"
+        );
+        assert!(
+            held(2).contains("machine, 2 more were deleted within the last 300 s; they"),
+            "{}",
+            held(2)
+        );
     }
 
     proptest::proptest! {

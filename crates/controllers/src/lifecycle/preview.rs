@@ -6,7 +6,9 @@ use cloud_provider::{CloudProvider, InstanceState, Node, Result};
 use tokio::time::Instant;
 
 use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
-use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
+use crate::lifecycle::verdict::{
+    InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage,
+};
 use crate::lifecycle::witnesses::is_witness;
 use crate::options::{LifecycleOptions, NodeDeletion};
 use crate::taints::with_taints;
@@ -37,15 +39,21 @@ pub fn preview(
     nodes: &[Arc<Node>],
     answers: &[Result<InstanceState>],
 ) -> Vec<LifecyclePreview> {
-    let mut previews: Vec<LifecyclePreview> =
-        nodes.iter().zip(answers).map(|(node, answer)| preview_node(options, provider, node, answer)).collect();
+    let mut previews: Vec<LifecyclePreview> = nodes
+        .iter()
+        .zip(answers)
+        .map(|(node, answer)| preview_node(options, provider, node, answer))
+        .collect();
     let suspects: Vec<usize> = previews
         .iter()
         .enumerate()
         .filter(|(_, preview)| **preview == LifecyclePreview::Delete)
         .map(|(index, _)| index)
         .collect();
-    for (index, held) in suspects.iter().zip(held(options, provider, nodes, answers, &suspects)) {
+    for (index, held) in suspects
+        .iter()
+        .zip(held(options, provider, nodes, answers, &suspects))
+    {
         if let Some(held) = held {
             previews[*index] = LifecyclePreview::Held(held);
         }
@@ -84,14 +92,23 @@ fn held(
         return suspects.iter().map(|_| Some(NodeHoldReason::Off)).collect();
     }
     let dry_run = (options.deletion == NodeDeletion::DryRun).then_some(NodeHoldReason::DryRun);
-    let Some(guard) = options.guard else { return suspects.iter().map(|_| dry_run.clone()).collect() };
+    let Some(guard) = options.guard else {
+        return suspects.iter().map(|_| dry_run.clone()).collect();
+    };
     let (mut guard, now) = (Guard::new(guard), Instant::now());
     let gone: Vec<&Node> = suspects.iter().map(|index| &*nodes[*index]).collect();
     let opened = guard.open(now, &gone, population(provider, nodes, &gone));
     // The first read stands in for the second. Nodes that it found count as witnesses.
-    let is_present = |answer: &Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
-    let present = nodes.iter().zip(answers).filter(|(node, answer)| is_witness(provider, node) && is_present(answer));
-    let witness_read = WitnessRead { present: present.count(), gone: 0 };
+    let is_present =
+        |answer: &Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
+    let present = nodes
+        .iter()
+        .zip(answers)
+        .filter(|(node, answer)| is_witness(provider, node) && is_present(answer));
+    let witness_read = WitnessRead {
+        present: present.count(),
+        gone: 0,
+    };
     let second = |index: &usize| &answers[*index];
     opened
         .into_iter()
@@ -120,8 +137,18 @@ mod tests {
     }
 
     fn node(name: &str, id: &str, ready: bool) -> Node {
-        let ready = if ready { ConditionStatus::True } else { ConditionStatus::False };
-        Node { name: name.into(), uid: name.into(), provider_id: id.into(), ready, ..Node::default() }
+        let ready = if ready {
+            ConditionStatus::True
+        } else {
+            ConditionStatus::False
+        };
+        Node {
+            name: name.into(),
+            uid: name.into(),
+            provider_id: id.into(),
+            ready,
+            ..Node::default()
+        }
     }
 
     fn gone() -> Result<InstanceState> {
@@ -129,21 +156,35 @@ mod tests {
     }
 
     fn present(shutdown: bool) -> Result<InstanceState> {
-        Ok(InstanceState::Present { shutdown: Some(shutdown), metadata: None })
+        Ok(InstanceState::Present {
+            shutdown: Some(shutdown),
+            metadata: None,
+        })
     }
 
-    fn previews_of(options: &LifecycleOptions, cluster: Vec<(Node, Result<InstanceState>)>) -> Vec<LifecyclePreview> {
-        let (nodes, answers): (Vec<_>, Vec<_>) =
-            cluster.into_iter().map(|(node, answer)| (Arc::new(node), answer)).unzip();
+    fn previews_of(
+        options: &LifecycleOptions,
+        cluster: Vec<(Node, Result<InstanceState>)>,
+    ) -> Vec<LifecyclePreview> {
+        let (nodes, answers): (Vec<_>, Vec<_>) = cluster
+            .into_iter()
+            .map(|(node, answer)| (Arc::new(node), answer))
+            .unzip();
         preview(options, &Acme, &nodes, &answers)
     }
 
     #[test]
     fn preview_of_each_node_matches_a_pass() {
         let options = LifecycleOptions::default();
-        let tainted = |ready| Node { taints: [shutdown_taint()].into(), ..node("t", "acme://7", ready) };
+        let tainted = |ready| Node {
+            taints: [shutdown_taint()].into(),
+            ..node("t", "acme://7", ready)
+        };
         let taint = Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE);
-        let uninitialized = Node { taints: [taint].into(), ..node("new", "", false) };
+        let uninitialized = Node {
+            taints: [taint].into(),
+            ..node("new", "", false)
+        };
         let cluster = vec![
             (node("ready", "acme://1", true), gone()),
             (node("gone", "acme://2", false), gone()),
@@ -155,28 +196,58 @@ mod tests {
             (tainted(false), present(true)),
         ];
         let previews = previews_of(&options, cluster);
-        assert_eq!(previews[4], LifecyclePreview::Held(NodeHoldReason::NeverManaged));
-        assert!(matches!(&previews[5], LifecyclePreview::Held(NodeHoldReason::NeverIdentified { .. })), "{previews:?}");
-        let expected =
-            [LifecyclePreview::Leave, LifecyclePreview::Delete, LifecyclePreview::Taint, LifecyclePreview::Leave];
+        assert_eq!(
+            previews[4],
+            LifecyclePreview::Held(NodeHoldReason::NeverManaged)
+        );
+        assert!(
+            matches!(
+                &previews[5],
+                LifecyclePreview::Held(NodeHoldReason::NeverIdentified { .. })
+            ),
+            "{previews:?}"
+        );
+        let expected = [
+            LifecyclePreview::Leave,
+            LifecyclePreview::Delete,
+            LifecyclePreview::Taint,
+            LifecyclePreview::Leave,
+        ];
         assert_eq!(previews[..4], expected);
-        assert_eq!(previews[6..], [LifecyclePreview::Untaint, LifecyclePreview::Leave]);
+        assert_eq!(
+            previews[6..],
+            [LifecyclePreview::Untaint, LifecyclePreview::Leave]
+        );
     }
 
     #[test]
     fn guard_and_deletion_mode_hold_nodes() {
         let options = LifecycleOptions::default();
         let lost = || (node("gone", "acme://2", false), gone());
-        assert_eq!(previews_of(&options, vec![lost()]), [LifecyclePreview::Held(NodeHoldReason::NoWitness)]);
-        let many =
-            (0..5).map(|n| (node(&n.to_string(), "acme://1", n == 0), if n == 0 { present(false) } else { gone() }));
+        assert_eq!(
+            previews_of(&options, vec![lost()]),
+            [LifecyclePreview::Held(NodeHoldReason::NoWitness)]
+        );
+        let many = (0..5).map(|n| {
+            (
+                node(&n.to_string(), "acme://1", n == 0),
+                if n == 0 { present(false) } else { gone() },
+            )
+        });
         assert!(matches!(
             &previews_of(&options, many.collect())[1],
             LifecyclePreview::Held(NodeHoldReason::Landslide { gone: 4, of: 5, .. })
         ));
-        let with = |deletion, guard| LifecycleOptions { deletion, guard, ..LifecycleOptions::default() };
+        let with = |deletion, guard| LifecycleOptions {
+            deletion,
+            guard,
+            ..LifecycleOptions::default()
+        };
         let cluster = || vec![lost(), (node("well", "acme://1", true), present(false))];
-        assert_eq!(previews_of(&options, cluster())[0], LifecyclePreview::Delete);
+        assert_eq!(
+            previews_of(&options, cluster())[0],
+            LifecyclePreview::Delete
+        );
         assert_eq!(
             previews_of(&with(NodeDeletion::Off, options.guard), cluster())[0],
             LifecyclePreview::Held(NodeHoldReason::Off)
@@ -185,6 +256,9 @@ mod tests {
             previews_of(&with(NodeDeletion::DryRun, options.guard), cluster())[0],
             LifecyclePreview::Held(NodeHoldReason::DryRun)
         );
-        assert_eq!(previews_of(&with(NodeDeletion::On, None), vec![lost()]), [LifecyclePreview::Delete]);
+        assert_eq!(
+            previews_of(&with(NodeDeletion::On, None), vec![lost()]),
+            [LifecyclePreview::Delete]
+        );
     }
 }

@@ -17,7 +17,10 @@ pub(super) struct ReportedCauses {
 impl ReportedCauses {
     /// Returns `true` if this cause is not reported yet for this Node, and records the report.
     pub(super) fn record_if_new(&mut self, node: &Node, cause: &'static str) -> bool {
-        self.causes.entry(node.uid.clone()).or_default().insert(cause)
+        self.causes
+            .entry(node.uid.clone())
+            .or_default()
+            .insert(cause)
     }
 
     /// Removes the record of a report that failed, so that the next pass reports the cause.
@@ -36,9 +39,16 @@ impl ReportedCauses {
 
     /// Keeps only the Nodes whose instance still seems not to exist, or that are still unanswered. Returns the UIDs of
     /// the others that were held until now.
-    pub(super) fn retain(&mut self, suspects: &HashSet<&str>, unanswered: &HashSet<&str>) -> HashSet<Box<str>> {
+    pub(super) fn retain(
+        &mut self,
+        suspects: &HashSet<&str>,
+        unanswered: &HashSet<&str>,
+    ) -> HashSet<Box<str>> {
         let is_held = |uid: &str| suspects.contains(uid) || unanswered.contains(uid);
-        let released = self.causes.extract_if(|uid, _| !is_held(uid)).filter(|(_, causes)| !causes.is_empty());
+        let released = self
+            .causes
+            .extract_if(|uid, _| !is_held(uid))
+            .filter(|(_, causes)| !causes.is_empty());
         let released = released.map(|(uid, _)| uid).collect();
         self.unanswered.retain(|uid, _| unanswered.contains(&**uid));
         released

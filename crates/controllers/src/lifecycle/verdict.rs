@@ -39,8 +39,15 @@ pub fn triage(node: &Node) -> Triage {
 /// Returns `true` if a Node that is not ready may be looked up. Nodes of another cloud or without one, and Nodes that a
 /// label excludes, may not (P-15). The Go program looks up all Nodes.
 #[must_use]
-pub fn is_ours_to_judge(options: &LifecycleOptions, provider: &dyn CloudProvider, node: &Node) -> bool {
-    let is_excluded = node.labels.get(LABEL_EXCLUDE_LIFECYCLE).is_some_and(|value| value != "false");
+pub fn is_ours_to_judge(
+    options: &LifecycleOptions,
+    provider: &dyn CloudProvider,
+    node: &Node,
+) -> bool {
+    let is_excluded = node
+        .labels
+        .get(LABEL_EXCLUDE_LIFECYCLE)
+        .is_some_and(|value| value != "false");
     options.guard.is_none() || (!is_excluded && provider.owns_node(node))
 }
 
@@ -60,7 +67,10 @@ pub enum InstanceVerdict {
 pub fn judge(answer: &Result<InstanceState>) -> InstanceVerdict {
     match answer {
         Ok(InstanceState::Gone(gone)) => InstanceVerdict::Gone(gone.clone()),
-        Ok(InstanceState::Present { shutdown: Some(true), .. }) => InstanceVerdict::Taint,
+        Ok(InstanceState::Present {
+            shutdown: Some(true),
+            ..
+        }) => InstanceVerdict::Taint,
         Ok(InstanceState::Present { .. }) | Err(_) => InstanceVerdict::Leave,
     }
 }
@@ -71,7 +81,12 @@ mod tests {
     use cloud_provider::Error;
 
     fn node(ready: ConditionStatus, taints: &[Taint], terminating: bool) -> Node {
-        Node { ready, taints: taints.into(), terminating, ..Node::default() }
+        Node {
+            ready,
+            taints: taints.into(),
+            terminating,
+            ..Node::default()
+        }
     }
 
     #[test]
@@ -95,12 +110,23 @@ mod tests {
 
     #[test]
     fn an_error_is_no_answer() {
-        assert_eq!(judge(&Err(Error::instance_not_found())), InstanceVerdict::Leave);
-        let present = |shutdown| Ok(InstanceState::Present { shutdown, metadata: None });
+        assert_eq!(
+            judge(&Err(Error::instance_not_found())),
+            InstanceVerdict::Leave
+        );
+        let present = |shutdown| {
+            Ok(InstanceState::Present {
+                shutdown,
+                metadata: None,
+            })
+        };
         assert_eq!(judge(&present(Some(true))), InstanceVerdict::Taint);
         assert_eq!(judge(&present(Some(false))), InstanceVerdict::Leave);
         assert_eq!(judge(&present(None)), InstanceVerdict::Leave);
         let gone = Gone::no_such_id("p://1");
-        assert_eq!(judge(&Ok(InstanceState::Gone(gone.clone()))), InstanceVerdict::Gone(gone));
+        assert_eq!(
+            judge(&Ok(InstanceState::Gone(gone.clone()))),
+            InstanceVerdict::Gone(gone)
+        );
     }
 }

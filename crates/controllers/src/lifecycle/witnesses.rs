@@ -23,10 +23,15 @@ pub(super) fn choose(
     turn: usize,
 ) -> Vec<Arc<Node>> {
     let suspects: HashSet<&str> = suspects.iter().map(|node| &*node.uid).collect();
-    let can_testify = |node: &&Arc<Node>| is_witness(provider, node) && !suspects.contains(&*node.uid);
+    let can_testify =
+        |node: &&Arc<Node>| is_witness(provider, node) && !suspects.contains(&*node.uid);
     let is_healthy = |node: &&Arc<Node>| node.ready == ConditionStatus::True && can_testify(node);
     let mut chosen = in_turn(seen.iter().filter(can_testify), turn, SEEN);
-    chosen.extend(in_turn(nodes.iter().filter(is_healthy), turn, WITNESSES - chosen.len()));
+    chosen.extend(in_turn(
+        nodes.iter().filter(is_healthy),
+        turn,
+        WITNESSES - chosen.len(),
+    ));
     chosen
 }
 
@@ -36,12 +41,20 @@ pub(super) fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
 }
 
 /// Returns up to `count` Nodes, beginning with another one on each turn.
-fn in_turn<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>, turn: usize, count: usize) -> Vec<Arc<Node>> {
+fn in_turn<'a>(
+    nodes: impl Iterator<Item = &'a Arc<Node>>,
+    turn: usize,
+    count: usize,
+) -> Vec<Arc<Node>> {
     let nodes: Vec<_> = nodes.collect();
     nodes
         .iter()
         .cycle()
-        .skip(if nodes.is_empty() { 0 } else { turn % nodes.len() })
+        .skip(if nodes.is_empty() {
+            0
+        } else {
+            turn % nodes.len()
+        })
         .take(count.min(nodes.len()))
         .map(|node| Arc::clone(node))
         .collect()
@@ -59,7 +72,11 @@ mod tests {
     }
 
     fn node(name: &str, ready: bool) -> Arc<Node> {
-        let ready = if ready { ConditionStatus::True } else { ConditionStatus::False };
+        let ready = if ready {
+            ConditionStatus::True
+        } else {
+            ConditionStatus::False
+        };
         Arc::new(Node {
             name: name.into(),
             uid: name.into(),
@@ -73,10 +90,17 @@ mod tests {
     fn witnesses_were_found_in_this_pass_or_are_healthy() {
         let seen = ["a", "b", "c"].map(|name| node(name, false));
         let suspects = [node("x", false)];
-        let nodes: Vec<_> =
-            seen.iter().chain(&suspects).cloned().chain(["d", "e"].map(|name| node(name, true))).collect();
+        let nodes: Vec<_> = seen
+            .iter()
+            .chain(&suspects)
+            .cloned()
+            .chain(["d", "e"].map(|name| node(name, true)))
+            .collect();
         let names = |turn| {
-            choose(&Cloud, &nodes, &seen, &suspects, turn).iter().map(|n| n.name.to_string()).collect::<Vec<_>>()
+            choose(&Cloud, &nodes, &seen, &suspects, turn)
+                .iter()
+                .map(|n| n.name.to_string())
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(0), ["a", "b", "d"]);
         assert_eq!(names(2), ["c", "a", "d"], "another choice on each turn");

@@ -38,10 +38,19 @@ impl NodeController {
     /// Logs a warning if all Nodes belong to another cloud, which is usually a mistake of the installation.
     fn warn_if_all_are_foreign(&self, nodes: &[Arc<Node>]) {
         let now = Instant::now();
-        if !self.options.leaves_foreign || !all_are_foreign(&*self.context.provider, nodes.iter().map(|node| &**node)) {
+        if !self.options.leaves_foreign
+            || !all_are_foreign(&*self.context.provider, nodes.iter().map(|node| &**node))
+        {
             self.failures.succeeded(FOREIGN, "", now);
-        } else if self.failures.failed(FOREIGN, "", now).is_some_and(|line| line.failures == 1) {
-            let example = nodes.first().map(|node| &*node.provider_id).unwrap_or_default();
+        } else if self
+            .failures
+            .failed(FOREIGN, "", now)
+            .is_some_and(|line| line.failures == 1)
+        {
+            let example = nodes
+                .first()
+                .map(|node| &*node.provider_id)
+                .unwrap_or_default();
             tracing::warn!(
                 nodes = nodes.len(),
                 provider_id = example,
@@ -51,13 +60,20 @@ impl NodeController {
     }
 
     async fn refresh_batch(&self, nodes: &[Arc<Node>], shutdown: &CancellationToken) {
-        let want = if self.options.refresh_labels { LookupRequest::METADATA } else { LookupRequest::ADDRESSES };
+        let want = if self.options.refresh_labels {
+            LookupRequest::METADATA
+        } else {
+            LookupRequest::ADDRESSES
+        };
         let answers = look_up(&*self.context.provider, nodes, want, NO_INSTANCES).await;
         let mut failures = Vec::new();
         let mut changes = Vec::new();
         for (node, answer) in nodes.iter().zip(answers) {
             match answer {
-                Ok(InstanceState::Present { metadata: Some(metadata), .. }) => {
+                Ok(InstanceState::Present {
+                    metadata: Some(metadata),
+                    ..
+                }) => {
                     changes.push((node, metadata));
                 }
                 // No metadata (NODE-75) or no instance: nothing to refresh.
@@ -66,31 +82,41 @@ impl NodeController {
             }
         }
         if let Some((node, error)) = failures.first()
-            && let Some(DueLine { failures: count, lasts }) = self.failures.failed(LOOK_UP, "", Instant::now())
+            && let Some(DueLine {
+                failures: count,
+                lasts,
+            }) = self.failures.failed(LOOK_UP, "", Instant::now())
         {
             tracing::error!(
                 node, %error, nodes = failures.len(), failures = count, ?lasts, "cannot look up addresses in the cloud"
             );
         }
-        parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, metadata)| async move {
-            // The Node may have been replaced during the look-up; only the Node that was looked up is written (P-10).
-            match self.context.nodes.get(&node.name) {
-                Some(now) if now.uid == node.uid && !self.young.contains(&now.uid) => {
-                    self.update_addresses(&now, &metadata.node_addresses).await;
-                    if self.options.refresh_labels {
-                        self.refresh_labels(&now, *metadata).await;
+        parallel_for(
+            changes,
+            workers(self.options.status_workers()),
+            shutdown,
+            |(node, metadata)| async move {
+                // The Node may have been replaced during the look-up; only the Node that was looked up is written (P-10).
+                match self.context.nodes.get(&node.name) {
+                    Some(now) if now.uid == node.uid && !self.young.contains(&now.uid) => {
+                        self.update_addresses(&now, &metadata.node_addresses).await;
+                        if self.options.refresh_labels {
+                            self.refresh_labels(&now, *metadata).await;
+                        }
                     }
+                    _ => {}
                 }
-                _ => {}
-            }
-        })
+            },
+        )
         .await;
     }
 
     /// Updates the labels of type, zone and region, and adds further labels from the cloud that the Node lacks (P-9).
     /// Further labels that the Node already has are left alone. The next pass repairs a failure.
     async fn refresh_labels(&self, node: &Node, mut metadata: InstanceMetadata) {
-        metadata.additional_labels.retain(|key, _| node.labels.get(key).is_none());
+        metadata
+            .additional_labels
+            .retain(|key, _| node.labels.get(key).is_none());
         let wanted = labels::from_metadata(&metadata, &node.labels);
         if !wanted.is_empty() {
             _ = self.write_labels(node, &wanted).await;

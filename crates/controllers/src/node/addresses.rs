@@ -26,7 +26,12 @@ pub fn refresh(node: &Node, from_cloud: &[NodeAddress]) -> Result<Option<Vec<Nod
 fn with_host_name(from_cloud: &[NodeAddress], current: &[NodeAddress]) -> Vec<NodeAddress> {
     let mut next = from_cloud.to_vec();
     if !next.iter().any(|a| a.kind == AddressType::Hostname) {
-        next.extend(current.iter().filter(|a| a.kind == AddressType::Hostname).cloned());
+        next.extend(
+            current
+                .iter()
+                .filter(|a| a.kind == AddressType::Hostname)
+                .cloned(),
+        );
     }
     next
 }
@@ -37,16 +42,25 @@ fn with_host_name(from_cloud: &[NodeAddress], current: &[NodeAddress]) -> Vec<No
 /// only with the last address of each type, and therefore writes to every dual-stack Node in every pass.
 pub fn differ(current: &[NodeAddress], next: &[NodeAddress]) -> bool {
     let of = |list: &'_ [NodeAddress], kind: &AddressType| -> Vec<Box<str>> {
-        list.iter().filter(|a| a.kind == *kind).map(|a| a.address.clone()).collect()
+        list.iter()
+            .filter(|a| a.kind == *kind)
+            .map(|a| a.address.clone())
+            .collect()
     };
-    current.len() != next.len() || next.iter().any(|a| of(current, &a.kind) != of(next, &a.kind))
+    current.len() != next.len()
+        || next
+            .iter()
+            .any(|a| of(current, &a.kind) != of(next, &a.kind))
 }
 
 /// Returns the strategic merge patch of `nodes/NAME/status` that replaces the addresses (NODE-66).
 ///
 /// The API merges this list by type, so that a Node with addresses needs the directive to replace all of them.
 pub fn status_patch(current: &[NodeAddress], next: &[NodeAddress]) -> Value {
-    let mut list: Vec<Value> = next.iter().map(|a| json!({"type": a.kind.as_str(), "address": a.address})).collect();
+    let mut list: Vec<Value> = next
+        .iter()
+        .map(|a| json!({"type": a.kind.as_str(), "address": a.address}))
+        .collect();
     if !current.is_empty() {
         list.push(json!({"$patch": "replace"}));
     }
@@ -59,19 +73,28 @@ mod tests {
     use AddressType::{ExternalIP, InternalIP};
 
     fn list(entries: &[(AddressType, &str)]) -> Vec<NodeAddress> {
-        entries.iter().map(|(kind, address)| NodeAddress::new(kind.clone(), address)).collect()
+        entries
+            .iter()
+            .map(|(kind, address)| NodeAddress::new(kind.clone(), address))
+            .collect()
     }
 
     #[test]
     fn a_repeated_address_of_one_type_is_a_change_and_another_order_of_types_is_not() {
         let current = list(&[(InternalIP, "a"), (InternalIP, "b")]);
-        assert!(differ(&current, &list(&[(InternalIP, "b"), (InternalIP, "b")])));
+        assert!(differ(
+            &current,
+            &list(&[(InternalIP, "b"), (InternalIP, "b")])
+        ));
         assert!(
             differ(&current, &list(&[(InternalIP, "b"), (InternalIP, "a")])),
             "the first one is the primary address"
         );
         let current = list(&[(InternalIP, "a"), (ExternalIP, "x")]);
-        assert!(!differ(&current, &list(&[(ExternalIP, "x"), (InternalIP, "a")])));
+        assert!(!differ(
+            &current,
+            &list(&[(ExternalIP, "x"), (InternalIP, "a")])
+        ));
     }
 
     #[test]

@@ -100,13 +100,17 @@ impl NodeController {
             () = self.context.nodes.wait_synced() => {}
             () = shutdown.cancelled() => return,
         }
-        let passes = sliding(self.options.status_update_frequency, shutdown.clone(), || {
-            let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
-            async move {
-                let _busy = this.context.pulse.begin("addresses");
-                this.refresh_addresses(&shutdown).await;
-            }
-        });
+        let passes = sliding(
+            self.options.status_update_frequency,
+            shutdown.clone(),
+            || {
+                let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
+                async move {
+                    let _busy = this.context.pulse.begin("addresses");
+                    this.refresh_addresses(&shutdown).await;
+                }
+            },
+        );
         let this = Arc::clone(&self);
         let work = run_batch_workers(
             &queue,
@@ -130,16 +134,19 @@ impl NodeController {
 
     /// Adds Nodes to the queue when the cache changes (NODE-8).
     fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
-        self.context.nodes.clone().subscribe(resync, move |event| match event {
-            CacheEvent::Added(node) => queue.add(node.name.to_string()),
-            CacheEvent::Updated { old, new } => {
-                if old.uid != new.uid {
-                    self.forget(old);
+        self.context
+            .nodes
+            .clone()
+            .subscribe(resync, move |event| match event {
+                CacheEvent::Added(node) => queue.add(node.name.to_string()),
+                CacheEvent::Updated { old, new } => {
+                    if old.uid != new.uid {
+                        self.forget(old);
+                    }
+                    queue.add(new.name.to_string());
                 }
-                queue.add(new.name.to_string());
-            }
-            CacheEvent::Deleted(node) => self.forget(node),
-        });
+                CacheEvent::Deleted(node) => self.forget(node),
+            });
     }
 
     fn forget(&self, node: &Node) {
@@ -151,8 +158,12 @@ impl NodeController {
 
     async fn sync_claims(&self, claims: Vec<Claim<String>>) {
         let keys: Vec<String> = claims.iter().map(|claim| claim.key().clone()).collect();
-        let claims: Mutex<HashMap<String, Claim<String>>> =
-            Mutex::new(claims.into_iter().map(|claim| (claim.key().clone(), claim)).collect());
+        let claims: Mutex<HashMap<String, Claim<String>>> = Mutex::new(
+            claims
+                .into_iter()
+                .map(|claim| (claim.key().clone(), claim))
+                .collect(),
+        );
         let start = Instant::now();
         self.sync(&keys, |key, result| {
             self.metrics.reconciled(start.elapsed(), result.is_ok());
@@ -179,13 +190,19 @@ impl NodeController {
             match self.cached(key) {
                 None => finished(key, Ok(())),
                 Some(node) if self.is_left_alone(&node) => finished(key, Ok(())),
-                Some(node) if node.is_uninitialized() || self.is_to_be_adopted(&node) => waiting.push((key, node)),
+                Some(node) if node.is_uninitialized() || self.is_to_be_adopted(&node) => {
+                    waiting.push((key, node))
+                }
                 Some(node) => {
                     self.report_identity(&node);
                     match labels::alignment(&node.labels) {
                         aligned if aligned.is_empty() => finished(key, Ok(())),
-                        missing => writes
-                            .push(async move { (key, self.with_permit(self.write_labels(&node, &missing)).await) }),
+                        missing => writes.push(async move {
+                            (
+                                key,
+                                self.with_permit(self.write_labels(&node, &missing)).await,
+                            )
+                        }),
                     }
                 }
             }
@@ -209,7 +226,9 @@ impl NodeController {
                 {
                     writes.push(async move { (*key, self.initialize(node, answer).await) });
                 }
-                let Some((key, result)) = writes.next().await else { break };
+                let Some((key, result)) = writes.next().await else {
+                    break;
+                };
                 finished(key, result);
             }
         };
@@ -219,7 +238,10 @@ impl NodeController {
     /// Returns `true` if this Node was registered without the uninitialized taint and is to be initialized all the same
     /// (P-8).
     fn is_to_be_adopted(&self, node: &Node) -> bool {
-        self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns_node(node)
+        self.options.adopt
+            && node.provider_id().is_none()
+            && !node.terminating
+            && self.context.provider.owns_node(node)
     }
 
     /// Returns `true` if the Node belongs to another provider, and is neither looked up nor changed (P-15).
@@ -236,7 +258,12 @@ impl NodeController {
         if self.unidentified.record(&node.uid, is_missing) {
             let text = node_identity::missing(node);
             tracing::warn!(node = &*node.name, "{text}");
-            self.events.event(&reference(node), EventType::Warning, EventReason::NoProviderId.as_str(), text);
+            self.events.event(
+                &reference(node),
+                EventType::Warning,
+                EventReason::NoProviderId.as_str(),
+                text,
+            );
         }
     }
 
@@ -261,14 +288,24 @@ impl NodeController {
         }
     }
 
-    async fn initialize(&self, node: &Arc<Node>, answer: Result<Option<InstanceMetadata>>) -> Result<()> {
+    async fn initialize(
+        &self,
+        node: &Arc<Node>,
+        answer: Result<Option<InstanceMetadata>>,
+    ) -> Result<()> {
         let result = match answer {
             Ok(None) => {
-                tracing::info!(node = &*node.name, "the cloud has no metadata for this node yet");
+                tracing::info!(
+                    node = &*node.name,
+                    "the cloud has no metadata for this node yet"
+                );
                 return Ok(());
             }
             // The kind of the cause is kept, because the event limiter examines the whole chain.
-            Err(error) => Err(error.context(format!("failed to get instance metadata for node {}", node.name))),
+            Err(error) => Err(error.context(format!(
+                "failed to get instance metadata for node {}",
+                node.name
+            ))),
             Ok(Some(metadata)) => match Initialization::plan(node, metadata) {
                 Ok(plan) => self.with_permit(self.carry_out(node, &plan)).await,
                 Err(error) => Err(error),
@@ -277,7 +314,8 @@ impl NodeController {
         match (&result, &self.event_limiter) {
             (Ok(()), Some(event_limiter)) => event_limiter.forget(&node.uid),
             (Err(error), Some(event_limiter))
-                if self.is_there(node) && event_limiter.take_due(&node.uid, error, Instant::now()) =>
+                if self.is_there(node)
+                    && event_limiter.take_due(&node.uid, error, Instant::now()) =>
             {
                 self.events.event(
                     &reference(node),
@@ -293,7 +331,10 @@ impl NodeController {
 
     /// Returns `true` unless the Node was meanwhile deleted or replaced by another of the same name.
     fn is_there(&self, node: &Node) -> bool {
-        self.context.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid)
+        self.context
+            .nodes
+            .get(&node.name)
+            .is_some_and(|now| now.uid == node.uid)
     }
 
     /// Carries out the plan of an initialization (NODE-24 … NODE-27).
@@ -304,7 +345,8 @@ impl NodeController {
             // Another sync was faster than the cache and recorded the event, so this one writes nothing.
             Written::Nothing { node, is_fresh } => {
                 if is_fresh {
-                    self.update_addresses(&node, &plan.metadata().node_addresses).await;
+                    self.update_addresses(&node, &plan.metadata().node_addresses)
+                        .await;
                 }
                 return Ok(());
             }
@@ -314,9 +356,15 @@ impl NodeController {
         }
         if let Some(text) = plan.left_out_labels(&written) {
             tracing::warn!(node = &*written.name, "{text}");
-            self.events.event(&reference(&written), EventType::Warning, EventReason::LabelsLeftOut.as_str(), text);
+            self.events.event(
+                &reference(&written),
+                EventType::Warning,
+                EventReason::LabelsLeftOut.as_str(),
+                text,
+            );
         }
-        self.update_addresses(&written, &plan.metadata().node_addresses).await;
+        self.update_addresses(&written, &plan.metadata().node_addresses)
+            .await;
         self.events.event(
             &reference(&written),
             EventType::Normal,
@@ -326,7 +374,11 @@ impl NodeController {
         if node.is_uninitialized() {
             self.metrics.synced(self.age(&written));
         }
-        tracing::info!(node = &*written.name, provider_id = plan.provider_id(node), "node initialised");
+        tracing::info!(
+            node = &*written.name,
+            provider_id = plan.provider_id(node),
+            "node initialised"
+        );
         Ok(())
     }
 
@@ -336,13 +388,21 @@ impl NodeController {
             .run(WriteError::is_conflict, |attempt| async move {
                 let node = self.current(name, attempt).await?;
                 let Some(patch) = plan.patch(&node).map_err(WriteError::Refused)? else {
-                    return Ok(Written::Nothing { node, is_fresh: attempt > 0 });
+                    return Ok(Written::Nothing {
+                        node,
+                        is_fresh: attempt > 0,
+                    });
                 };
                 tracing::debug!(node = name, attempt, %patch, "initialising");
                 match strategic_patch_metadata(&self.api, name, None, &patch).await {
                     Ok(written) => Ok(Written::Changed(written.map_or_else(
                         || Arc::clone(&node),
-                        |object| Arc::new(Node { addresses: node.addresses.clone(), ..object.node }),
+                        |object| {
+                            Arc::new(Node {
+                                addresses: node.addresses.clone(),
+                                ..object.node
+                            })
+                        },
                     ))),
                     Err(error) => Err(WriteError::Api(error)),
                 }
@@ -354,16 +414,25 @@ impl NodeController {
     /// Returns the Node from the cache; after a conflict from the API, because the cache may lag behind (D-100).
     async fn current(&self, name: &str, attempt: u32) -> Result<Arc<Node>, WriteError> {
         let cached = self.context.nodes.get(name).ok_or_else(|| {
-            WriteError::Refused(Error::not_found(format!("node {name:?} not found: it was deleted meanwhile")))
+            WriteError::Refused(Error::not_found(format!(
+                "node {name:?} not found: it was deleted meanwhile"
+            )))
         })?;
         if attempt == 0 {
             return Ok(cached);
         }
-        read_node(&self.api, name, attempt).await.map(Arc::new).map_err(WriteError::Api)
+        read_node(&self.api, name, attempt)
+            .await
+            .map(Arc::new)
+            .map_err(WriteError::Api)
     }
 
     /// Updates the addresses (NODE-26, NODE-60 … NODE-67). The next pass repairs a failure.
-    pub(super) async fn update_addresses(&self, node: &Node, from_cloud: &[cloud_provider::NodeAddress]) {
+    pub(super) async fn update_addresses(
+        &self,
+        node: &Node,
+        from_cloud: &[cloud_provider::NodeAddress],
+    ) {
         let next = match addresses::refresh(node, from_cloud) {
             Ok(Some(next)) => next,
             Ok(None) => return,
@@ -373,13 +442,19 @@ impl NodeController {
             }
         };
         let patch = addresses::status_patch(&node.addresses, &next);
-        if let Err(error) = strategic_patch_metadata(&self.api, &node.name, Some("status"), &patch).await {
+        if let Err(error) =
+            strategic_patch_metadata(&self.api, &node.name, Some("status"), &patch).await
+        {
             tracing::error!(node = &*node.name, error = %api_error(&error), "updating addresses failed");
         }
     }
 
     /// Reads the Node again and writes the labels that differ (NODE-53, HELP-20 … HELP-22).
-    pub(super) async fn write_labels(&self, stale: &Node, wanted: &BTreeMap<String, String>) -> Result<()> {
+    pub(super) async fn write_labels(
+        &self,
+        stale: &Node,
+        wanted: &BTreeMap<String, String>,
+    ) -> Result<()> {
         let name = &*stale.name;
         let result = ConflictRetry::LABELS
             .run(is_conflict, |attempt| async move {
@@ -387,15 +462,26 @@ impl NodeController {
                 if node.uid != stale.uid {
                     return Ok(None);
                 }
-                let missing: BTreeMap<_, _> =
-                    wanted.iter().filter(|(key, value)| node.labels.get(key) != Some(value)).collect();
-                strategic_patch(&self.api, name, None, &json!({"metadata": {"labels": missing}})).await
+                let missing: BTreeMap<_, _> = wanted
+                    .iter()
+                    .filter(|(key, value)| node.labels.get(key) != Some(value))
+                    .collect();
+                strategic_patch(
+                    &self.api,
+                    name,
+                    None,
+                    &json!({"metadata": {"labels": missing}}),
+                )
+                .await
             })
             .await;
         result.map(drop).map_err(|error| {
             tracing::error!(node = name, error = %api_error(&error), "aligning labels failed");
             // The wording of the Go program, which log alerts look for.
-            Error::other(format!("failed update labels for node {name}: {}", api_error(&error)))
+            Error::other(format!(
+                "failed update labels for node {name}: {}",
+                api_error(&error)
+            ))
         })
     }
 
@@ -406,7 +492,10 @@ impl NodeController {
 }
 
 fn reference(node: &Node) -> ObjectRef {
-    ObjectRef { resource_version: node.resource_version.to_string(), ..ObjectRef::node(&node.name, &node.uid) }
+    ObjectRef {
+        resource_version: node.resource_version.to_string(),
+        ..ObjectRef::node(&node.name, &node.uid)
+    }
 }
 
 /// The result of writing a plan.

@@ -8,7 +8,9 @@ use runtime::limiter::{Exponential, RateLimiter, TokenBucket};
 /// ten, as in the Go program, the shared bucket would keep a thousand Nodes that fail waiting for minutes. The reads of a
 /// batch are shared.
 pub(super) fn limiter(cap: Option<Duration>) -> RateLimiter<String> {
-    let Some(cap) = cap else { return RateLimiter::standard() };
+    let Some(cap) = cap else {
+        return RateLimiter::standard();
+    };
     let bucket = TokenBucket::new(Duration::from_millis(10), 100, None);
     RateLimiter::max_of(Exponential::new(Duration::from_millis(5), cap), bucket)
 }
@@ -24,18 +26,25 @@ mod tests {
     fn node_that_failed_often_is_tried_again_within_a_minute() {
         let last = |options: &Options| {
             let (mut limiter, now) = (limiter(options.node.retry_cap), Instant::now());
-            let delays: Vec<_> = (0..30).map(|_| limiter.delay(now, &"worker-1".to_owned())).collect();
+            let delays: Vec<_> = (0..30)
+                .map(|_| limiter.delay(now, &"worker-1".to_owned()))
+                .collect();
             (delays[0], delays[29])
         };
         let first = Duration::from_millis(5);
         assert_eq!(last(&Options::default()), (first, Duration::from_secs(60)));
-        assert_eq!(last(&Options::reference()), (first, Duration::from_secs(1000)));
+        assert_eq!(
+            last(&Options::reference()),
+            (first, Duration::from_secs(1000))
+        );
     }
 
     #[test]
     fn thousands_of_nodes_that_fail_are_tried_every_minute() {
         let (mut limiter, now) = (limiter(Options::default().node.retry_cap), Instant::now());
-        let longest = (0..5000).map(|number| limiter.delay(now, &format!("worker-{number}"))).max();
+        let longest = (0..5000)
+            .map(|number| limiter.delay(now, &format!("worker-{number}")))
+            .max();
         assert!(longest < Some(Duration::from_secs(60)), "{longest:?}");
     }
 }

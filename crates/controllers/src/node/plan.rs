@@ -25,9 +25,13 @@ impl Initialization {
             addresses_for_node_ip(node_ip, &metadata.node_addresses)
                 .map_err(|err| invalid_node_ip(&node.name, &err))?;
         }
-        let provider_id =
-            (node.provider_id().is_none() && !metadata.provider_id.is_empty()).then(|| metadata.provider_id.clone());
-        Ok(Self { metadata, provider_id, uid: node.uid.clone() })
+        let provider_id = (node.provider_id().is_none() && !metadata.provider_id.is_empty())
+            .then(|| metadata.provider_id.clone());
+        Ok(Self {
+            metadata,
+            provider_id,
+            uid: node.uid.clone(),
+        })
     }
 
     /// Returns a message about labels from the cloud that the API would refuse.
@@ -61,11 +65,18 @@ impl Initialization {
             )));
         }
         let mut spec = Map::new();
-        if let Some(id) = self.provider_id.as_deref().filter(|id| *id != &*node.provider_id) {
+        if let Some(id) = self
+            .provider_id
+            .as_deref()
+            .filter(|id| *id != &*node.provider_id)
+        {
             spec.insert("providerID".into(), json!(id));
         }
         if node.is_uninitialized() {
-            spec.insert("taints".into(), taints_value(&without_start_up_taint(&node.taints)));
+            spec.insert(
+                "taints".into(),
+                taints_value(&without_start_up_taint(&node.taints)),
+            );
         }
         let labels = labels::from_metadata(&self.metadata, &node.labels);
         if spec.is_empty() && labels.is_empty() {
@@ -92,12 +103,20 @@ fn invalid_node_ip(node: &str, err: &Error) -> Error {
 
 /// Returns the taints without the uninitialized taint (NODE-23).
 fn without_start_up_taint(taints: &[Taint]) -> Vec<Taint> {
-    taints.iter().filter(|t| &*t.key != cloud_provider::names::TAINT_UNINITIALIZED).cloned().collect()
+    taints
+        .iter()
+        .filter(|t| &*t.key != cloud_provider::names::TAINT_UNINITIALIZED)
+        .cloned()
+        .collect()
 }
 
 /// Returns the value of `spec.taints` in a patch; `null` removes the last taint (HELP-31).
 pub(crate) fn taints_value(taints: &[Taint]) -> Value {
-    if taints.is_empty() { Value::Null } else { json!(taints) }
+    if taints.is_empty() {
+        Value::Null
+    } else {
+        json!(taints)
+    }
 }
 
 #[cfg(test)]
@@ -119,12 +138,20 @@ mod tests {
     }
 
     fn metadata() -> InstanceMetadata {
-        InstanceMetadata { provider_id: "p://1".into(), zone: "z".into(), ..InstanceMetadata::default() }
+        InstanceMetadata {
+            provider_id: "p://1".into(),
+            zone: "z".into(),
+            ..InstanceMetadata::default()
+        }
     }
 
     #[test]
     fn one_patch_carries_everything_and_the_version_it_was_made_for() {
-        let patch = Initialization::plan(&fresh(), metadata()).unwrap().patch(&fresh()).unwrap().unwrap();
+        let patch = Initialization::plan(&fresh(), metadata())
+            .unwrap()
+            .patch(&fresh())
+            .unwrap()
+            .unwrap();
         assert_eq!(
             patch,
             json!({
@@ -139,7 +166,11 @@ mod tests {
     fn an_existing_provider_id_is_kept_silently() {
         let mut own = fresh();
         own.provider_id = "p://other".into();
-        let patch = Initialization::plan(&own, metadata()).unwrap().patch(&own).unwrap().unwrap();
+        let patch = Initialization::plan(&own, metadata())
+            .unwrap()
+            .patch(&own)
+            .unwrap()
+            .unwrap();
         assert_eq!(patch["spec"].get("providerID"), None);
     }
 
@@ -148,24 +179,43 @@ mod tests {
         let done = node(json!({"metadata": {"name": "n", "uid": "u1", "labels": {
             "topology.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/zone": "z"}},
             "spec": {"providerID": "p://1"}}));
-        assert_eq!(Initialization::plan(&fresh(), metadata()).unwrap().patch(&done).unwrap(), None);
+        assert_eq!(
+            Initialization::plan(&fresh(), metadata())
+                .unwrap()
+                .patch(&done)
+                .unwrap(),
+            None
+        );
     }
 
     #[test]
     fn an_invalid_label_does_not_keep_the_start_up_taint() {
-        let metadata = InstanceMetadata { zone: "zone 1".into(), ..metadata() };
+        let metadata = InstanceMetadata {
+            zone: "zone 1".into(),
+            ..metadata()
+        };
         let plan = Initialization::plan(&fresh(), metadata).unwrap();
         let patch = plan.patch(&fresh()).unwrap().unwrap();
         assert_eq!(patch["metadata"].get("labels"), None);
-        assert_eq!(patch["spec"]["taints"], json!([{"key": "a", "effect": "NoSchedule"}]));
-        assert!(plan.left_out_labels(&fresh()).unwrap().contains(r#"zone="zone 1""#));
+        assert_eq!(
+            patch["spec"]["taints"],
+            json!([{"key": "a", "effect": "NoSchedule"}])
+        );
+        assert!(
+            plan.left_out_labels(&fresh())
+                .unwrap()
+                .contains(r#"zone="zone 1""#)
+        );
     }
 
     #[test]
     fn a_re_created_node_inherits_nothing() {
         let mut other = fresh();
         other.uid = "u2".into();
-        let err = Initialization::plan(&fresh(), metadata()).unwrap().patch(&other).unwrap_err();
+        let err = Initialization::plan(&fresh(), metadata())
+            .unwrap()
+            .patch(&other)
+            .unwrap_err();
         assert!(err.to_string().contains("re-created"), "{err}");
     }
 }

@@ -39,21 +39,34 @@ impl<K: Eq + Hash> Backoff<K> {
     /// Creates a back-off that begins with `base` and doubles after each further failure, up to `cap`.
     #[must_use]
     pub fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap, keys: HashMap::new() }
+        Self {
+            base,
+            cap,
+            keys: HashMap::new(),
+        }
     }
 
     /// Records that the key failed at `now`.
     pub fn failed(&mut self, now: Instant, key: K) {
         let (base, cap) = (self.base, self.cap);
-        let entry = self.keys.entry(key).or_insert(Entry { failures: 0, due: None });
-        let delay = 2_u32.checked_pow(entry.failures).and_then(|n| base.checked_mul(n)).map_or(cap, |d| d.min(cap));
+        let entry = self.keys.entry(key).or_insert(Entry {
+            failures: 0,
+            due: None,
+        });
+        let delay = 2_u32
+            .checked_pow(entry.failures)
+            .and_then(|n| base.checked_mul(n))
+            .map_or(cap, |d| d.min(cap));
         entry.failures = entry.failures.saturating_add(1);
         entry.due = entry.due.max(Some(now + delay));
     }
 
     /// Holds the key until then. Its failures are neither counted nor forgotten.
     pub fn hold(&mut self, until: Instant, key: K) {
-        let entry = self.keys.entry(key).or_insert(Entry { failures: 0, due: None });
+        let entry = self.keys.entry(key).or_insert(Entry {
+            failures: 0,
+            due: None,
+        });
         entry.due = entry.due.max(Some(until));
     }
 
@@ -72,7 +85,9 @@ impl<K: Eq + Hash> Backoff<K> {
     /// Returns `true` if the key must not be tried yet at `now`.
     #[must_use]
     pub fn waits(&self, now: Instant, key: &K) -> bool {
-        self.keys.get(key).is_some_and(|entry| entry.due.is_some_and(|due| now < due))
+        self.keys
+            .get(key)
+            .is_some_and(|entry| entry.due.is_some_and(|due| now < due))
     }
 
     /// Returns the earliest time at which a key is due.

@@ -20,7 +20,10 @@ pub(super) async fn list(
     cluster: &Cluster,
     shutdown: &CancellationToken,
 ) -> Result<Vec<Route>> {
-    guarded(provider, shutdown, None, async { offered(provider)?.list(cluster).await }).await
+    guarded(provider, shutdown, None, async {
+        offered(provider)?.list(cluster).await
+    })
+    .await
 }
 
 /// Creates a route. A timeout is reported to `pulse`.
@@ -54,7 +57,9 @@ pub(super) async fn delete(
 /// Returns the provider's routes, or an error. A provider must always return the same (PROV-19), but a violation must
 /// not cause a panic.
 fn offered(provider: &dyn CloudProvider) -> Result<&dyn Routes> {
-    provider.routes().ok_or_else(|| Error::other("cloud provider does not support routes"))
+    provider
+        .routes()
+        .ok_or_else(|| Error::other("cloud provider does not support routes"))
 }
 
 /// Returns the error for calls that are cancelled, or not begun, because the process stops.
@@ -77,10 +82,16 @@ async fn guarded<T>(
     };
     match answer {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(Error::other(format!("cloud provider {} panicked", provider.name()))),
+        Ok(Err(_)) => Err(Error::other(format!(
+            "cloud provider {} panicked",
+            provider.name()
+        ))),
         Err(_) => {
             let seconds = DEADLINE.as_secs();
-            Err(Error::other(format!("cloud provider {} gave no answer within {seconds} s", provider.name())))
+            Err(Error::other(format!(
+                "cloud provider {} gave no answer within {seconds} s",
+                provider.name()
+            )))
         }
     }
 }

@@ -25,7 +25,9 @@ pub fn parse(flag: &str) -> Result<Vec<IpNet>, String> {
         .split(',')
         .enumerate()
         .map(|(index, part)| {
-            cidr(part).ok_or_else(|| format!("invalid CIDR[{index}]: <nil> (invalid CIDR address: {part})"))
+            cidr(part).ok_or_else(|| {
+                format!("invalid CIDR[{index}]: <nil> (invalid CIDR address: {part})")
+            })
         })
         .collect::<Result<_, _>>()?;
     let has_v4 = ranges.iter().any(|range| matches!(range, IpNet::V4(_)));
@@ -37,7 +39,9 @@ pub fn parse(flag: &str) -> Result<Vec<IpNet>, String> {
             "len of ClusterCIDRs=={n} and they are not configured as dual stack (at least one from each IPFamily"
         )),
         2 => Ok(ranges),
-        n => Err(format!("length of clusterCIDRs is:{n} more than max allowed of 2")),
+        n => Err(format!(
+            "length of clusterCIDRs is:{n} more than max allowed of 2"
+        )),
     }
 }
 
@@ -49,12 +53,16 @@ pub(super) fn cidr(text: &str) -> Option<IpNet> {
         Ok(address) => address,
         Err(_) => IpAddr::V4(sloppy(address)?),
     };
-    IpNet::new(address, u8::try_from(length).ok()?).ok().map(|net| net.trunc())
+    IpNet::new(address, u8::try_from(length).ok()?)
+        .ok()
+        .map(|net| net.trunc())
 }
 
 fn sloppy(address: &str) -> Option<Ipv4Addr> {
-    let octets: Vec<u8> =
-        address.split('.').map(|octet| u8::try_from(decimal(octet, 255)?).ok()).collect::<Option<_>>()?;
+    let octets: Vec<u8> = address
+        .split('.')
+        .map(|octet| u8::try_from(decimal(octet, 255)?).ok())
+        .collect::<Option<_>>()?;
     <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)
 }
 
@@ -65,7 +73,11 @@ fn decimal(digits: &str, most: u32) -> Option<u32> {
     if !is_number || significant.len() > 3 {
         return None;
     }
-    let value = if significant.is_empty() { 0 } else { significant.parse().ok()? };
+    let value = if significant.is_empty() {
+        0
+    } else {
+        significant.parse().ok()?
+    };
     Some(value).filter(|value| *value <= most)
 }
 
@@ -83,7 +95,14 @@ mod tests {
             ("fd00::/48,10.0.0.0/0", "fd00::/48 0.0.0.0/0"),
         ] {
             let read = parse(flag).unwrap();
-            assert_eq!(read.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "), ranges, "{flag}");
+            assert_eq!(
+                read.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                ranges,
+                "{flag}"
+            );
         }
     }
 
@@ -98,13 +117,21 @@ mod tests {
             ("10.244.0.0/+16", 0, "10.244.0.0/+16"),
             ("10.244.0/16", 0, "10.244.0/16"),
             ("10.256.0.0/16", 0, "10.256.0.0/16"),
-            ("10.00000000000000000001.0.0/99999999999", 0, "10.00000000000000000001.0.0/99999999999"),
+            (
+                "10.00000000000000000001.0.0/99999999999",
+                0,
+                "10.00000000000000000001.0.0/99999999999",
+            ),
             ("fe80::1%eth0/64", 0, "fe80::1%eth0/64"),
             ("10.244.0.0/16, fd00::/48", 1, " fd00::/48"),
             ("10.244.0.0/16,", 1, ""),
         ] {
             let error = parse(flag).unwrap_err();
-            assert_eq!(error, format!("invalid CIDR[{index}]: <nil> (invalid CIDR address: {part})"), "{flag}");
+            assert_eq!(
+                error,
+                format!("invalid CIDR[{index}]: <nil> (invalid CIDR address: {part})"),
+                "{flag}"
+            );
         }
     }
 
@@ -116,7 +143,10 @@ mod tests {
             )
         };
         assert_eq!(parse("10.0.0.0/8,11.0.0.0/8").unwrap_err(), not_dual(2));
-        assert_eq!(parse("fd00::/48,fd01::/48,fd02::/48").unwrap_err(), not_dual(3));
+        assert_eq!(
+            parse("fd00::/48,fd01::/48,fd02::/48").unwrap_err(),
+            not_dual(3)
+        );
         assert_eq!(
             parse("10.0.0.0/8,fd00::/48,11.0.0.0/8").unwrap_err(),
             "length of clusterCIDRs is:3 more than max allowed of 2"

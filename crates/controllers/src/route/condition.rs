@@ -57,7 +57,10 @@ impl RouteCondition {
     /// count (ROUTE-44).
     #[must_use]
     pub fn is_shown_by(self, node: &Node) -> bool {
-        let shown = NetworkCondition { status: self.status(), reason: self.reason().into() };
+        let shown = NetworkCondition {
+            status: self.status(),
+            reason: self.reason().into(),
+        };
         node.network_unavailable.as_ref() == Some(&shown)
     }
 
@@ -65,7 +68,11 @@ impl RouteCondition {
     #[must_use]
     pub fn patch(self, now: Timestamp) -> Value {
         let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let status = if self == Self::Created { "False" } else { "True" };
+        let status = if self == Self::Created {
+            "False"
+        } else {
+            "True"
+        };
         json!({"status": {"conditions": [{
             "type": CONDITION_NETWORK_UNAVAILABLE,
             "status": status,
@@ -93,7 +100,9 @@ pub async fn write(
     }
     let patch = &condition.patch(now);
     ConflictRetry::ROUTES
-        .run(is_conflict, |_| async move { strategic_patch_metadata(api, &node.name, Some("status"), patch).await })
+        .run(is_conflict, |_| async move {
+            strategic_patch_metadata(api, &node.name, Some("status"), patch).await
+        })
         .await
         .map(drop)
 }

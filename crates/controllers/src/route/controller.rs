@@ -91,7 +91,12 @@ impl RouteController {
     /// Runs until `shutdown`: waits for the cache of Nodes, then reconciles as the mode demands (ROUTE-6, D-5). `queue`
     /// are the metrics of the queue `Routes`, which only watch mode has; `resync` is the interval of resyncs in watch
     /// mode.
-    pub async fn run(self: Arc<Self>, queue: Arc<dyn QueueMetrics>, resync: Resync, shutdown: CancellationToken) {
+    pub async fn run(
+        self: Arc<Self>,
+        queue: Arc<dyn QueueMetrics>,
+        resync: Resync,
+        shutdown: CancellationToken,
+    ) {
         match self.options.mode {
             RouteMode::Periodic => self.run_periodically(&shutdown).await,
             RouteMode::Watch => self.run_on_events(queue, resync, &shutdown).await,
@@ -102,9 +107,14 @@ impl RouteController {
     /// Reconciles at a fixed interval (ROUTE-10).
     async fn run_periodically(&self, shutdown: &CancellationToken) {
         if self.nodes_are_known(shutdown).await {
-            fixed(self.options.reconciliation_period, shutdown.clone(), || async {
-                self.reconcile_and_log(SyncTrigger::Periodic, shutdown).await;
-            })
+            fixed(
+                self.options.reconciliation_period,
+                shutdown.clone(),
+                || async {
+                    self.reconcile_and_log(SyncTrigger::Periodic, shutdown)
+                        .await;
+                },
+            )
             .await;
         }
     }
@@ -121,7 +131,9 @@ impl RouteController {
         let queue: Queue<SyncTrigger> = Queue::new(QUEUE, pacing, metrics);
         let feed = queue.clone();
         self.context.nodes.subscribe(resync, move |event| {
-            if let Some(trigger) = reaction(event, Some(SyncTrigger::NodeChange), node_event::trigger) {
+            if let Some(trigger) =
+                reaction(event, Some(SyncTrigger::NodeChange), node_event::trigger)
+            {
                 feed.add_rate_limited(trigger);
             }
         });
@@ -153,13 +165,18 @@ impl RouteController {
         if !self.nodes_are_known(shutdown).await {
             return;
         }
-        let (mut pace, mut work) = (Pace::new(self.options.reconciliation_period), Work::default());
+        let (mut pace, mut work) = (
+            Pace::new(self.options.reconciliation_period),
+            Work::default(),
+        );
         // Trigger of a pass that failed, which the next pass has, too.
         let mut failed_trigger = None;
         while !shutdown.is_cancelled() {
             let (now, schedule_inputs) = (Instant::now(), self.schedule_inputs());
             if pace.step(now, schedule_inputs) == ScheduleStep::Pass {
-                let trigger = failed_trigger.take().unwrap_or_else(|| pace.trigger(schedule_inputs.inputs));
+                let trigger = failed_trigger
+                    .take()
+                    .unwrap_or_else(|| pace.trigger(schedule_inputs.inputs));
                 pace.passed(now, schedule_inputs.inputs, fastrand::f64());
                 let listed = self.pass_catching_panics(&mut work, shutdown).await;
                 work.drain(Some(Instant::now() + PASS_TIMEOUT)).await;
@@ -170,7 +187,8 @@ impl RouteController {
                 // As in the Go program, a change of a Node is the trigger until a pass succeeds.
                 failed_trigger = (!listed && trigger == SyncTrigger::NodeChange).then_some(trigger);
                 self.metrics.synced(outcome, trigger);
-                self.metrics.reconciled(now.elapsed(), listed && work.failures.is_empty());
+                self.metrics
+                    .reconciled(now.elapsed(), listed && work.failures.is_empty());
             }
             let in_flight = work.in_flight.keys().cloned().collect();
             work.alongside(self.settle(&in_flight, shutdown)).await;
@@ -188,7 +206,11 @@ impl RouteController {
     }
 
     /// Runs a pass and catches a panic. Returns `true` if the routes could be listed.
-    async fn pass_catching_panics<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> bool {
+    async fn pass_catching_panics<'a>(
+        &'a self,
+        work: &mut Work<'a>,
+        shutdown: &'a CancellationToken,
+    ) -> bool {
         let _busy = self.context.pulse.begin("pass");
         let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
         match pass.await {
@@ -210,7 +232,10 @@ impl RouteController {
         let _busy = self.context.pulse.begin(QUEUE);
         let start = Instant::now();
         let (outcome, succeeded) = match self.reconcile(shutdown).await {
-            Ok(Reconciled { has_changed, failures }) => {
+            Ok(Reconciled {
+                has_changed,
+                failures,
+            }) => {
                 self.failures.succeeded(RECONCILE, "", Instant::now());
                 (SyncOutcome::of_changes(has_changed), failures.is_empty())
             }
@@ -226,7 +251,9 @@ impl RouteController {
 
     /// Logs a pass that failed, at once and then once a minute.
     fn log_failure(&self, error: &Error) {
-        if let Some(DueLine { failures, lasts }) = self.failures.failed(RECONCILE, "", Instant::now()) {
+        if let Some(DueLine { failures, lasts }) =
+            self.failures.failed(RECONCILE, "", Instant::now())
+        {
             tracing::error!(%error, failures, ?lasts, "could not reconcile routes");
         }
     }
@@ -234,7 +261,11 @@ impl RouteController {
     fn schedule_inputs(&self) -> ScheduleInputs {
         let inputs = plan::inputs(&self.context.nodes.list(), |node| self.waits(node));
         let memory = self.memory();
-        ScheduleInputs { inputs, again: memory.next_due(), not_before: memory.paused_until(Instant::now()) }
+        ScheduleInputs {
+            inputs,
+            again: memory.next_due(),
+            not_before: memory.paused_until(Instant::now()),
+        }
     }
 
     /// Returns `true` if a Node's new routes are deferred, which only the adaptive mode does.
@@ -262,7 +293,11 @@ impl RouteController {
 /// Sleeps until the given time, until a Node changes, or until calls in progress have ended.
 async fn rest(work: &mut Work<'_>, until: Instant, changed: &Notify, shutdown: &CancellationToken) {
     let is_busy = !work.is_empty();
-    let until = if is_busy { until.min(Instant::now() + SETTLE_EVERY) } else { until };
+    let until = if is_busy {
+        until.min(Instant::now() + SETTLE_EVERY)
+    } else {
+        until
+    };
     let woken = async {
         tokio::select! {
             () = changed.notified() => {}

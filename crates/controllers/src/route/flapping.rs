@@ -42,7 +42,9 @@ struct History {
 
 impl<K> Default for Flapping<K> {
     fn default() -> Self {
-        Self { routes: HashMap::new() }
+        Self {
+            routes: HashMap::new(),
+        }
     }
 }
 
@@ -52,13 +54,17 @@ impl<K: Eq + Hash> Flapping<K> {
     /// pass without a change.
     pub fn observe(&mut self, now: Instant, key: K) -> Option<Duration> {
         let history = self.routes.entry(key).or_default();
-        history.changes.retain(|at| now.saturating_duration_since(*at) < WINDOW);
+        history
+            .changes
+            .retain(|at| now.saturating_duration_since(*at) < WINDOW);
         history.changes.push(now);
         let is_known = history.rests_until.is_some_and(|until| now < until);
         if is_known || (history.changes.len() < CHANGES && history.rests == 0) {
             return None;
         }
-        let rest = REST.saturating_mul(2_u32.saturating_pow(history.rests)).min(LONGEST_REST);
+        let rest = REST
+            .saturating_mul(2_u32.saturating_pow(history.rests))
+            .min(LONGEST_REST);
         history.rests = history.rests.saturating_add(1);
         history.rests_until = Some(now + rest);
         Some(rest)
@@ -67,8 +73,15 @@ impl<K: Eq + Hash> Flapping<K> {
     /// Forgets routes that were not changed for long.
     pub fn forget_old(&mut self, now: Instant) {
         self.routes.retain(|_, history| {
-            let keep = if history.rests > 0 { 2 * LONGEST_REST } else { WINDOW };
-            history.changes.last().is_some_and(|last| now.saturating_duration_since(*last) < keep)
+            let keep = if history.rests > 0 {
+                2 * LONGEST_REST
+            } else {
+                WINDOW
+            };
+            history
+                .changes
+                .last()
+                .is_some_and(|last| now.saturating_duration_since(*last) < keep)
         });
     }
 }
@@ -90,12 +103,26 @@ mod tests {
             flapping.forget_old(now);
             flapping.observe(now, 1)
         };
-        assert_eq!([observe(&mut flapping, minutes(0)), observe(&mut flapping, minutes(1))], [None, None]);
+        assert_eq!(
+            [
+                observe(&mut flapping, minutes(0)),
+                observe(&mut flapping, minutes(1))
+            ],
+            [None, None]
+        );
         for rest in [5, 10, 20, 40, 60, 60] {
             assert_eq!(observe(&mut flapping, minutes(1)), Some(minutes(rest)));
-            assert_eq!(observe(&mut flapping, minutes(rest - 1)), None, "it rests, and that was said");
+            assert_eq!(
+                observe(&mut flapping, minutes(rest - 1)),
+                None,
+                "it rests, and that was said"
+            );
         }
-        assert_eq!(observe(&mut flapping, minutes(121)), None, "two hours of peace");
+        assert_eq!(
+            observe(&mut flapping, minutes(121)),
+            None,
+            "two hours of peace"
+        );
     }
 
     #[test]

@@ -79,7 +79,12 @@ impl Default for Memory {
 impl Memory {
     /// Records the plan of a pass and removes the destinations in `ended`, whose work was still in progress when the
     /// list was requested. Returns the routes that another writer changed since the last pass.
-    pub(super) fn planned(&mut self, now: Instant, plan: &mut Plan, ended: &HashSet<Destination>) -> Vec<Contested> {
+    pub(super) fn planned(
+        &mut self,
+        now: Instant,
+        plan: &mut Plan,
+        ended: &HashSet<Destination>,
+    ) -> Vec<Contested> {
         self.lists.succeeded(&());
         self.next_list = None;
         self.flapping.forget_old(now);
@@ -112,7 +117,10 @@ impl Memory {
             .into_iter()
             .map(|creation| {
                 let key = (creation.node.uid.clone(), creation.destination.clone());
-                Contested { rest: self.flapping.observe(now, key), creation }
+                Contested {
+                    rest: self.flapping.observe(now, key),
+                    creation,
+                }
             })
             .collect()
     }
@@ -122,15 +130,29 @@ impl Memory {
     /// were successfully created.
     fn remove_ended(&self, plan: &mut Plan, ended: &HashSet<Destination>) -> bool {
         let creates = plan.creates.iter().map(|creation| &creation.destination);
-        let changes = plan.deletes.iter().map(|deletion| &deletion.destination).chain(creates);
-        let mut open: HashSet<Destination> = changes.filter(|it| ended.contains(it)).cloned().collect();
-        plan.deletes.retain(|deletion| !ended.contains(&deletion.destination));
-        plan.creates.retain(|creation| !ended.contains(&creation.destination));
+        let changes = plan
+            .deletes
+            .iter()
+            .map(|deletion| &deletion.destination)
+            .chain(creates);
+        let mut open: HashSet<Destination> =
+            changes.filter(|it| ended.contains(it)).cloned().collect();
+        plan.deletes
+            .retain(|deletion| !ended.contains(&deletion.destination));
+        plan.creates
+            .retain(|creation| !ended.contains(&creation.destination));
         for (name, record) in &mut plan.records {
             let of_same = |old: &&Record| (&old.uid, old.inputs) == (&record.uid, record.inputs);
             let old = self.records.get(name).filter(of_same);
-            for (destination, decision) in record.decisions.iter_mut().filter(|(it, _)| ended.contains(it)) {
-                let known = old.and_then(|old| old.decisions.get(destination)).copied().unwrap_or(Decision::Wait);
+            for (destination, decision) in record
+                .decisions
+                .iter_mut()
+                .filter(|(it, _)| ended.contains(it))
+            {
+                let known = old
+                    .and_then(|old| old.decisions.get(destination))
+                    .copied()
+                    .unwrap_or(Decision::Wait);
                 if known == Decision::Keep {
                     open.remove(destination);
                 } else if known != *decision {
@@ -150,24 +172,43 @@ impl Memory {
     /// Marks work in progress that differs from the plan, so that the cloud is listed again as soon as that work has
     /// ended. By then no change of a Node would trigger it.
     pub(super) fn supersede(&mut self, items: &[Item], in_flight: &HashMap<Destination, Item>) {
-        let wanted: HashMap<&Destination, &Item> = items.iter().map(|item| (&item.destination, item)).collect();
-        let is_old = |(destination, item): &(&Destination, &Item)| !self.still_stands(item, wanted.get(destination));
-        self.superseded = in_flight.iter().filter(is_old).map(|(destination, _)| destination.clone()).collect();
+        let wanted: HashMap<&Destination, &Item> =
+            items.iter().map(|item| (&item.destination, item)).collect();
+        let is_old = |(destination, item): &(&Destination, &Item)| {
+            !self.still_stands(item, wanted.get(destination))
+        };
+        self.superseded = in_flight
+            .iter()
+            .filter(is_old)
+            .map(|(destination, _)| destination.clone())
+            .collect();
     }
 
     /// Returns `true` if the item in progress (`in_progress`) still leads to the wanted state. `wanted` is the plan for
     /// the destination after the last list.
     fn still_stands(&self, in_progress: &Item, wanted: Option<&&Item>) -> bool {
         let is_right = |creation: &Creation| {
-            let record = self.records.get(&creation.node.name).filter(|record| record.is_of(&creation.node));
+            let record = self
+                .records
+                .get(&creation.node.name)
+                .filter(|record| record.is_of(&creation.node));
             record.is_some_and(|record| record.decisions.contains_key(&creation.destination))
         };
         let is_made = |wanted: &Creation| {
-            in_progress.creates.iter().any(|creation| inputs_of(&creation.node) == inputs_of(&wanted.node))
+            in_progress
+                .creates
+                .iter()
+                .any(|creation| inputs_of(&creation.node) == inputs_of(&wanted.node))
         };
         in_progress.creates.iter().all(is_right)
-            && wanted.into_iter().flat_map(|item| &item.creates).all(is_made)
-            && wanted.into_iter().flat_map(|item| item.deleted()).eq(in_progress.deleted())
+            && wanted
+                .into_iter()
+                .flat_map(|item| &item.creates)
+                .all(is_made)
+            && wanted
+                .into_iter()
+                .flat_map(|item| item.deleted())
+                .eq(in_progress.deleted())
     }
 
     /// Records that work on a destination has ended, successfully or not.
@@ -177,7 +218,11 @@ impl Memory {
         }
         self.schedule_list(now);
         // The state is unknown until then, so the condition is not written.
-        for decision in self.records.values_mut().filter_map(|record| record.decisions.get_mut(destination)) {
+        for decision in self
+            .records
+            .values_mut()
+            .filter_map(|record| record.decisions.get_mut(destination))
+        {
             *decision = Decision::Wait;
         }
     }
@@ -189,10 +234,16 @@ impl Memory {
 
     /// Returns the numbers of wanted, present, foreign and failed routes.
     pub(super) fn route_counts(&self) -> RouteCounts {
-        let decisions = || self.records.values().flat_map(|record| record.decisions.values());
+        let decisions = || {
+            self.records
+                .values()
+                .flat_map(|record| record.decisions.values())
+        };
         RouteCounts {
             desired: decisions().count(),
-            present: decisions().filter(|decision| **decision == Decision::Keep).count(),
+            present: decisions()
+                .filter(|decision| **decision == Decision::Keep)
+                .count(),
             foreign: self.foreign,
             failed: self.routes.len(),
         }
@@ -206,7 +257,12 @@ impl Memory {
     /// Returns the time at which a failed route or condition is due again; after a failed list, the time of the next
     /// list, which all other work needs.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.lists.next_due().or_else(|| [self.routes.next_due(), self.next_list].into_iter().flatten().min())
+        self.lists.next_due().or_else(|| {
+            [self.routes.next_due(), self.next_list]
+                .into_iter()
+                .flatten()
+                .min()
+        })
     }
 
     /// Returns the time until which the cloud throttles.
@@ -216,7 +272,10 @@ impl Memory {
 
     /// Records a pause if the cloud throttles all requests.
     pub(super) fn pause_for(&mut self, now: Instant, error: &Error) {
-        if let (true, Some(pause)) = (error.chain().any(Error::is_rate_limited), error.retry_after()) {
+        if let (true, Some(pause)) = (
+            error.chain().any(Error::is_rate_limited),
+            error.retry_after(),
+        ) {
             self.paused_until = self.paused_until.max(now.checked_add(pause));
         }
     }
@@ -224,7 +283,8 @@ impl Memory {
     /// Removes the back-offs of all other items, except those of destinations without a conclusion yet.
     pub(super) fn retain(&mut self, items: &[Item], is_open: impl Fn(&Destination) -> bool) {
         let wanted: HashSet<Key> = items.iter().map(Item::key).collect();
-        self.routes.retain(|key| wanted.contains(key) || is_open(&key.0));
+        self.routes
+            .retain(|key| wanted.contains(key) || is_open(&key.0));
     }
 
     /// Returns `true` if work on the item may begin now, and records its beginning.
@@ -257,7 +317,10 @@ impl Memory {
 
     /// Records that a route was created (ROUTE-32), unless the Node has changed since.
     pub(super) fn created(&mut self, creation: &Creation) {
-        if let Some(record) = self.records.get_mut(&creation.node.name).filter(|record| record.is_of(&creation.node))
+        if let Some(record) = self
+            .records
+            .get_mut(&creation.node.name)
+            .filter(|record| record.is_of(&creation.node))
             && let Some(decision) = record.decisions.get_mut(&creation.destination)
         {
             *decision = Decision::Keep;
@@ -272,7 +335,10 @@ impl Memory {
         refusal: Option<&CidrRefusal>,
     ) -> bool {
         let key = (node.uid.clone(), destination.clone());
-        let is_known = self.reported.get(&key).is_some_and(|known| known.as_ref() == refusal);
+        let is_known = self
+            .reported
+            .get(&key)
+            .is_some_and(|known| known.as_ref() == refusal);
         if !is_known {
             self.reported.insert(key, refusal.cloned());
         }
@@ -281,7 +347,8 @@ impl Memory {
 
     /// Removes the record of a report that failed.
     pub(super) fn forget_report(&mut self, node: &Node, destination: &Destination) {
-        self.reported.remove(&(node.uid.clone(), destination.clone()));
+        self.reported
+            .remove(&(node.uid.clone(), destination.clone()));
     }
 
     /// Returns the conditions that are to be written now. Forgets the failures of Nodes without a new condition.
@@ -291,7 +358,10 @@ impl Memory {
         nodes: Vec<Arc<Node>>,
         in_flight: &HashSet<Destination>,
     ) -> Vec<(Arc<Node>, RouteCondition)> {
-        let condition = |node: Arc<Node>| self.condition(&node, in_flight).map(|condition| (node, condition));
+        let condition = |node: Arc<Node>| {
+            self.condition(&node, in_flight)
+                .map(|condition| (node, condition))
+        };
         let mut wanted: Vec<_> = nodes.into_iter().filter_map(condition).collect();
         let names: HashSet<&str> = wanted.iter().map(|(node, _)| &*node.name).collect();
         self.conditions.retain(|name| names.contains(&**name));
@@ -306,22 +376,29 @@ impl Memory {
 
     /// Returns the new condition of a Node; `None` while one of its destinations is being worked on.
     fn condition(&self, node: &Node, in_flight: &HashSet<Destination>) -> Option<RouteCondition> {
-        let record = self.records.get(&node.name).filter(|record| record.uid == node.uid)?;
+        let record = self
+            .records
+            .get(&node.name)
+            .filter(|record| record.uid == node.uid)?;
         let is_open = |(destination, decision): (&Destination, &Decision)| {
             *decision != Decision::Keep && in_flight.contains(destination)
         };
         if record.decisions.iter().any(is_open) {
             return None;
         }
-        let condition = record.condition().filter(|condition| !condition.is_shown_by(node))?;
-        let is_written = self.written.get(&node.uid) == Some(&(node.resource_version.clone(), condition));
+        let condition = record
+            .condition()
+            .filter(|condition| !condition.is_shown_by(node))?;
+        let is_written =
+            self.written.get(&node.uid) == Some(&(node.resource_version.clone(), condition));
         (!is_written).then_some(condition)
     }
 
     /// Records that the condition was written.
     pub(super) fn condition_written(&mut self, node: &Node, condition: RouteCondition) {
         self.conditions.succeeded(&node.name);
-        self.written.insert(node.uid.clone(), (node.resource_version.clone(), condition));
+        self.written
+            .insert(node.uid.clone(), (node.resource_version.clone(), condition));
     }
 
     /// Records that the condition could not be written.

@@ -60,7 +60,11 @@ impl SyncOutcome {
     /// Returns the outcome of a reconciliation that read the routes.
     #[must_use]
     pub const fn of_changes(has_changed: bool) -> Self {
-        if has_changed { Self::Changed } else { Self::Noop }
+        if has_changed {
+            Self::Changed
+        } else {
+            Self::Noop
+        }
     }
 }
 

@@ -17,7 +17,10 @@ pub(super) fn leads_to(route: &Route, node: &Node) -> bool {
         _ if !route.enable_node_addresses => true,
         None => own.len() == hops.len() && own.iter().all(|address| hops.contains(address)),
         Some(_) => hops.iter().all(|hop| {
-            let mut of_its_kind = own.iter().filter(|address| address.kind == hop.kind).peekable();
+            let mut of_its_kind = own
+                .iter()
+                .filter(|address| address.kind == hop.kind)
+                .peekable();
             of_its_kind.peek().is_none() || of_its_kind.any(|address| is_same(address, hop))
         }),
     }
@@ -49,26 +52,65 @@ mod tests {
         let table = [
             ("InternalIP=10.0.0.1", "InternalIP=10.0.0.1", true, true),
             ("InternalIP=10.0.0.1", "InternalIP=10.0.0.2", false, false),
-            ("InternalIP=10.0.0.1 Hostname=n", "InternalIP=10.0.0.1", false, true),
-            ("InternalIP=10.0.0.1 Hostname=n", "Hostname=n InternalIP=10.0.0.1", true, true),
-            ("InternalIP=10.0.0.1 InternalIP=fd00::1", "InternalIP=10.0.0.1", false, true),
-            ("InternalIP=10.0.0.1", "InternalIP=10.0.0.1 InternalIP=10.0.0.2", false, false),
-            ("InternalIP=10.0.0.1 InternalIP=10.0.0.1", "InternalIP=10.0.0.1 InternalIP=10.0.0.2", true, false),
-            ("InternalIP=fd00::1", "InternalIP=fd00:0:0:0::1", false, true),
+            (
+                "InternalIP=10.0.0.1 Hostname=n",
+                "InternalIP=10.0.0.1",
+                false,
+                true,
+            ),
+            (
+                "InternalIP=10.0.0.1 Hostname=n",
+                "Hostname=n InternalIP=10.0.0.1",
+                true,
+                true,
+            ),
+            (
+                "InternalIP=10.0.0.1 InternalIP=fd00::1",
+                "InternalIP=10.0.0.1",
+                false,
+                true,
+            ),
+            (
+                "InternalIP=10.0.0.1",
+                "InternalIP=10.0.0.1 InternalIP=10.0.0.2",
+                false,
+                false,
+            ),
+            (
+                "InternalIP=10.0.0.1 InternalIP=10.0.0.1",
+                "InternalIP=10.0.0.1 InternalIP=10.0.0.2",
+                true,
+                false,
+            ),
+            (
+                "InternalIP=fd00::1",
+                "InternalIP=fd00:0:0:0::1",
+                false,
+                true,
+            ),
             ("InternalIP=10.0.0.1", "", false, true),
             ("Hostname=n", "InternalIP=10.0.0.1", false, true),
             ("", "InternalIP=10.0.0.1", false, true),
             ("ExternalIP=10.0.0.1", "InternalIP=10.0.0.1", false, true),
         ];
         for (own, hops, for_reference, for_owner) in table {
-            let node = Node { addresses: addresses(own).into(), ..Node::default() };
-            let mut route =
-                Route { enable_node_addresses: true, target_node_addresses: addresses(hops), ..Route::default() };
+            let node = Node {
+                addresses: addresses(own).into(),
+                ..Node::default()
+            };
+            let mut route = Route {
+                enable_node_addresses: true,
+                target_node_addresses: addresses(hops),
+                ..Route::default()
+            };
             assert_eq!(leads_to(&route, &node), for_reference, "{own} | {hops}");
             route.owned = Some(true);
             assert_eq!(leads_to(&route, &node), for_owner, "{own} | {hops}, owned");
             route.enable_node_addresses = false;
-            assert!(leads_to(&route, &node), "addresses that are not filled in are not compared");
+            assert!(
+                leads_to(&route, &node),
+                "addresses that are not filled in are not compared"
+            );
         }
     }
 }

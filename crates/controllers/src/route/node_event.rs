@@ -38,16 +38,29 @@ mod tests {
 
     #[test]
     fn fields_that_a_provider_needs_count_in_adaptive_mode_only() {
-        let old = Node { name: "n".into(), uid: "u".into(), resource_version: "1".into(), ..Node::default() };
+        let old = Node {
+            name: "n".into(),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            ..Node::default()
+        };
         let next = |change: fn(&mut Node)| {
-            let mut node = Node { resource_version: "2".into(), ..old.clone() };
+            let mut node = Node {
+                resource_version: "2".into(),
+                ..old.clone()
+            };
             change(&mut node);
             node
         };
         let table = [
             ("nothing", next(|_| ()), None, false),
             ("resync", old.clone(), Some(SyncTrigger::Periodic), false),
-            ("labels", next(|node| node.unschedulable = true), None, false),
+            (
+                "labels",
+                next(|node| node.unschedulable = true),
+                None,
+                false,
+            ),
             (
                 "ranges",
                 next(|node| node.pod_cidrs = ["10.0.0.0/24".into()].into()),
@@ -60,12 +73,26 @@ mod tests {
                 Some(SyncTrigger::NodeChange),
                 true,
             ),
-            ("provider id", next(|node| node.provider_id = "p://1".into()), None, true),
-            ("taint", next(|node| node.taints = [Taint::new(TAINT_UNINITIALIZED, "NoSchedule")].into()), None, true),
+            (
+                "provider id",
+                next(|node| node.provider_id = "p://1".into()),
+                None,
+                true,
+            ),
+            (
+                "taint",
+                next(|node| node.taints = [Taint::new(TAINT_UNINITIALIZED, "NoSchedule")].into()),
+                None,
+                true,
+            ),
             ("uid", next(|node| node.uid = "v".into()), None, true),
         ];
         for (what, new, watch, adaptive) in table {
-            assert_eq!((trigger(&old, &new), changes_inputs(&old, &new)), (watch, adaptive), "{what}");
+            assert_eq!(
+                (trigger(&old, &new), changes_inputs(&old, &new)),
+                (watch, adaptive),
+                "{what}"
+            );
         }
     }
 }

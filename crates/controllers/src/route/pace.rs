@@ -74,8 +74,14 @@ impl Pace {
     /// Returns the step to take at `now`.
     #[must_use]
     pub fn step(&self, now: Instant, schedule_inputs: ScheduleInputs) -> ScheduleStep {
-        let due = self.due(now, schedule_inputs).max(schedule_inputs.not_before.unwrap_or(now));
-        if due <= now { ScheduleStep::Pass } else { ScheduleStep::Wait(due.min(now + self.period.max(SHORTEST_TICK))) }
+        let due = self
+            .due(now, schedule_inputs)
+            .max(schedule_inputs.not_before.unwrap_or(now));
+        if due <= now {
+            ScheduleStep::Pass
+        } else {
+            ScheduleStep::Wait(due.min(now + self.period.max(SHORTEST_TICK)))
+        }
     }
 
     /// Returns the trigger of a pass over these inputs. The first pass is due by itself.
@@ -99,7 +105,11 @@ impl Pace {
 
     /// Records a pass that began at `now` with these inputs. `jitter` is a random number from 0 to 1.
     pub fn passed(&mut self, now: Instant, inputs: u64, jitter: f64) {
-        self.last = Some(Last { began: now, inputs, idle_until: now + IDLE.mul_f64(1.0 + JITTER * jitter) });
+        self.last = Some(Last {
+            began: now,
+            inputs,
+            idle_until: now + IDLE.mul_f64(1.0 + JITTER * jitter),
+        });
     }
 }
 
@@ -112,7 +122,10 @@ mod tests {
         let mut pace = Pace::new(Duration::from_secs(10));
         assert_eq!(pace.trigger(1), SyncTrigger::Periodic, "the first pass");
         pace.passed(Instant::now(), 1, 0.0);
-        assert_eq!((pace.trigger(1), pace.trigger(2)), (SyncTrigger::Periodic, SyncTrigger::NodeChange));
+        assert_eq!(
+            (pace.trigger(1), pace.trigger(2)),
+            (SyncTrigger::Periodic, SyncTrigger::NodeChange)
+        );
     }
 
     #[test]
@@ -122,27 +135,91 @@ mod tests {
         // Period, now, inputs, again; the last pass was at 0 over inputs 1, without jitter.
         let table = [
             ("idle", 10, 5, 1, None, ScheduleStep::Wait(at(15))),
-            ("idle, nearly", 10, 295, 1, None, ScheduleStep::Wait(at(300))),
+            (
+                "idle, nearly",
+                10,
+                295,
+                1,
+                None,
+                ScheduleStep::Wait(at(300)),
+            ),
             ("idle long enough", 10, 300, 1, None, ScheduleStep::Pass),
-            ("changed at once", 10, 3, 2, None, ScheduleStep::Wait(at(10))),
+            (
+                "changed at once",
+                10,
+                3,
+                2,
+                None,
+                ScheduleStep::Wait(at(10)),
+            ),
             ("changed", 10, 10, 2, None, ScheduleStep::Pass),
-            ("a short period is the gap", 2, 2, 2, None, ScheduleStep::Pass),
+            (
+                "a short period is the gap",
+                2,
+                2,
+                2,
+                None,
+                ScheduleStep::Pass,
+            ),
             ("a long period is not", 60, 10, 2, None, ScheduleStep::Pass),
-            ("a long period bounds the rest", 60, 12, 1, None, ScheduleStep::Wait(at(72))),
-            ("a failure is due later", 10, 12, 1, Some(17), ScheduleStep::Wait(at(17))),
+            (
+                "a long period bounds the rest",
+                60,
+                12,
+                1,
+                None,
+                ScheduleStep::Wait(at(72)),
+            ),
+            (
+                "a failure is due later",
+                10,
+                12,
+                1,
+                Some(17),
+                ScheduleStep::Wait(at(17)),
+            ),
             ("a failure is due", 10, 17, 1, Some(17), ScheduleStep::Pass),
-            ("a failure is due too soon", 10, 4, 1, Some(2), ScheduleStep::Wait(at(10))),
-            ("a failure is due in an hour", 10, 299, 1, Some(3600), ScheduleStep::Wait(at(300))),
+            (
+                "a failure is due too soon",
+                10,
+                4,
+                1,
+                Some(2),
+                ScheduleStep::Wait(at(10)),
+            ),
+            (
+                "a failure is due in an hour",
+                10,
+                299,
+                1,
+                Some(3600),
+                ScheduleStep::Wait(at(300)),
+            ),
             ("no period at all", 0, 3, 1, None, ScheduleStep::Wait(at(4))),
         ];
         for (what, period, now, inputs, again, expected) in table {
             let mut pace = Pace::new(Duration::from_secs(period));
-            assert_eq!(pace.step(start, ScheduleInputs::default()), ScheduleStep::Pass, "the first pass comes at once");
+            assert_eq!(
+                pace.step(start, ScheduleInputs::default()),
+                ScheduleStep::Pass,
+                "the first pass comes at once"
+            );
             pace.passed(start, 1, 0.0);
-            let schedule_inputs = ScheduleInputs { inputs, again: again.map(at), not_before: None };
+            let schedule_inputs = ScheduleInputs {
+                inputs,
+                again: again.map(at),
+                not_before: None,
+            };
             assert_eq!(pace.step(at(now), schedule_inputs), expected, "{what}");
-            let throttled = ScheduleInputs { not_before: Some(at(now + 1)), ..schedule_inputs };
-            assert_ne!(pace.step(at(now), throttled), ScheduleStep::Pass, "{what}, throttled");
+            let throttled = ScheduleInputs {
+                not_before: Some(at(now + 1)),
+                ..schedule_inputs
+            };
+            assert_ne!(
+                pace.step(at(now), throttled),
+                ScheduleStep::Pass,
+                "{what}, throttled"
+            );
         }
     }
 }

@@ -64,15 +64,31 @@ impl RouteController {
         let mut failures = std::mem::take(&mut work.failures);
         let failed = failures.len();
         let route_counts = self.memory().route_counts();
-        self.metrics.route_counts(RouteCounts { failed, ..route_counts });
+        self.metrics.route_counts(RouteCounts {
+            failed,
+            ..route_counts
+        });
         failures.extend(self.settle(&HashSet::new(), shutdown).await);
-        Ok(Reconciled { has_changed: work.has_changed, failures })
+        Ok(Reconciled {
+            has_changed: work.has_changed,
+            failures,
+        })
     }
 
     /// Lists, plans and starts the changes. Changes that are not finished go on in `work`.
-    pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
+    pub(super) async fn pass<'a>(
+        &'a self,
+        work: &mut Work<'a>,
+        shutdown: &'a CancellationToken,
+    ) -> Result<()> {
         work.next_pass();
-        let listed = work.alongside(calls::list(&*self.context.provider, &self.cluster, shutdown)).await;
+        let listed = work
+            .alongside(calls::list(
+                &*self.context.provider,
+                &self.cluster,
+                shutdown,
+            ))
+            .await;
         let routes = listed.map_err(|error| {
             let mut memory = self.memory();
             memory.pause_for(Instant::now(), &error);
@@ -83,26 +99,41 @@ impl RouteController {
             return Err(calls::stopping());
         }
         let ranges = &self.options.cluster_cidrs;
-        let ours = routes.iter().filter(|route| is_responsible(route, ranges)).count();
+        let ours = routes
+            .iter()
+            .filter(|route| is_responsible(route, ranges))
+            .count();
         self.metrics.listed(ours);
         self.memory().listed_foreign(routes.len() - ours);
         let nodes = self.context.nodes.list();
         // The Go program believes every list; this check is additional.
         if self.is_adaptive() {
-            let question = within_grace(shutdown, list_is_believed(&*self.context.provider, &routes, &nodes));
-            let believed = work.alongside(question).await.unwrap_or_else(|| Err(calls::stopping()));
+            let question = within_grace(
+                shutdown,
+                list_is_believed(&*self.context.provider, &routes, &nodes),
+            );
+            let believed = work
+                .alongside(question)
+                .await
+                .unwrap_or_else(|| Err(calls::stopping()));
             believed.inspect_err(|_| self.memory().list_failed(Instant::now()))?;
         }
         let refused = RefusedCidrs::in_mode(&self.options, &nodes);
-        let new_route =
-            |node: &Node, destination: &Destination| NewRoute::of(self.waits(node), refused.get(node, destination));
+        let new_route = |node: &Node, destination: &Destination| {
+            NewRoute::of(self.waits(node), refused.get(node, destination))
+        };
         let mut plan = plan(&nodes, &routes, ranges, new_route);
         drop(routes);
         self.forget(&nodes);
         self.report_cidrs(&nodes, &refused);
         let ended = std::mem::take(&mut work.ended);
         let contested = self.memory().planned(Instant::now(), &mut plan, &ended);
-        let Plan { deletes, creates, creates_wait, .. } = plan;
+        let Plan {
+            deletes,
+            creates,
+            creates_wait,
+            ..
+        } = plan;
         if creates_wait && !self.is_adaptive() {
             self.handle_contested(contested, &[]);
             self.begin(work, items(deletes, Vec::new()), shutdown);
@@ -113,7 +144,9 @@ impl RouteController {
         let items = items(deletes, creates);
         {
             let mut memory = self.memory();
-            memory.retain(&items, |it| work.in_flight.contains_key(it) || ended.contains(it));
+            memory.retain(&items, |it| {
+                work.in_flight.contains_key(it) || ended.contains(it)
+            });
             memory.supersede(&items, &work.in_flight);
         }
         self.handle_contested(contested, &items);
@@ -130,20 +163,34 @@ impl RouteController {
             if self.is_adaptive() && !self.memory().start(Instant::now(), &key) {
                 continue;
             }
-            work.begin(item.clone(), self.carry_out_catching_panics(item, key, shutdown));
+            work.begin(
+                item.clone(),
+                self.carry_out_catching_panics(item, key, shutdown),
+            );
         }
     }
 
-    async fn carry_out_catching_panics(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Done {
+    async fn carry_out_catching_panics(
+        &self,
+        item: Item,
+        key: Key,
+        shutdown: &CancellationToken,
+    ) -> Done {
         let destination = item.destination.clone();
-        let carried_out = AssertUnwindSafe(self.carry_out(item, key, shutdown)).catch_unwind().await;
+        let carried_out = AssertUnwindSafe(self.carry_out(item, key, shutdown))
+            .catch_unwind()
+            .await;
         let Reconciled { has_changed, failures } = carried_out.unwrap_or_else(|_| {
             tracing::error!(%destination, "the work on a route panicked, the next pass tries again");
             let failures = vec![format!("the work on the route {destination} panicked")];
             Reconciled { has_changed: false, failures }
         });
         self.memory().ended(Instant::now(), &destination);
-        Done { destination, has_changed, failures }
+        Done {
+            destination,
+            has_changed,
+            failures,
+        }
     }
 
     /// Deletes, then creates, whatever the result of the deletions (ROUTE-28).
@@ -152,14 +199,22 @@ impl RouteController {
         for deletion in &item.deletes {
             match self.delete(deletion, shutdown).await {
                 Ok(()) => has_changed = true,
-                Err(error) => refused.push((format!("deleting the route {}", deletion.route.name), error)),
+                Err(error) => {
+                    refused.push((format!("deleting the route {}", deletion.route.name), error))
+                }
             }
         }
         for creation in &item.creates {
             match self.create(creation, shutdown).await {
                 Ok(()) => has_changed = true,
                 Err(error) => {
-                    refused.push((format!("creating the route {} to {}", item.destination, creation.node.name), error));
+                    refused.push((
+                        format!(
+                            "creating the route {} to {}",
+                            item.destination, creation.node.name
+                        ),
+                        error,
+                    ));
                 }
             }
         }
@@ -171,7 +226,10 @@ impl RouteController {
             Refused::Paused(_) => format!("{what}: the cloud throttles"),
             Refused::Failed(error) => format!("{what}: {error}"),
         };
-        Reconciled { has_changed, failures: refused.into_iter().map(in_words).collect() }
+        Reconciled {
+            has_changed,
+            failures: refused.into_iter().map(in_words).collect(),
+        }
     }
 
     /// Sets the time at which the item is due again if a part of it failed (P-2).
@@ -198,13 +256,28 @@ impl RouteController {
         }
     }
 
-    async fn delete(&self, deletion: &Deletion, shutdown: &CancellationToken) -> Result<(), Refused> {
-        let Deletion { route, destination, cause } = deletion;
-        let call = calls::delete(&*self.context.provider, &self.cluster, route, &self.context.pulse, shutdown);
+    async fn delete(
+        &self,
+        deletion: &Deletion,
+        shutdown: &CancellationToken,
+    ) -> Result<(), Refused> {
+        let Deletion {
+            route,
+            destination,
+            cause,
+        } = deletion;
+        let call = calls::delete(
+            &*self.context.provider,
+            &self.cluster,
+            route,
+            &self.context.pulse,
+            shutdown,
+        );
         match self.with_permit(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("delete");
-                self.failures.succeeded("delete", &route.destination_cidr, Instant::now());
+                self.failures
+                    .succeeded("delete", &route.destination_cidr, Instant::now());
                 let (route, node, why) = (&*route.name, &*route.target_node, cause.as_str());
                 tracing::info!(route, %destination, node, why, "route deleted");
                 Ok(())
@@ -213,15 +286,21 @@ impl RouteController {
                 self.metrics.failed("delete");
                 let (name, node) = (&*route.name, &*route.target_node);
                 if let Some(DueLine { failures, .. }) =
-                    self.failures.failed("delete", &route.destination_cidr, Instant::now())
+                    self.failures
+                        .failed("delete", &route.destination_cidr, Instant::now())
                 {
                     tracing::error!(route = name, %destination, node, %error, failures, "deleting the route failed");
                 }
-                if let Some(node) =
-                    self.context.nodes.get(&route.target_node).filter(|_| self.explain && concerns_one(&error))
+                if let Some(node) = self
+                    .context
+                    .nodes
+                    .get(&route.target_node)
+                    .filter(|_| self.explain && concerns_one(&error))
                 {
-                    let message =
-                        format!("Could not delete route {name} {destination} for node {}: {error}", node.name);
+                    let message = format!(
+                        "Could not delete route {name} {destination} for node {}: {error}",
+                        node.name
+                    );
                     self.events.event(
                         &reference(&node),
                         EventType::Warning,
@@ -236,23 +315,41 @@ impl RouteController {
     }
 
     /// Creates a route (ROUTE-30 … ROUTE-34).
-    async fn create(&self, creation: &Creation, shutdown: &CancellationToken) -> Result<(), Refused> {
+    async fn create(
+        &self,
+        creation: &Creation,
+        shutdown: &CancellationToken,
+    ) -> Result<(), Refused> {
         let Creation { node, route, .. } = creation;
         let began = Instant::now();
         let context = &self.context;
-        let call = calls::create(&*context.provider, &self.cluster, &node.uid, route, &context.pulse, shutdown);
+        let call = calls::create(
+            &*context.provider,
+            &self.cluster,
+            &node.uid,
+            route,
+            &context.pulse,
+            shutdown,
+        );
         match self.with_permit(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("create");
-                self.failures.succeeded("create", &route.destination_cidr, Instant::now());
+                self.failures
+                    .succeeded("create", &route.destination_cidr, Instant::now());
                 self.memory().created(creation);
-                tracing::info!(node = &*node.name, destination = route.destination_cidr, "route created");
+                tracing::info!(
+                    node = &*node.name,
+                    destination = route.destination_cidr,
+                    "route created"
+                );
                 Ok(())
             }
             Err(Refused::Failed(error)) => {
                 self.metrics.failed("create");
                 let cidr = &*route.destination_cidr;
-                if let Some(DueLine { failures, .. }) = self.failures.failed("create", cidr, Instant::now()) {
+                if let Some(DueLine { failures, .. }) =
+                    self.failures.failed("create", cidr, Instant::now())
+                {
                     tracing::error!(
                         node = &*node.name, destination = cidr, %error, failures, "creating the route failed"
                     );
@@ -260,8 +357,9 @@ impl RouteController {
                 if !self.is_adaptive() || concerns_one(&error) {
                     let elapsed = GoDuration::from(began.elapsed());
                     let (hint, name) = (&node.uid, &node.name);
-                    let message =
-                        format!("Could not create route {hint} {cidr} for node {name} after {elapsed}: {error}");
+                    let message = format!(
+                        "Could not create route {hint} {cidr} for node {name} after {elapsed}: {error}"
+                    );
                     self.events.event(
                         &reference(node),
                         EventType::Warning,
@@ -282,11 +380,17 @@ impl RouteController {
         call: impl Future<Output = Result<()>>,
         shutdown: &CancellationToken,
     ) -> Result<(), Refused> {
-        let Ok(_permit) = self.calls.acquire().await else { return Err(Refused::Stopping) };
+        let Ok(_permit) = self.calls.acquire().await else {
+            return Err(Refused::Stopping);
+        };
         if shutdown.is_cancelled() {
             return Err(Refused::Stopping);
         }
-        if let Some(until) = self.memory().paused_until(Instant::now()).filter(|_| self.is_adaptive()) {
+        if let Some(until) = self
+            .memory()
+            .paused_until(Instant::now())
+            .filter(|_| self.is_adaptive())
+        {
             return Err(Refused::Paused(until));
         }
         let busy = self.context.pulse.begin("route");
@@ -307,7 +411,8 @@ impl RouteController {
             let (node, destination) = (&creation.node, &creation.destination);
             tracing::warn!(node = &*node.name, %destination, "another writer changed or deleted the route");
             let Some(rest) = rest else {
-                self.memory().schedule_list(now + self.options.reconciliation_period);
+                self.memory()
+                    .schedule_list(now + self.options.reconciliation_period);
                 continue;
             };
             self.metrics.flapping();
@@ -323,7 +428,12 @@ impl RouteController {
                 }
             }
             if self.explain {
-                self.events.event(&reference(node), EventType::Warning, EventReason::RouteFlapping.as_str(), message);
+                self.events.event(
+                    &reference(node),
+                    EventType::Warning,
+                    EventReason::RouteFlapping.as_str(),
+                    message,
+                );
             }
         }
     }
@@ -351,7 +461,14 @@ impl RouteController {
                 }
                 let (reason, message) = self.about_cidr(node, cidr, refusal);
                 tracing::warn!(node = &*node.name, "{message}");
-                if self.explain && !self.events.event(&reference(node), EventType::Warning, reason.as_str(), message) {
+                if self.explain
+                    && !self.events.event(
+                        &reference(node),
+                        EventType::Warning,
+                        reason.as_str(),
+                        message,
+                    )
+                {
                     self.memory().forget_report(node, &destination);
                 }
             }
@@ -359,13 +476,26 @@ impl RouteController {
     }
 
     /// Returns the event about a Pod CIDR that is refused, or outside `--cluster-cidr`.
-    fn about_cidr(&self, node: &Node, cidr: &str, refusal: Option<&CidrRefusal>) -> (EventReason, String) {
+    fn about_cidr(
+        &self,
+        node: &Node,
+        cidr: &str,
+        refusal: Option<&CidrRefusal>,
+    ) -> (EventReason, String) {
         let name = &node.name;
         if let Some(refusal) = refusal.filter(|refusal| **refusal != CidrRefusal::Outside) {
-            let message = format!("Pod CIDR {cidr} of node {name} gets no route: {refusal}. {}", refusal.remedy());
+            let message = format!(
+                "Pod CIDR {cidr} of node {name} gets no route: {refusal}. {}",
+                refusal.remedy()
+            );
             return (EventReason::PodCidrRefused, message);
         }
-        let ranges: Vec<String> = self.options.cluster_cidrs.iter().map(ToString::to_string).collect();
+        let ranges: Vec<String> = self
+            .options
+            .cluster_cidrs
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let effect = match refusal {
             Some(_) => "it gets no route",
             None => "its route is never deleted",
@@ -383,18 +513,29 @@ impl RouteController {
     }
 
     /// Writes the conditions that are not up to date (ROUTE-40 … ROUTE-46). Returns the texts of failures.
-    pub(super) async fn settle(&self, in_flight: &HashSet<Destination>, shutdown: &CancellationToken) -> Vec<String> {
+    pub(super) async fn settle(
+        &self,
+        in_flight: &HashSet<Destination>,
+        shutdown: &CancellationToken,
+    ) -> Vec<String> {
         let nodes = self.context.nodes.list();
-        let due = self.memory().due_conditions(Instant::now(), nodes, in_flight);
+        let due = self
+            .memory()
+            .due_conditions(Instant::now(), nodes, in_flight);
         let failures = Mutex::new(Vec::new());
-        let writes = parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, condition)| {
-            let failures = &failures;
-            async move {
-                if let Err(text) = self.write_condition(&node, condition).await {
-                    failures.lock().push(text);
+        let writes = parallel_for(
+            due,
+            self.options.concurrency.max(1),
+            shutdown,
+            |(node, condition)| {
+                let failures = &failures;
+                async move {
+                    if let Err(text) = self.write_condition(&node, condition).await {
+                        failures.lock().push(text);
+                    }
                 }
-            }
-        });
+            },
+        );
         within_grace(shutdown, writes).await;
         failures.into_inner()
     }
@@ -414,7 +555,9 @@ impl RouteController {
         if self.is_adaptive() {
             self.memory().condition_failed(Instant::now(), node);
         }
-        if let Some(DueLine { failures, .. }) = self.failures.failed("condition", &node.uid, Instant::now()) {
+        if let Some(DueLine { failures, .. }) =
+            self.failures.failed("condition", &node.uid, Instant::now())
+        {
             tracing::error!(
                 node = &*node.name,
                 error = text,
@@ -422,7 +565,10 @@ impl RouteController {
                 "writing the condition NetworkUnavailable failed"
             );
         }
-        Err(format!("writing the condition of node {}: {text}", node.name))
+        Err(format!(
+            "writing the condition of node {}: {text}",
+            node.name
+        ))
     }
 }
 

@@ -124,9 +124,15 @@ impl Record {
     /// Returns the state that the Node's condition must report (ROUTE-41); `None` if there is none yet.
     #[must_use]
     pub fn condition(&self) -> Option<RouteCondition> {
-        let any = |of: &[Decision]| self.decisions.values().any(|decision| of.contains(decision));
+        let any = |of: &[Decision]| {
+            self.decisions
+                .values()
+                .any(|decision| of.contains(decision))
+        };
         match () {
-            () if self.decisions.is_empty() || any(&[Decision::Add, Decision::Update, Decision::Refused]) => {
+            () if self.decisions.is_empty()
+                || any(&[Decision::Add, Decision::Update, Decision::Refused]) =>
+            {
                 Some(RouteCondition::NotCreated)
             }
             () if any(&[Decision::Wait]) => None,
@@ -140,7 +146,9 @@ impl Record {
 /// existing routes are judged all the same. Only the adaptive mode defers routes.
 #[must_use]
 pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
-    !provider.owns_node(node) || node.addresses.is_empty() || (node.is_uninitialized() && node.provider_id().is_none())
+    !provider.owns_node(node)
+        || node.addresses.is_empty()
+        || (node.is_uninitialized() && node.provider_id().is_none())
 }
 
 impl NewRoute {
@@ -170,7 +178,10 @@ pub fn inputs_of(node: &Node) -> u64 {
 /// do unless the routes changed.
 pub(super) fn inputs(nodes: &[Arc<Node>], waits: impl Fn(&Node) -> bool) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for node in nodes.iter().filter(|node| !node.pod_cidrs.is_empty() && !waits(node)) {
+    for node in nodes
+        .iter()
+        .filter(|node| !node.pod_cidrs.is_empty() && !waits(node))
+    {
         (&node.name, inputs_of(node)).hash(&mut hasher);
     }
     // A Node gets its routes as soon as no older Node has its provider ID any more.
@@ -202,20 +213,30 @@ pub fn plan(
     new_route: impl Fn(&Node, &Destination) -> NewRoute,
 ) -> Plan {
     let table = Table::of(routes);
-    let mut plan = Plan { creates_wait: routes.first().is_some_and(is_replaced_by_phases), ..Plan::default() };
+    let mut plan = Plan {
+        creates_wait: routes.first().is_some_and(is_replaced_by_phases),
+        ..Plan::default()
+    };
     let mut waiting: HashSet<Destination> = HashSet::new();
     for node in nodes {
         if node.pod_cidrs.is_empty() && !table.leads_to(&node.name) {
             continue;
         }
-        let mut record = Record { uid: node.uid.clone(), inputs: inputs_of(node), decisions: BTreeMap::new() };
+        let mut record = Record {
+            uid: node.uid.clone(),
+            inputs: inputs_of(node),
+            decisions: BTreeMap::new(),
+        };
         for cidr in &node.pod_cidrs {
             let destination = Destination::new(cidr);
             if record.decisions.contains_key(&destination) {
                 // The route is listed twice (ROUTE-35).
                 continue;
             }
-            let decision = match (table.find(node, &destination), new_route(node, &destination)) {
+            let decision = match (
+                table.find(node, &destination),
+                new_route(node, &destination),
+            ) {
                 (Some(route), _) if leads_to(route, node) => Decision::Keep,
                 (_, NewRoute::Deferred) => Decision::Wait,
                 (_, NewRoute::Refused) => Decision::Refused,
@@ -225,7 +246,9 @@ pub fn plan(
             match decision {
                 Decision::Keep | Decision::Refused => {}
                 Decision::Wait => _ = waiting.insert(destination.clone()),
-                Decision::Add | Decision::Update => plan.creates.push(creation(node, cidr, destination.clone())),
+                Decision::Add | Decision::Update => {
+                    plan.creates.push(creation(node, cidr, destination.clone()))
+                }
             }
             record.decisions.insert(destination, decision);
         }
@@ -236,7 +259,8 @@ pub fn plan(
         .filter(|route| is_responsible(route, cluster_cidrs))
         .filter_map(|route| plan.deletion(route, &waiting));
     plan.deletes = deletes.collect();
-    plan.deletes.sort_by(|a, b| (&a.destination, &a.route.name).cmp(&(&b.destination, &b.route.name)));
+    plan.deletes
+        .sort_by(|a, b| (&a.destination, &a.route.name).cmp(&(&b.destination, &b.route.name)));
     plan.creates.sort_by(|a, b| a.node.name.cmp(&b.node.name));
     plan
 }
@@ -259,15 +283,23 @@ impl Plan {
                 }
             };
             record.decisions.values_mut().for_each(done);
-            record.condition().filter(|condition| !condition.is_shown_by(node))
+            record
+                .condition()
+                .filter(|condition| !condition.is_shown_by(node))
         };
-        nodes.iter().filter_map(|node| Some((Arc::clone(node), condition(node)?))).collect()
+        nodes
+            .iter()
+            .filter_map(|node| Some((Arc::clone(node), condition(node)?)))
+            .collect()
     }
 
     /// Returns the deletion of a route, if it must be deleted (ROUTE-25).
     fn deletion(&self, route: &Route, waiting: &HashSet<Destination>) -> Option<Deletion> {
         let destination = Destination::new(&route.destination_cidr);
-        let decision = self.records.get(&*route.target_node).and_then(|record| record.decisions.get(&destination));
+        let decision = self
+            .records
+            .get(&*route.target_node)
+            .and_then(|record| record.decisions.get(&destination));
         let cause = match decision {
             _ if route.blackhole => DeletionCause::Blackhole,
             // The route's Node may be the one that waits, which the route may serve until that is known.
@@ -275,9 +307,15 @@ impl Plan {
             _ if route.target_node.is_empty() => DeletionCause::NoTarget,
             None => DeletionCause::NotAssigned,
             Some(Decision::Update) => DeletionCause::NextHopChanged,
-            Some(Decision::Keep | Decision::Add | Decision::Wait | Decision::Refused) => return None,
+            Some(Decision::Keep | Decision::Add | Decision::Wait | Decision::Refused) => {
+                return None;
+            }
         };
-        Some(Deletion { route: route.clone(), destination, cause })
+        Some(Deletion {
+            route: route.clone(),
+            destination,
+            cause,
+        })
     }
 }
 
@@ -296,7 +334,11 @@ fn creation(node: &Arc<Node>, cidr: &str, destination: Destination) -> Creation 
         destination_cidr: cidr.to_owned(),
         ..Route::default()
     };
-    Creation { node: Arc::clone(node), destination, route }
+    Creation {
+        node: Arc::clone(node),
+        destination,
+        route,
+    }
 }
 
 /// The listed routes by target.
@@ -310,7 +352,10 @@ impl<'a> Table<'a> {
         // A route without a target belongs to no Node (ROUTE-26).
         for route in routes.iter().filter(|route| !route.target_node.is_empty()) {
             let destination = Destination::new(&route.destination_cidr);
-            by_target.entry(&route.target_node).or_default().push((route, destination));
+            by_target
+                .entry(&route.target_node)
+                .or_default()
+                .push((route, destination));
         }
         Self { by_target }
     }
@@ -323,17 +368,23 @@ impl<'a> Table<'a> {
     /// routes of others count if they serve.
     fn find(&self, node: &Node, destination: &Destination) -> Option<&'a Route> {
         let from_there = || {
-            let routes = self.to(&node.name).iter().filter(|(route, from)| !route.blackhole && from == destination);
+            let routes = self
+                .to(&node.name)
+                .iter()
+                .filter(|(route, from)| !route.blackhole && from == destination);
             routes.map(|(route, _)| *route)
         };
         let mut ours = from_there().filter(|route| route.owned != Some(false));
-        ours.next().or_else(|| from_there().find(|route| leads_to(route, node)))
+        ours.next()
+            .or_else(|| from_there().find(|route| leads_to(route, node)))
     }
 
     /// Returns `true` if a route leads to this Node, unless the provider reports the route as another owner's
     /// (ROUTE-40).
     fn leads_to(&self, node: &str) -> bool {
-        self.to(node).iter().any(|(route, _)| route.owned != Some(false))
+        self.to(node)
+            .iter()
+            .any(|(route, _)| route.owned != Some(false))
     }
 }
 

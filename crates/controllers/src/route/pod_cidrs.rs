@@ -53,10 +53,15 @@ impl CidrRefusal {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Outside => "Correct --cluster-cidr",
-            Self::Encloses { .. } | Self::WholeNetwork | Self::TooLarge { .. } | Self::Overlaps { .. } => {
+            Self::Encloses { .. }
+            | Self::WholeNetwork
+            | Self::TooLarge { .. }
+            | Self::Overlaps { .. } => {
                 "Correct the podCIDR of the Node: delete the Node, so that it is registered again with a range of its own"
             }
-            Self::SharedProviderId { .. } => "Delete the one of the two Nodes that does not run on this machine",
+            Self::SharedProviderId { .. } => {
+                "Delete the one of the two Nodes that does not run on this machine"
+            }
         }
     }
 }
@@ -65,12 +70,23 @@ impl fmt::Display for CidrRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outside => f.write_str("it is not inside --cluster-cidr"),
-            Self::Encloses { cluster } => write!(f, "it contains {cluster} of --cluster-cidr, and addresses of others"),
+            Self::Encloses { cluster } => write!(
+                f,
+                "it contains {cluster} of --cluster-cidr, and addresses of others"
+            ),
             Self::WholeNetwork => f.write_str("it is the Pod network of the whole cluster"),
-            Self::TooLarge { usual } => write!(f, "it is larger than the ranges of other Nodes (/{usual})"),
-            Self::Overlaps { cidr, node } => write!(f, "it overlaps {cidr} of Node {node}, which was created before"),
+            Self::TooLarge { usual } => {
+                write!(f, "it is larger than the ranges of other Nodes (/{usual})")
+            }
+            Self::Overlaps { cidr, node } => write!(
+                f,
+                "it overlaps {cidr} of Node {node}, which was created before"
+            ),
             Self::SharedProviderId { node } => {
-                write!(f, "Node {node}, which was created before, has the same provider ID")
+                write!(
+                    f,
+                    "Node {node}, which was created before, has the same provider ID"
+                )
             }
         }
     }
@@ -102,11 +118,23 @@ impl RefusedCidrs {
     pub fn of(nodes: &[Arc<Node>], cluster_cidrs: &[IpNet]) -> Self {
         let mut ranges: Vec<Range<'_>> = nodes.iter().flat_map(|node| ranges_of(node)).collect();
         // The first one of two that overlap is kept. A Node without a time of creation is the newest.
-        ranges.sort_by_key(|range| (range.node.created.is_none(), range.node.created, &range.node.name));
+        ranges.sort_by_key(|range| {
+            (
+                range.node.created.is_none(),
+                range.node.created,
+                &range.node.name,
+            )
+        });
         let usual = usual_lengths(&ranges);
-        let older: HashMap<Box<str>, Box<str>> =
-            shared_ids(nodes).into_iter().map(|shared| (shared.node.name.clone(), shared.older)).collect();
-        let shared = |node: &Node| Some(CidrRefusal::SharedProviderId { node: older.get(&node.name)?.clone() });
+        let older: HashMap<Box<str>, Box<str>> = shared_ids(nodes)
+            .into_iter()
+            .map(|shared| (shared.node.name.clone(), shared.older))
+            .collect();
+        let shared = |node: &Node| {
+            Some(CidrRefusal::SharedProviderId {
+                node: older.get(&node.name)?.clone(),
+            })
+        };
         let (mut refused, mut accepted) = (HashMap::new(), Accepted::default());
         for range in &ranges {
             let refusal = shared(range.node)
@@ -114,7 +142,10 @@ impl RefusedCidrs {
                 .or_else(|| accepted.overlap(*range));
             match refusal {
                 Some(refusal) => {
-                    refused.insert((range.node.name.clone(), Destination::Network(range.net)), refusal);
+                    refused.insert(
+                        (range.node.name.clone(), Destination::Network(range.net)),
+                        refusal,
+                    );
                 }
                 None => accepted.add(*range),
             }
@@ -130,18 +161,32 @@ impl RefusedCidrs {
 }
 
 fn ranges_of(node: &Node) -> impl Iterator<Item = Range<'_>> {
-    node.pod_cidrs.iter().filter_map(move |cidr| match Destination::new(cidr) {
-        Destination::Network(net) => Some(Range { node, net }),
-        // A text that is not a CIDR is refused by the provider.
-        Destination::Text(_) => None,
-    })
+    node.pod_cidrs
+        .iter()
+        .filter_map(move |cidr| match Destination::new(cidr) {
+            Destination::Network(net) => Some(Range { node, net }),
+            // A text that is not a CIDR is refused by the provider.
+            Destination::Text(_) => None,
+        })
 }
 
 /// Returns the refusal that follows from a range without comparison with each other range.
-fn alone(net: IpNet, cluster_cidrs: &[IpNet], nodes: usize, usual: &BTreeMap<bool, u8>) -> Option<CidrRefusal> {
+fn alone(
+    net: IpNet,
+    cluster_cidrs: &[IpNet],
+    nodes: usize,
+    usual: &BTreeMap<bool, u8>,
+) -> Option<CidrRefusal> {
     let Some(cluster) = cluster_cidrs.iter().find(|range| range.contains(&net)) else {
-        let enclosed = cluster_cidrs.iter().find(|range| net.contains(*range)).copied();
-        return Some(enclosed.map_or(CidrRefusal::Outside, |cluster| CidrRefusal::Encloses { cluster }));
+        let enclosed = cluster_cidrs
+            .iter()
+            .find(|range| net.contains(*range))
+            .copied();
+        return Some(
+            enclosed.map_or(CidrRefusal::Outside, |cluster| CidrRefusal::Encloses {
+                cluster,
+            }),
+        );
     };
     if *cluster == net && nodes > 1 {
         return Some(CidrRefusal::WholeNetwork);
@@ -154,13 +199,23 @@ fn alone(net: IpNet, cluster_cidrs: &[IpNet], nodes: usize, usual: &BTreeMap<boo
 fn usual_lengths(ranges: &[Range<'_>]) -> BTreeMap<bool, u8> {
     let mut counts: BTreeMap<bool, BTreeMap<u8, usize>> = BTreeMap::new();
     for range in ranges {
-        *counts.entry(is_ipv6(range.net)).or_default().entry(range.net.prefix_len()).or_default() += 1;
+        *counts
+            .entry(is_ipv6(range.net))
+            .or_default()
+            .entry(range.net.prefix_len())
+            .or_default() += 1;
     }
     let majority = |lengths: &BTreeMap<u8, usize>| {
         let total: usize = lengths.values().sum();
-        lengths.iter().find(|(_, count)| **count * 2 > total).map(|(length, _)| *length)
+        lengths
+            .iter()
+            .find(|(_, count)| **count * 2 > total)
+            .map(|(length, _)| *length)
     };
-    counts.iter().filter_map(|(family, lengths)| Some((*family, majority(lengths)?))).collect()
+    counts
+        .iter()
+        .filter_map(|(family, lengths)| Some((*family, majority(lengths)?)))
+        .collect()
 }
 
 fn is_ipv6(net: IpNet) -> bool {
@@ -181,11 +236,24 @@ impl<'a> Accepted<'a> {
     fn overlap(&self, range: Range<'_>) -> Option<CidrRefusal> {
         let (first, last) = (range.net.network(), range.net.broadcast());
         let is_of_another = |other: &&Range<'_>| other.node.name != range.node.name;
-        let before = self.0.range(..=first).rev().map(|(_, other)| other).find(is_of_another);
-        let inside = self.0.range(first..=last).map(|(_, other)| other).find(is_of_another);
-        let overlaps = |other: &&Range<'_>| other.net.contains(&range.net) || range.net.contains(&other.net);
+        let before = self
+            .0
+            .range(..=first)
+            .rev()
+            .map(|(_, other)| other)
+            .find(is_of_another);
+        let inside = self
+            .0
+            .range(first..=last)
+            .map(|(_, other)| other)
+            .find(is_of_another);
+        let overlaps =
+            |other: &&Range<'_>| other.net.contains(&range.net) || range.net.contains(&other.net);
         let other = before.into_iter().chain(inside).find(overlaps)?;
-        Some(CidrRefusal::Overlaps { cidr: other.net, node: other.node.name.clone() })
+        Some(CidrRefusal::Overlaps {
+            cidr: other.net,
+            node: other.node.name.clone(),
+        })
     }
 }
 
@@ -197,51 +265,114 @@ mod tests {
     fn node(name: &str, age: i64, cidrs: &[&str]) -> Arc<Node> {
         let created = Timestamp::from_second(10_000 - age).ok();
         let pod_cidrs = cidrs.iter().map(|cidr| (*cidr).into()).collect();
-        Arc::new(Node { name: name.into(), created, pod_cidrs, ..Node::default() })
+        Arc::new(Node {
+            name: name.into(),
+            created,
+            pod_cidrs,
+            ..Node::default()
+        })
     }
 
     fn refusals(nodes: &[Arc<Node>]) -> Vec<String> {
-        let ranges = ["10.244.0.0/16".parse().unwrap(), "fd00::/48".parse().unwrap()];
+        let ranges = [
+            "10.244.0.0/16".parse().unwrap(),
+            "fd00::/48".parse().unwrap(),
+        ];
         let refused = RefusedCidrs::of(nodes, &ranges);
-        let mut texts: Vec<String> =
-            refused.0.iter().map(|((node, cidr), refusal)| format!("{node} {cidr}: {refusal}")).collect();
+        let mut texts: Vec<String> = refused
+            .0
+            .iter()
+            .map(|((node, cidr), refusal)| format!("{node} {cidr}: {refusal}"))
+            .collect();
         texts.sort();
         texts
     }
 
     #[test]
     fn ordinary_ranges_get_their_routes() {
-        let dual = |n: u8| node(&format!("n{n}"), 9, &[&format!("10.244.{n}.0/24"), &format!("fd00:0:0:{n}::/64")]);
+        let dual = |n: u8| {
+            node(
+                &format!("n{n}"),
+                9,
+                &[&format!("10.244.{n}.0/24"), &format!("fd00:0:0:{n}::/64")],
+            )
+        };
         assert_eq!(refusals(&[dual(1), dual(2), dual(3)]), [""; 0]);
-        assert_eq!(refusals(&[node("only", 9, &["10.244.0.0/16"])]), [""; 0], "a cluster of one Node");
-        let mixed = [node("a", 9, &["10.244.0.0/20"]), node("b", 8, &["10.244.16.0/24"])];
+        assert_eq!(
+            refusals(&[node("only", 9, &["10.244.0.0/16"])]),
+            [""; 0],
+            "a cluster of one Node"
+        );
+        let mixed = [
+            node("a", 9, &["10.244.0.0/20"]),
+            node("b", 8, &["10.244.16.0/24"]),
+        ];
         assert_eq!(refusals(&mixed), [""; 0], "no size is usual");
-        let smaller =
-            [node("a", 9, &["10.244.0.0/24"]), node("b", 8, &["10.244.1.0/24"]), node("c", 1, &["10.244.2.0/26"])];
-        assert_eq!(refusals(&smaller), [""; 0], "a smaller range takes nothing from others");
+        let smaller = [
+            node("a", 9, &["10.244.0.0/24"]),
+            node("b", 8, &["10.244.1.0/24"]),
+            node("c", 1, &["10.244.2.0/26"]),
+        ];
+        assert_eq!(
+            refusals(&smaller),
+            [""; 0],
+            "a smaller range takes nothing from others"
+        );
     }
 
     #[test]
     fn range_that_would_take_the_traffic_of_others_is_refused() {
         for (cidr, expected) in [
-            ("0.0.0.0/0", "it contains 10.244.0.0/16 of --cluster-cidr, and addresses of others"),
+            (
+                "0.0.0.0/0",
+                "it contains 10.244.0.0/16 of --cluster-cidr, and addresses of others",
+            ),
             ("192.168.0.0/24", "it is not inside --cluster-cidr"),
-            ("::/0", "it contains fd00::/48 of --cluster-cidr, and addresses of others"),
-            ("10.244.0.0/15", "it contains 10.244.0.0/16 of --cluster-cidr, and addresses of others"),
-            ("10.244.0.0/16", "it is the Pod network of the whole cluster"),
-            ("10.244.64.0/20", "it is larger than the ranges of other Nodes (/24)"),
-            ("10.244.1.0/24", "it overlaps 10.244.1.0/24 of Node a, which was created before"),
-            ("10.244.1.128/25", "it overlaps 10.244.1.0/24 of Node a, which was created before"),
+            (
+                "::/0",
+                "it contains fd00::/48 of --cluster-cidr, and addresses of others",
+            ),
+            (
+                "10.244.0.0/15",
+                "it contains 10.244.0.0/16 of --cluster-cidr, and addresses of others",
+            ),
+            (
+                "10.244.0.0/16",
+                "it is the Pod network of the whole cluster",
+            ),
+            (
+                "10.244.64.0/20",
+                "it is larger than the ranges of other Nodes (/24)",
+            ),
+            (
+                "10.244.1.0/24",
+                "it overlaps 10.244.1.0/24 of Node a, which was created before",
+            ),
+            (
+                "10.244.1.128/25",
+                "it overlaps 10.244.1.0/24 of Node a, which was created before",
+            ),
         ] {
-            let nodes = [node("a", 9, &["10.244.1.0/24"]), node("b", 8, &["10.244.2.0/24"]), node("evil", 1, &[cidr])];
+            let nodes = [
+                node("a", 9, &["10.244.1.0/24"]),
+                node("b", 8, &["10.244.2.0/24"]),
+                node("evil", 1, &[cidr]),
+            ];
             let net = cidr.parse::<IpNet>().unwrap();
-            assert_eq!(refusals(&nodes), [format!("evil {net}: {expected}")], "{cidr}");
+            assert_eq!(
+                refusals(&nodes),
+                [format!("evil {net}: {expected}")],
+                "{cidr}"
+            );
         }
     }
 
     #[test]
     fn later_node_cannot_take_a_range_by_its_name() {
-        let nodes = [node("aaa", 1, &["10.244.1.0/24"]), node("zzz", 9, &["10.244.1.0/24"])];
+        let nodes = [
+            node("aaa", 1, &["10.244.1.0/24"]),
+            node("zzz", 9, &["10.244.1.0/24"]),
+        ];
         assert_eq!(
             refusals(&nodes),
             ["aaa 10.244.1.0/24: it overlaps 10.244.1.0/24 of Node zzz, which was created before"]
@@ -252,13 +383,27 @@ mod tests {
     fn younger_node_with_the_provider_id_of_another_gets_no_route() {
         let with_id = |name: &str, age, cidr: &str| {
             let node = node(name, age, &[cidr]);
-            Arc::new(Node { provider_id: "acme://1".into(), ..(*node).clone() })
+            Arc::new(Node {
+                provider_id: "acme://1".into(),
+                ..(*node).clone()
+            })
         };
-        let nodes = [with_id("young", 1, "10.244.2.0/24"), with_id("old", 9, "10.244.1.0/24")];
-        let expected = "young 10.244.2.0/24: Node old, which was created before, has the same provider ID";
+        let nodes = [
+            with_id("young", 1, "10.244.2.0/24"),
+            with_id("old", 9, "10.244.1.0/24"),
+        ];
+        let expected =
+            "young 10.244.2.0/24: Node old, which was created before, has the same provider ID";
         assert_eq!(refusals(&nodes), [expected]);
-        let terminating = Arc::new(Node { terminating: true, ..(*nodes[1]).clone() });
-        assert_eq!(refusals(&[Arc::clone(&nodes[0]), terminating]), [expected], "its Pods may still run");
+        let terminating = Arc::new(Node {
+            terminating: true,
+            ..(*nodes[1]).clone()
+        });
+        assert_eq!(
+            refusals(&[Arc::clone(&nodes[0]), terminating]),
+            [expected],
+            "its Pods may still run"
+        );
         assert_eq!(refusals(&nodes[..1]), [""; 0]);
     }
 

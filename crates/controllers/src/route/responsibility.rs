@@ -18,9 +18,9 @@ use super::Destination;
 #[must_use]
 pub fn is_in_range(destination: &Destination, cluster_cidrs: &[IpNet]) -> bool {
     match destination {
-        Destination::Network(net) => {
-            cluster_cidrs.iter().any(|range| range.contains(&net.network()) || range.contains(&net.broadcast()))
-        }
+        Destination::Network(net) => cluster_cidrs
+            .iter()
+            .any(|range| range.contains(&net.network()) || range.contains(&net.broadcast())),
         Destination::Text(_) => false,
     }
 }
@@ -42,7 +42,10 @@ mod tests {
 
     #[test]
     fn owned_routes_go_anywhere_and_unknown_ones_only_in_the_cluster_cidrs() {
-        let ranges = ["10.244.0.0/16".parse().unwrap(), "fd00::/48".parse().unwrap()];
+        let ranges = [
+            "10.244.0.0/16".parse().unwrap(),
+            "fd00::/48".parse().unwrap(),
+        ];
         let table = [
             ("10.244.1.0/24", None, true),
             ("10.244.1.0/24", Some(true), true),
@@ -59,8 +62,16 @@ mod tests {
             ("", None, false),
         ];
         for (cidr, owned, expected) in table {
-            let route = Route { destination_cidr: cidr.into(), owned, ..Route::default() };
-            assert_eq!(is_responsible(&route, &ranges), expected, "{cidr} {owned:?}");
+            let route = Route {
+                destination_cidr: cidr.into(),
+                owned,
+                ..Route::default()
+            };
+            assert_eq!(
+                is_responsible(&route, &ranges),
+                expected,
+                "{cidr} {owned:?}"
+            );
         }
     }
 }

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, ConditionStatus, Error, InstanceState, LookupRequest, Node, Result, Route};
+use cloud_provider::{
+    CloudProvider, ConditionStatus, Error, InstanceState, LookupRequest, Node, Result, Route,
+};
 
 use super::condition::RouteCondition;
 use crate::look_up::look_up;
@@ -17,15 +19,33 @@ const MAX_LOOKUPS: usize = 3;
 /// Checks that a list of routes may be believed. Only the adaptive mode does this.
 ///
 /// # Errors If no Node has a route any more although some had routes, and none of their machines is found either.
-pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], nodes: &[Arc<Node>]) -> Result<()> {
-    let had_theirs = nodes.iter().filter(|node| is_witness(provider, node) && had_its_routes(node)).count();
-    let is_empty = !routes.iter().any(|route| nodes.iter().any(|node| *node.name == *route.target_node));
+pub async fn list_is_believed(
+    provider: &dyn CloudProvider,
+    routes: &[Route],
+    nodes: &[Arc<Node>],
+) -> Result<()> {
+    let had_theirs = nodes
+        .iter()
+        .filter(|node| is_witness(provider, node) && had_its_routes(node))
+        .count();
+    let is_empty = !routes
+        .iter()
+        .any(|route| nodes.iter().any(|node| *node.name == *route.target_node));
     if had_theirs == 0 || !is_empty || provider.instances().is_none() {
         return Ok(());
     }
     let asked = witnesses(provider, nodes);
-    let answers = look_up(provider, &asked, LookupRequest::EXISTENCE.fresh(), "instances are not supported").await;
-    if answers.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. }))) {
+    let answers = look_up(
+        provider,
+        &asked,
+        LookupRequest::EXISTENCE.fresh(),
+        "instances are not supported",
+    )
+    .await;
+    if answers
+        .iter()
+        .any(|answer| matches!(answer, Ok(InstanceState::Present { .. })))
+    {
         return Ok(());
     }
     let names: Vec<&str> = asked.iter().map(|node| &*node.name).collect();
@@ -51,9 +71,16 @@ fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
 /// is one, because the machines of all others may have been deleted together with their routes.
 fn witnesses(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
     let is_ready = |node: &Node| node.ready == ConditionStatus::True;
-    let mut all: Vec<_> = nodes.iter().filter(|node| is_witness(provider, node)).cloned().collect();
+    let mut all: Vec<_> = nodes
+        .iter()
+        .filter(|node| is_witness(provider, node))
+        .cloned()
+        .collect();
     all.sort_by_key(|node| (!is_ready(node), !had_its_routes(node), node.name.clone()));
-    if let Some(newcomer) = all.iter().position(|node| is_ready(node) && !had_its_routes(node)) {
+    if let Some(newcomer) = all
+        .iter()
+        .position(|node| is_ready(node) && !had_its_routes(node))
+    {
         let newcomer = all.remove(newcomer);
         all.insert(0, newcomer);
     }
@@ -71,10 +98,17 @@ mod tests {
 
     #[async_trait]
     impl Instances for Acme {
-        async fn lookup(&self, nodes: &[Arc<Node>], _want: LookupRequest) -> Vec<Result<InstanceState>> {
+        async fn lookup(
+            &self,
+            nodes: &[Arc<Node>],
+            _want: LookupRequest,
+        ) -> Vec<Result<InstanceState>> {
             let is_there = |node: &Arc<Node>| self.0.iter().any(|id| **id == *node.provider_id);
             let answer = |node: &Arc<Node>| match is_there(node) {
-                true => Ok(InstanceState::Present { shutdown: None, metadata: None }),
+                true => Ok(InstanceState::Present {
+                    shutdown: None,
+                    metadata: None,
+                }),
                 false => Ok(InstanceState::Gone(cloud_provider::Gone::no_such_id("x"))),
             };
             nodes.iter().map(answer).collect()
@@ -100,14 +134,21 @@ mod tests {
             name: name.into(),
             provider_id: id.into(),
             pod_cidrs: ["10.244.1.0/24".into()].into(),
-            ready: if ready { ConditionStatus::True } else { ConditionStatus::False },
+            ready: if ready {
+                ConditionStatus::True
+            } else {
+                ConditionStatus::False
+            },
             network_unavailable: old.then_some(shown),
             ..Node::default()
         })
     }
 
     fn names(nodes: &[Arc<Node>]) -> Vec<String> {
-        witnesses(&Acme(Vec::new()), nodes).iter().map(|node| node.name.to_string()).collect()
+        witnesses(&Acme(Vec::new()), nodes)
+            .iter()
+            .map(|node| node.name.to_string())
+            .collect()
     }
 
     #[test]
@@ -123,20 +164,35 @@ mod tests {
         ];
         assert_eq!(names(&nodes), ["b", "c", "d"]);
         let new = |ready| node("new", "acme://2", ready, false);
-        assert_eq!(names(&[&nodes[..], &[new(true)]].concat()), ["new", "b", "c"]);
-        assert_eq!(names(&[&nodes[..2], &[new(false)]].concat()), ["d", "a", "new"], "it is not ready");
+        assert_eq!(
+            names(&[&nodes[..], &[new(true)]].concat()),
+            ["new", "b", "c"]
+        );
+        assert_eq!(
+            names(&[&nodes[..2], &[new(false)]].concat()),
+            ["d", "a", "new"],
+            "it is not ready"
+        );
     }
 
     #[tokio::test]
     async fn an_empty_list_is_believed_if_any_of_them_is_seen() {
         let old = |n: usize| node(&format!("old-{n}"), "acme://gone", false, true);
         let mut nodes: Vec<_> = (0..5).map(old).collect();
-        let believed = async |nodes: &[Arc<Node>], cloud| list_is_believed(&Acme(cloud), &[], nodes).await.is_ok();
+        let believed = async |nodes: &[Arc<Node>], cloud| {
+            list_is_believed(&Acme(cloud), &[], nodes).await.is_ok()
+        };
         assert!(!believed(&nodes, vec![]).await);
         nodes.push(node("new", "acme://new", true, false));
         assert!(!believed(&nodes, vec![]).await);
-        assert!(believed(&nodes, vec!["acme://new"]).await, "all old machines were replaced");
+        assert!(
+            believed(&nodes, vec!["acme://new"]).await,
+            "all old machines were replaced"
+        );
         let foreign = [node("foreign", "other://1", true, true)];
-        assert!(believed(&foreign, vec![]).await, "it has its routes in another cloud: nothing of ours was lost");
+        assert!(
+            believed(&foreign, vec![]).await,
+            "it has its routes in another cloud: nothing of ours was lost"
+        );
     }
 }

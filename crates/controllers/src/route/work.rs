@@ -41,8 +41,11 @@ impl Item {
 /// that replace, then those that only create.
 pub(super) fn items(deletes: Vec<Deletion>, creates: Vec<Creation>) -> Vec<Item> {
     let mut by_destination: BTreeMap<Destination, Item> = BTreeMap::new();
-    let empty =
-        |destination: &Destination| Item { destination: destination.clone(), deletes: Vec::new(), creates: Vec::new() };
+    let empty = |destination: &Destination| Item {
+        destination: destination.clone(),
+        deletes: Vec::new(),
+        creates: Vec::new(),
+    };
     for deletion in deletes {
         let item = by_destination.entry(deletion.destination.clone());
         item.or_insert_with_key(empty).deletes.push(deletion);
@@ -94,17 +97,29 @@ impl<'a> Work<'a> {
         self.ended.clear();
     }
 
-    pub(super) fn begin(&mut self, item: Item, carried_out: impl Future<Output = Done> + Send + 'a) {
+    pub(super) fn begin(
+        &mut self,
+        item: Item,
+        carried_out: impl Future<Output = Done> + Send + 'a,
+    ) {
         let pass = self.pass;
         self.in_flight.insert(item.destination.clone(), item);
         self.current += 1;
-        self.running.push(async move { (pass, carried_out.await) }.boxed());
+        self.running
+            .push(async move { (pass, carried_out.await) }.boxed());
     }
 
     /// Waits for the next item to end, forever if there is none. Cancel-safe.
     pub(super) async fn next(&mut self) {
         match self.running.next().await {
-            Some((pass, Done { destination, has_changed, failures })) => {
+            Some((
+                pass,
+                Done {
+                    destination,
+                    has_changed,
+                    failures,
+                },
+            )) => {
                 self.has_changed |= has_changed;
                 self.current -= usize::from(pass == self.pass);
                 self.in_flight.remove(&destination);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result,
-    Service, SyncCallbacks,
+    CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
+    Node, Plan, Result, Service, SyncCallbacks,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -64,7 +64,13 @@ impl Cloud {
         metrics: Arc<dyn ServiceMetrics>,
         pulse: Pulse,
     ) -> Self {
-        Self { provider, cluster, metrics, stopping: CancellationToken::new(), pulse }
+        Self {
+            provider,
+            cluster,
+            metrics,
+            stopping: CancellationToken::new(),
+            pulse,
+        }
     }
 
     /// Stops the calls: calls in progress have the grace period to end, then they are cancelled; no further call
@@ -79,7 +85,9 @@ impl Cloud {
 
     /// Returns `true` if the provider can plan changes.
     pub(super) fn has_plans(&self) -> bool {
-        self.provider.load_balancers().is_some_and(LoadBalancers::has_plans)
+        self.provider
+            .load_balancers()
+            .is_some_and(LoadBalancers::has_plans)
     }
 
     /// Returns the fields of Nodes that the Service's targets depend on, in addition to the set of Nodes.
@@ -87,15 +95,28 @@ impl Cloud {
         let annotations = || {
             let balancers = self.provider.load_balancers()?;
             let labels = balancers.targets_follow_labels(service);
-            let (addresses, annotations) = (balancers.targets_follow_addresses(), balancers.target_annotations());
-            Some(Follows { labels, addresses, annotations })
+            let (addresses, annotations) = (
+                balancers.targets_follow_addresses(),
+                balancers.target_annotations(),
+            );
+            Some(Follows {
+                labels,
+                addresses,
+                annotations,
+            })
         };
-        std::panic::catch_unwind(AssertUnwindSafe(annotations)).ok().flatten().unwrap_or_default()
+        std::panic::catch_unwind(AssertUnwindSafe(annotations))
+            .ok()
+            .flatten()
+            .unwrap_or_default()
     }
 
     /// Returns the name of the load balancer in the cloud.
     pub(super) fn name(&self, service: &Service) -> String {
-        self.provider.load_balancers().map(|it| it.name(&self.cluster, service)).unwrap_or_default()
+        self.provider
+            .load_balancers()
+            .map(|it| it.name(&self.cluster, service))
+            .unwrap_or_default()
     }
 
     pub(super) async fn exists(&self, service: &Service) -> Result<bool> {
@@ -115,7 +136,9 @@ impl Cloud {
         callbacks: &dyn SyncCallbacks,
     ) -> Result<Option<LoadBalancerStatus>> {
         let (request, start) = (self.request(service, nodes, callbacks), Instant::now());
-        let result = self.call(CallKind::Change, callbacks, |it| it.ensure(request)).await;
+        let result = self
+            .call(CallKind::Change, callbacks, |it| it.ensure(request))
+            .await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
     }
@@ -127,12 +150,19 @@ impl Cloud {
         callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
         let request = self.request(service, nodes, callbacks);
-        self.call(CallKind::Change, callbacks, |it| it.update_targets(request)).await
+        self.call(CallKind::Change, callbacks, |it| it.update_targets(request))
+            .await
     }
 
-    pub(super) async fn delete(&self, service: &Service, callbacks: &dyn SyncCallbacks) -> Result<()> {
+    pub(super) async fn delete(
+        &self,
+        service: &Service,
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<()> {
         let (request, start) = (self.request(service, &[], callbacks), Instant::now());
-        let result = self.call(CallKind::Change, callbacks, |it| it.delete(request)).await;
+        let result = self
+            .call(CallKind::Change, callbacks, |it| it.delete(request))
+            .await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
     }
@@ -140,7 +170,8 @@ impl Cloud {
     /// Returns the changes that would bring the load balancer in sync.
     pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
         let request = self.request(service, nodes, &());
-        self.call(CallKind::Plan, &(), |it| it.plan(request, Goal::Ensured)).await
+        self.call(CallKind::Plan, &(), |it| it.plan(request, Goal::Ensured))
+            .await
     }
 
     fn request<'a>(
@@ -149,7 +180,12 @@ impl Cloud {
         nodes: &'a [Arc<Node>],
         callbacks: &'a dyn SyncCallbacks,
     ) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks }
+        LoadBalancerRequest {
+            cluster: &self.cluster,
+            service,
+            nodes,
+            callbacks,
+        }
     }
 
     async fn call<'a, T>(
@@ -160,7 +196,9 @@ impl Cloud {
     ) -> Result<T> {
         let provider = self.provider.name();
         let Some(balancers) = self.provider.load_balancers() else {
-            return Err(Error::other("the cloud provider does not support external load balancers"));
+            return Err(Error::other(
+                "the cloud provider does not support external load balancers",
+            ));
         };
         if self.is_stopping() {
             return Err(Error::other("not started: the process is stopping"));
@@ -176,9 +214,10 @@ impl Cloud {
         match answer {
             Some(Ok(Ok(result))) => result,
             Some(Ok(Err(_))) => Err(Error::other(format!("cloud provider {provider} panicked"))),
-            Some(Err(_)) => {
-                Err(Error::other(format!("cloud provider {provider} gave no answer within {} s", deadline.as_secs())))
-            }
+            Some(Err(_)) => Err(Error::other(format!(
+                "cloud provider {provider} gave no answer within {} s",
+                deadline.as_secs()
+            ))),
             None => {
                 if kind == CallKind::Change {
                     self.pulse.give_up();

@@ -96,7 +96,11 @@ impl Condition {
     /// Returns the condition of a load balancer in sync.
     pub(super) fn ready() -> Self {
         let message = "The load balancer is in sync with this Service.".to_owned();
-        Self { is_ready: true, reason: Reason::Ensured.as_str(), message }
+        Self {
+            is_ready: true,
+            reason: Reason::Ensured.as_str(),
+            message,
+        }
     }
 
     /// Returns the condition of a failed sync: the cause and the remedy. The message has no time, which would become
@@ -118,34 +122,57 @@ impl Condition {
         let text: String = visible(&error.to_string()).chars().take(LONGEST).collect();
         let next = match (cause, retry) {
             (FailureCause::Passing | FailureCause::Waiting, Retry::BackOff) => {
-                format!("It is retried at growing intervals of up to {} minutes.", CAP.as_secs() / 60)
+                format!(
+                    "It is retried at growing intervals of up to {} minutes.",
+                    CAP.as_secs() / 60
+                )
             }
             (FailureCause::Passing | FailureCause::Waiting, _) => {
                 "It is retried after the pause that the cloud asked for.".to_owned()
             }
             _ => String::new(),
         };
-        let parts = [format!("{}.", text.trim_end_matches('.')), cause.advice(is_deletion), next];
-        let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-        Self { is_ready: false, reason: reason.as_str(), message }
+        let parts = [
+            format!("{}.", text.trim_end_matches('.')),
+            cause.advice(is_deletion),
+            next,
+        ];
+        let message = parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
+        Self {
+            is_ready: false,
+            reason: reason.as_str(),
+            message,
+        }
     }
 
     /// Returns `true` if this condition must be written although the Service shows another one: at once if the reason
     /// differs, at most once a minute if only the message does.
     pub(super) fn is_due(&self, shown: &ShownCondition, now: Instant) -> bool {
-        let is_recent = shown.at.is_some_and(|at| now.duration_since(at) < MESSAGE_INTERVAL);
+        let is_recent = shown
+            .at
+            .is_some_and(|at| now.duration_since(at) < MESSAGE_INTERVAL);
         *shown.reason != *self.reason || (shown.message != sum(&self.message) && !is_recent)
     }
 
     /// Returns this condition as written at `now`.
     pub(super) fn written(&self, now: Instant) -> ShownCondition {
-        ShownCondition { reason: self.reason.into(), message: sum(&self.message), at: Some(now) }
+        ShownCondition {
+            reason: self.reason.into(),
+            message: sum(&self.message),
+            at: Some(now),
+        }
     }
 
     /// Adds the condition to a patch of the Service.
     pub(super) fn put(&self, patch: &mut Value, service: &Service, now: Timestamp) {
         let status = if self.is_ready { "True" } else { "False" };
-        let since = present(service).filter(|c| c.status == status).map(|c| c.last_transition_time.0);
+        let since = present(service)
+            .filter(|c| c.status == status)
+            .map(|c| c.last_transition_time.0);
         patch["status"]["conditions"] = json!([{
             "type": CONDITION_LOAD_BALANCER_READY,
             "status": status,
@@ -157,7 +184,8 @@ impl Condition {
 
     /// Adds the removal of the condition to a patch.
     pub(super) fn remove(patch: &mut Value) {
-        patch["status"]["conditions"] = json!([{"$patch": "delete", "type": CONDITION_LOAD_BALANCER_READY}]);
+        patch["status"]["conditions"] =
+            json!([{"$patch": "delete", "type": CONDITION_LOAD_BALANCER_READY}]);
     }
 }
 
@@ -174,7 +202,11 @@ pub(super) struct ShownCondition {
 /// Returns the condition that the Service has.
 pub(super) fn shown(service: &Service) -> Option<ShownCondition> {
     let condition = present(service)?;
-    Some(ShownCondition { reason: (*condition.reason).into(), message: sum(&condition.message), at: None })
+    Some(ShownCondition {
+        reason: (*condition.reason).into(),
+        message: sum(&condition.message),
+        at: None,
+    })
 }
 
 fn sum(message: &str) -> u64 {
@@ -183,13 +215,23 @@ fn sum(message: &str) -> u64 {
     hasher.finish()
 }
 
-fn present(service: &Service) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
-    let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref());
-    conditions.unwrap_or_default().iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
+fn present(
+    service: &Service,
+) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let conditions = service
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    conditions
+        .unwrap_or_default()
+        .iter()
+        .find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
 }
 
 fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
 }
 
 /// The party that must act to resolve a failure.
@@ -270,25 +312,40 @@ mod tests {
             (Error::other("503"), "EnsureFailed", "DeletionFailed"),
             (wait(), "Waiting", "Deleting"),
             (Error::protected("locked"), "Protected", "DeletionBlocked"),
-            (Error::unauthorized("401"), "Unauthorized", "DeletionBlocked"),
+            (
+                Error::unauthorized("401"),
+                "Unauthorized",
+                "DeletionBlocked",
+            ),
             (Error::quota("10 of 10"), "QuotaExceeded", "DeletionBlocked"),
             (Error::invalid("annotation x"), "Invalid", "DeletionBlocked"),
         ];
         for (error, ensure, deletion) in table {
             let error = error.context("failed");
             assert_eq!(failed(&error, Operation::Ensure).reason, ensure, "{error}");
-            assert_eq!(failed(&error, Operation::TearDown).reason, deletion, "{error}");
+            assert_eq!(
+                failed(&error, Operation::TearDown).reason,
+                deletion,
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn reasons_are_read_back_as_they_were_written() {
-        assert!(Reason::ALL.into_iter().all(|reason| Reason::parse(reason.as_str()) == Some(reason)));
+        assert!(
+            Reason::ALL
+                .into_iter()
+                .all(|reason| Reason::parse(reason.as_str()) == Some(reason))
+        );
     }
 
     #[test]
     fn the_message_says_what_to_do_and_names_retries_only_where_they_help() {
-        let locked = failed(&Error::protected("load balancer lb-7 is locked"), Operation::TearDown);
+        let locked = failed(
+            &Error::protected("load balancer lb-7 is locked"),
+            Operation::TearDown,
+        );
         assert_eq!(
             locked.message,
             "load balancer lb-7 is locked. A person must act: lift the lock or protection in the cloud. Or annotate this \
@@ -296,9 +353,18 @@ mod tests {
              the load balancer in the cloud."
         );
         let unavailable = failed(&Error::other("503"), Operation::Ensure);
-        assert_eq!(unavailable.message, "503. It is retried at growing intervals of up to 5 minutes.");
-        let busy = failed(&Error::retry_in("busy", Duration::from_secs(9)), Operation::Ensure);
-        assert_eq!(busy.message, "busy. It is retried after the pause that the cloud asked for.");
+        assert_eq!(
+            unavailable.message,
+            "503. It is retried at growing intervals of up to 5 minutes."
+        );
+        let busy = failed(
+            &Error::retry_in("busy", Duration::from_secs(9)),
+            Operation::Ensure,
+        );
+        assert_eq!(
+            busy.message,
+            "busy. It is retried after the pause that the cloud asked for."
+        );
     }
 
     #[test]
@@ -313,10 +379,17 @@ mod tests {
             (Error::other("502, request 2"), 60, true),
             (Error::unauthorized("401"), 0, true),
         ] {
-            assert_eq!(condition(next.clone()).is_due(&shown, after(seconds)), expected, "{next} after {seconds} s");
+            assert_eq!(
+                condition(next.clone()).is_due(&shown, after(seconds)),
+                expected,
+                "{next} after {seconds} s"
+            );
         }
         let request = |id: u32| condition(Error::other(format!("500 (x-request-id {id})")));
-        assert!(!request(2).is_due(&request(1).written(start), after(3600)), "a retry that fails alike");
+        assert!(
+            !request(2).is_due(&request(1).written(start), after(3600)),
+            "a retry that fails alike"
+        );
         let of_another_run = ShownCondition { at: None, ..shown };
         assert!(condition(Error::other("502")).is_due(&of_another_run, start));
     }
@@ -329,8 +402,14 @@ mod tests {
                 "lastTransitionTime": "2025-01-01T00:00:00Z"}]}}));
             let mut patch = json!({});
             Condition::ready().put(&mut patch, &service.unwrap(), NOW.parse().unwrap());
-            patch["status"]["conditions"][0]["lastTransitionTime"].as_str().unwrap().to_owned()
+            patch["status"]["conditions"][0]["lastTransitionTime"]
+                .as_str()
+                .unwrap()
+                .to_owned()
         };
-        assert_eq!((&*since("True"), &*since("False")), ("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"));
+        assert_eq!(
+            (&*since("True"), &*since("False")),
+            ("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
+        );
     }
 }

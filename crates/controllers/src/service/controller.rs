@@ -72,16 +72,27 @@ impl ServiceController {
         context.require_load_balancers()?;
         Ok(Self {
             services,
-            identity: (ClusterIdentity::of(cluster.id.clone()), context.client.clone()),
+            identity: (
+                ClusterIdentity::of(cluster.id.clone()),
+                context.client.clone(),
+            ),
             vanished: Vanished::new(options.service.vanished),
             options: options.service.clone(),
             explain: options.explain,
             events,
-            cloud: Cloud::new(Arc::clone(&context.provider), cluster, Arc::clone(&metrics), context.pulse.clone()),
+            cloud: Cloud::new(
+                Arc::clone(&context.provider),
+                cluster,
+                Arc::clone(&metrics),
+                context.pulse.clone(),
+            ),
             metrics,
             ledger: Ledger::default(),
             leftovers: Leftovers::default(),
-            targets: Targets::new(context.nodes.clone(), options.service.exclude_without_network),
+            targets: Targets::new(
+                context.nodes.clone(),
+                options.service.exclude_without_network,
+            ),
             writes: OwnWrites::default(),
             refused: Refused::default(),
             credential_accepted: Arc::default(),
@@ -141,7 +152,13 @@ impl ServiceController {
         if let Err(error) = &result {
             self.explain(&key, error, retry).await;
         }
-        let cause = || result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let cause = || {
+            result
+                .as_ref()
+                .err()
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        };
         let failure = match retry {
             Retry::Never => {
                 claim.succeed();
@@ -192,7 +209,12 @@ impl ServiceController {
     /// The patch addresses the Service by name. If another Service has the name by now, this is an error, because no
     /// load balancer may be created for a Service whose finalizer is on another (INV-2). The write is recorded, so that
     /// the next sync reads the other Service.
-    pub(super) async fn write(&self, key: &str, service: &Service, patch: &Value) -> Result<(), kube::Error> {
+    pub(super) async fn write(
+        &self,
+        key: &str,
+        service: &Service,
+        patch: &Value,
+    ) -> Result<(), kube::Error> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         tracing::debug!(service = key, %patch, "writing");
         let written = strategic_patch(&self.api(service), name, Some(SUBRESOURCE), patch).await;
@@ -210,7 +232,10 @@ impl ServiceController {
     }
 
     pub(super) fn api(&self, service: &Service) -> Api<Service> {
-        Api::namespaced(self.context.client.clone(), service.metadata.namespace.as_deref().unwrap_or_default())
+        Api::namespaced(
+            self.context.client.clone(),
+            service.metadata.namespace.as_deref().unwrap_or_default(),
+        )
     }
 
     /// Returns `true` if events and conditions explain more than those of the Go program (D-3).
@@ -221,19 +246,33 @@ impl ServiceController {
     /// Writes the cause of a failed sync to the Service's condition, unless the condition has that cause already (D-3).
     /// A message that alone differs is written at most once a minute, because it often has a request ID.
     async fn explain(&self, key: &str, error: &Error, retry: Retry) {
-        let Some(service) = self.services.get(key).filter(|_| self.explain && !self.cloud.is_stopping()) else {
+        let Some(service) = self
+            .services
+            .get(key)
+            .filter(|_| self.explain && !self.cloud.is_stopping())
+        else {
             return;
         };
-        let (operation, now) = (Operation::of(&service, &self.options), self.context.clock.now());
+        let (operation, now) = (
+            Operation::of(&service, &self.options),
+            self.context.clock.now(),
+        );
         let condition = Condition::failed(error, operation, retry);
-        let shown = self.ledger.reported(key, &service).or_else(|| condition::shown(&service));
+        let shown = self
+            .ledger
+            .reported(key, &service)
+            .or_else(|| condition::shown(&service));
         if shown.is_some_and(|shown| !condition.is_due(&shown, Instant::now())) {
             return;
         }
         let mut patch = json!({});
         condition.put(&mut patch, &service, now);
         match self.write(key, &service, &patch).await {
-            Ok(()) => self.ledger.remember_condition(key, &service, Some(condition.written(Instant::now()))),
+            Ok(()) => self.ledger.remember_condition(
+                key,
+                &service,
+                Some(condition.written(Instant::now())),
+            ),
             Err(error) if is_not_found(&error) => {}
             Err(error) => {
                 let error = runtime::api_error::api_error(&error);
@@ -244,9 +283,16 @@ impl ServiceController {
 
     /// Adds the condition of a load balancer in sync to a patch, unless the Service never had a failure (D-3). Returns
     /// the reason that was added.
-    pub(super) fn put_ready(&self, key: &str, service: &Service, patch: &mut Value) -> Option<ShownCondition> {
+    pub(super) fn put_ready(
+        &self,
+        key: &str,
+        service: &Service,
+        patch: &mut Value,
+    ) -> Option<ShownCondition> {
         let ready = Condition::ready();
-        let shows_other = self.shown_reason(key, service).is_some_and(|shown| *shown != *ready.reason);
+        let shows_other = self
+            .shown_reason(key, service)
+            .is_some_and(|shown| *shown != *ready.reason);
         (self.explain && shows_other).then(|| {
             ready.put(patch, service, self.context.clock.now());
             ready.written(Instant::now())
@@ -263,11 +309,19 @@ impl ServiceController {
     /// Returns the reason of the condition. This controller's own write takes precedence over the cache, which may lag
     /// behind.
     fn shown_reason(&self, key: &str, service: &Service) -> Option<Box<str>> {
-        self.ledger.reported(key, service).or_else(|| condition::shown(service)).map(|shown| shown.reason)
+        self.ledger
+            .reported(key, service)
+            .or_else(|| condition::shown(service))
+            .map(|shown| shown.reason)
     }
 }
 
 fn recreated(name: &str) -> kube::Error {
-    let message = format!("service {name:?} was deleted and created again; the new Service is synced next");
-    kube::Error::Api(Status::failure(&message, reason::CONFLICT).with_code(409).boxed())
+    let message =
+        format!("service {name:?} was deleted and created again; the new Service is synced next");
+    kube::Error::Api(
+        Status::failure(&message, reason::CONFLICT)
+            .with_code(409)
+            .boxed(),
+    )
 }

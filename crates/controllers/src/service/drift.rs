@@ -21,7 +21,11 @@ impl ServiceController {
         if period.is_zero() || !self.cloud.has_plans() {
             return None;
         }
-        Some(period.mul_f64(if is_first { fastrand::f64() } else { 0.9 + 0.2 * fastrand::f64() }))
+        Some(period.mul_f64(if is_first {
+            fastrand::f64()
+        } else {
+            0.9 + 0.2 * fastrand::f64()
+        }))
     }
 
     /// Checks whether the load balancer matches its Service, and reports differences. Returns `true` if they are to be
@@ -30,14 +34,20 @@ impl ServiceController {
     /// A Service in the middle of a change is skipped, including one that only waits because the cloud asked for a
     /// pause, which is no failure to the queue.
     pub(super) async fn check_drift(&self, key: &str) -> bool {
-        let Some(known) = self.ledger.service(key) else { return false };
-        let Some(service) = self.services.get(key) else { return false };
+        let Some(known) = self.ledger.service(key) else {
+            return false;
+        };
+        let Some(service) = self.services.get(key) else {
+            return false;
+        };
         let is_settled = Operation::of(&service, &self.options) == Operation::Ensure
             && has_finalizer(&service)
             && !self.ledger.has_failed(key)
             && service.metadata.uid == known.metadata.uid
             && !needs_update(&known, &service, &self.options);
-        let Ok(targets) = self.targets.current() else { return false };
+        let Ok(targets) = self.targets.current() else {
+            return false;
+        };
         let given = targets.given(self.cloud.follows(&service));
         if !is_settled || !self.ledger.targets(key).is_some_and(|then| then.is(&given)) {
             return false;
@@ -55,7 +65,10 @@ impl ServiceController {
             self.metrics.drift_found();
             self.record_event(
                 &service,
-                &ServiceEvent::Drift { steps: finding.clone().unwrap_or_default(), is_repaired },
+                &ServiceEvent::Drift {
+                    steps: finding.clone().unwrap_or_default(),
+                    is_repaired,
+                },
             );
         }
         is_repaired && finding.is_some()
@@ -64,7 +77,13 @@ impl ServiceController {
 
 /// Formats the first steps of a plan.
 fn steps(plan: &Plan) -> String {
-    let mut text = plan.steps.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let mut text = plan
+        .steps
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ");
     if plan.steps.len() > SHOWN {
         text += &format!("; and {} more", plan.steps.len() - SHOWN);
     }

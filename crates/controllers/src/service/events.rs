@@ -57,7 +57,11 @@ impl ServiceEvent {
 
     fn event_type(&self) -> EventType {
         match self {
-            Self::Ensuring | Self::Ensured | Self::Deleting | Self::Deleted | Self::TargetsUpdated => EventType::Normal,
+            Self::Ensuring
+            | Self::Ensured
+            | Self::Deleting
+            | Self::Deleted
+            | Self::TargetsUpdated => EventType::Normal,
             Self::NoTargets(_)
             | Self::SyncFailed(_)
             | Self::UpdateFailed { .. }
@@ -77,9 +81,15 @@ impl ServiceEvent {
             Self::Deleted => "Deleted load balancer".to_owned(),
             Self::TargetsUpdated => "Updated load balancer with new hosts".to_owned(),
             Self::NoTargets(None) => "There are no available nodes for LoadBalancer".to_owned(),
-            Self::NoTargets(Some(why)) => format!("There are no available nodes for LoadBalancer: {why}"),
+            Self::NoTargets(Some(why)) => {
+                format!("There are no available nodes for LoadBalancer: {why}")
+            }
             Self::SyncFailed(error) => format!("Error syncing load balancer: {error}"),
-            Self::UpdateFailed { hosts, count, error } => format!(
+            Self::UpdateFailed {
+                hosts,
+                count,
+                error,
+            } => format!(
                 "Error updating load balancer with new hosts {hosts} [node names limited, total number of nodes: {count}], error: {error}"
             ),
             Self::Warned(warning) => warning.text().to_owned(),
@@ -93,10 +103,16 @@ impl ServiceEvent {
                     "Service vanished from the Kubernetes API without being deleted; its load balancer is kept: {why}"
                 )
             }
-            Self::Drift { steps, is_repaired: true } => {
+            Self::Drift {
+                steps,
+                is_repaired: true,
+            } => {
                 format!("Load balancer differs from this Service's spec and is repaired: {steps}")
             }
-            Self::Drift { steps, is_repaired: false } => format!(
+            Self::Drift {
+                steps,
+                is_repaired: false,
+            } => format!(
                 "Load balancer differs from this Service's spec: {steps}. It is not changed until the Service \
                  changes; --load-balancer-drift=repair repairs drift automatically"
             ),
@@ -105,6 +121,11 @@ impl ServiceEvent {
 
     /// Records the event on the Service.
     pub(super) fn record(&self, events: &EventRecorder, service: &Service) {
-        events.event(&ObjectRef::of(service), self.event_type(), self.reason().as_str(), self.message());
+        events.event(
+            &ObjectRef::of(service),
+            self.event_type(),
+            self.reason().as_str(),
+            self.message(),
+        );
     }
 }

@@ -37,25 +37,44 @@ struct Entry {
 impl Entry {
     fn new(service: Arc<Service>) -> Self {
         let (had_finalizer, annotations) = (has_finalizer(&service), Annotations::default());
-        Self { had_finalizer, service, targets: None, condition: None, drift: None, failed: false, annotations }
+        Self {
+            had_finalizer,
+            service,
+            targets: None,
+            condition: None,
+            drift: None,
+            failed: false,
+            annotations,
+        }
     }
 
     /// Returns `true` if the change from `old` to `new` matters according to `differs`, apart from annotations that
     /// this controller wrote.
-    fn differs(&self, old: &Service, new: &Service, differs: impl Fn(&Service, &Service) -> bool) -> bool {
+    fn differs(
+        &self,
+        old: &Service,
+        new: &Service,
+        differs: impl Fn(&Service, &Service) -> bool,
+    ) -> bool {
         if !differs(old, new) {
             return false;
         }
         let mut old = old.clone();
-        let (before, now) = (old.metadata.annotations.get_or_insert_default(), new.metadata.annotations.as_ref());
+        let (before, now) = (
+            old.metadata.annotations.get_or_insert_default(),
+            new.metadata.annotations.as_ref(),
+        );
         for (key, ours) in &self.annotations {
             match (ours, now.and_then(|now| now.get(*key))) {
-                (Some(ours), Some(now)) if ours == now => _ = before.insert((*key).to_owned(), ours.clone()),
+                (Some(ours), Some(now)) if ours == now => {
+                    _ = before.insert((*key).to_owned(), ours.clone())
+                }
                 (None, None) => _ = before.remove(*key),
                 _ => {}
             }
         }
-        old.metadata.annotations = Some(std::mem::take(before)).filter(|all| !all.is_empty() || now.is_some());
+        old.metadata.annotations =
+            Some(std::mem::take(before)).filter(|all| !all.is_empty() || now.is_some());
         differs(&old, new)
     }
 }
@@ -63,7 +82,9 @@ impl Entry {
 impl Ledger {
     /// Returns the Service as last synced.
     pub(super) fn service(&self, key: &str) -> Option<Arc<Service>> {
-        self.entries().get(key).map(|entry| Arc::clone(&entry.service))
+        self.entries()
+            .get(key)
+            .map(|entry| Arc::clone(&entry.service))
     }
 
     /// Stores a Service (SVC-37). The entry of another Service of the same name is removed.
@@ -83,7 +104,9 @@ impl Ledger {
     pub(super) fn freshen(&self, key: &str, service: &Arc<Service>, options: &ServiceOptions) {
         if let Some(entry) = self.entries().get_mut(key)
             && entry.service.metadata.uid == service.metadata.uid
-            && !entry.differs(&entry.service, service, |old, new| needs_update(old, new, options))
+            && !entry.differs(&entry.service, service, |old, new| {
+                needs_update(old, new, options)
+            })
         {
             entry.service = Arc::clone(service);
         }
@@ -96,10 +119,19 @@ impl Ledger {
 
     /// Returns `true` if a change of this Service matters only because of annotations that this controller wrote. A
     /// sync would find nothing to do, or retry a failure too early.
-    pub(super) fn is_our_annotation(&self, key: &str, old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+    pub(super) fn is_our_annotation(
+        &self,
+        key: &str,
+        old: &Service,
+        new: &Service,
+        options: &ServiceOptions,
+    ) -> bool {
         let entries = self.entries();
-        let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == new.metadata.uid);
-        entry.is_some_and(|entry| !entry.differs(old, new, |old, new| needs_sync(old, new, options)))
+        let entry = entries
+            .get(key)
+            .filter(|entry| entry.service.metadata.uid == new.metadata.uid);
+        entry
+            .is_some_and(|entry| !entry.differs(old, new, |old, new| needs_sync(old, new, options)))
     }
 
     /// Stores the last version of a deleted Service if its annotation `ccm-rs/abandon-load-balancer` is set, even if
@@ -134,17 +166,26 @@ impl Ledger {
 
     /// Returns `true` if a load balancer may exist, because the finalizer and the targets are set before its creation.
     pub(super) fn may_have_balancer(&self, key: &str) -> bool {
-        self.entries().get(key).is_some_and(|entry| entry.had_finalizer || entry.targets.is_some())
+        self.entries()
+            .get(key)
+            .is_some_and(|entry| entry.had_finalizer || entry.targets.is_some())
     }
 
     /// Returns the condition that was last written on this Service.
     pub(super) fn reported(&self, key: &str, service: &Service) -> Option<ShownCondition> {
         let entries = self.entries();
-        let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == service.metadata.uid)?;
+        let entry = entries
+            .get(key)
+            .filter(|entry| entry.service.metadata.uid == service.metadata.uid)?;
         entry.condition.clone()
     }
 
-    pub(super) fn remember_condition(&self, key: &str, service: &Service, condition: Option<ShownCondition>) {
+    pub(super) fn remember_condition(
+        &self,
+        key: &str,
+        service: &Service,
+        condition: Option<ShownCondition>,
+    ) {
         self.change(key, |entry| {
             if entry.service.metadata.uid == service.metadata.uid {
                 entry.condition = condition;
@@ -155,7 +196,9 @@ impl Ledger {
     /// Stores the drift. Returns `true` if it differs from the previous one.
     pub(super) fn remember_drift(&self, key: &str, drift: Option<String>) -> bool {
         let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(key) else { return false };
+        let Some(entry) = entries.get_mut(key) else {
+            return false;
+        };
         let is_new = drift.is_some() && entry.drift != drift;
         entry.drift = drift;
         is_new
@@ -165,7 +208,9 @@ impl Ledger {
     /// failure.
     pub(super) fn remember_failed(&self, key: &str, failed: bool) -> bool {
         let mut before = false;
-        self.change(key, |entry| before = std::mem::replace(&mut entry.failed, failed));
+        self.change(key, |entry| {
+            before = std::mem::replace(&mut entry.failed, failed)
+        });
         before
     }
 
@@ -187,13 +232,21 @@ impl Ledger {
             _ => true,
         };
         let entries = self.entries();
-        let stale = entries.iter().filter(|(_, entry)| gets_targets(&entry.service, options) && has_others(entry));
+        let stale = entries
+            .iter()
+            .filter(|(_, entry)| gets_targets(&entry.service, options) && has_others(entry));
         stale.map(|(key, _)| key.to_string()).collect()
     }
 
     /// Returns `true` if a load balancer exists whose Service matches `is_one`.
-    pub(super) fn has_any(&self, is_one: impl Fn(&Service) -> bool, options: &ServiceOptions) -> bool {
-        self.entries().values().any(|entry| gets_targets(&entry.service, options) && is_one(&entry.service))
+    pub(super) fn has_any(
+        &self,
+        is_one: impl Fn(&Service) -> bool,
+        options: &ServiceOptions,
+    ) -> bool {
+        self.entries()
+            .values()
+            .any(|entry| gets_targets(&entry.service, options) && is_one(&entry.service))
     }
 
     fn change(&self, key: &str, change: impl FnOnce(&mut Entry)) {

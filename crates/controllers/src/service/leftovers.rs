@@ -41,7 +41,12 @@ enum LeftoverAction {
 
 impl LeftoverAction {
     /// Returns the action. `waited` is the time since this run first found the load balancer.
-    fn of(found: Option<&LoadBalancerStatus>, service: &Service, waited: Duration, delay: Duration) -> Self {
+    fn of(
+        found: Option<&LoadBalancerStatus>,
+        service: &Service,
+        waited: Duration,
+        delay: Duration,
+    ) -> Self {
         match found {
             None => Self::Leave,
             Some(found) if is_shown(found, service) => Self::Leave,
@@ -55,10 +60,19 @@ impl LeftoverAction {
 /// that cannot be compared count as shown, because a load balancer in use matters more than one that stays until its
 /// Service is deleted.
 fn is_shown(found: &LoadBalancerStatus, service: &Service) -> bool {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let shown = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
+    let status = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    let shown = status
+        .and_then(|status| status.ingress.as_deref())
+        .unwrap_or_default();
     let found = found.ingress.as_deref().unwrap_or_default();
-    let pairs = || found.iter().flat_map(|found| shown.iter().map(move |shown| (found, shown)));
+    let pairs = || {
+        found
+            .iter()
+            .flat_map(|found| shown.iter().map(move |shown| (found, shown)))
+    };
     let compared = || pairs().filter_map(|(found, shown)| compare(found, shown));
     !shown.is_empty() && (compared().next().is_none() || compared().any(|same| same))
 }
@@ -66,7 +80,10 @@ fn is_shown(found: &LoadBalancerStatus, service: &Service) -> bool {
 /// Returns `true` if both entries are the same address; `None` if one is an IP address and the other a host name.
 fn compare(found: &LoadBalancerIngress, shown: &LoadBalancerIngress) -> Option<bool> {
     let of = |a: &Option<String>, b: &Option<String>| Some(a.as_ref()? == b.as_ref()?);
-    match (of(&found.ip, &shown.ip), of(&found.hostname, &shown.hostname)) {
+    match (
+        of(&found.ip, &shown.ip),
+        of(&found.hostname, &shown.hostname),
+    ) {
         (None, None) => None,
         (ip, hostname) => Some(ip == Some(true) || hostname == Some(true)),
     }
@@ -95,13 +112,17 @@ impl Leftovers {
     /// Returns the time since the load balancer was first found; zero if it was not found before.
     fn waited(&self, key: &str, service: &Service) -> Duration {
         let entries = self.entries();
-        let same = entries.get(key).filter(|pending| pending.uid == service.metadata.uid);
-        same.map(|pending| pending.found.elapsed()).unwrap_or_default()
+        let same = entries
+            .get(key)
+            .filter(|pending| pending.uid == service.metadata.uid);
+        same.map(|pending| pending.found.elapsed())
+            .unwrap_or_default()
     }
 
     fn check_later(&self, key: &str, service: &Service, waited: Duration, pause: Duration) {
         let (uid, found) = (service.metadata.uid.clone(), Instant::now() - waited);
-        self.entries().insert(key.to_owned(), Pending { uid, found, pause });
+        self.entries()
+            .insert(key.to_owned(), Pending { uid, found, pause });
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Pending>> {
@@ -118,8 +139,16 @@ impl ServiceController {
 
     /// Looks for a load balancer with this controller's owner tags and deletes it. Failures are retried and not
     /// reported on the Service, because they do not concern its owner.
-    pub(super) async fn remove_leftovers(&self, key: &str, service: &Arc<Service>, permit: &WorkerPermit) {
-        let (waited, delay) = (self.leftovers.waited(key, service), self.options.leftovers_delay.unwrap_or_default());
+    pub(super) async fn remove_leftovers(
+        &self,
+        key: &str,
+        service: &Arc<Service>,
+        permit: &WorkerPermit,
+    ) {
+        let (waited, delay) = (
+            self.leftovers.waited(key, service),
+            self.options.leftovers_delay.unwrap_or_default(),
+        );
         let action = match self.cloud.find(service).await {
             Ok(found) => LeftoverAction::of(found.as_ref(), service, waited, delay),
             Err(error) => {
@@ -136,13 +165,19 @@ impl ServiceController {
                 Err(error) => {
                     tracing::warn!(service = key, %error, "cannot delete this controller's load balancer of a service \
                                                            of another class");
-                    self.leftovers.check_later(key, service, waited, RETRY_PAUSE);
+                    self.leftovers
+                        .check_later(key, service, waited, RETRY_PAUSE);
                 }
             },
         }
     }
 
-    async fn remove_leftover(&self, key: &str, service: &Service, permit: &WorkerPermit) -> Result<()> {
+    async fn remove_leftover(
+        &self,
+        key: &str,
+        service: &Service,
+        permit: &WorkerPermit,
+    ) -> Result<()> {
         tracing::info!(
             service = key,
             "deleting the load balancer from before the service had the class of another controller"
@@ -168,10 +203,18 @@ mod tests {
 
     fn ingress(addresses: &[&str]) -> LoadBalancerStatus {
         let one = |text: &&str| match text.parse::<std::net::IpAddr>() {
-            Ok(_) => LoadBalancerIngress { ip: Some((*text).to_owned()), ..Default::default() },
-            Err(_) => LoadBalancerIngress { hostname: Some((*text).to_owned()), ..Default::default() },
+            Ok(_) => LoadBalancerIngress {
+                ip: Some((*text).to_owned()),
+                ..Default::default()
+            },
+            Err(_) => LoadBalancerIngress {
+                hostname: Some((*text).to_owned()),
+                ..Default::default()
+            },
         };
-        LoadBalancerStatus { ingress: Some(addresses.iter().map(one).collect()) }
+        LoadBalancerStatus {
+            ingress: Some(addresses.iter().map(one).collect()),
+        }
     }
 
     #[test]
@@ -181,13 +224,43 @@ mod tests {
         let table: [Row<'_>; 11] = [
             (None, &[], 0, LeftoverAction::Leave),
             (None, &["192.0.2.1"], 999, LeftoverAction::Leave),
-            (Some(&["192.0.2.1"]), &[], 0, LeftoverAction::Wait(Duration::from_secs(300))),
-            (Some(&["192.0.2.1"]), &[], 299, LeftoverAction::Wait(Duration::from_secs(1))),
+            (
+                Some(&["192.0.2.1"]),
+                &[],
+                0,
+                LeftoverAction::Wait(Duration::from_secs(300)),
+            ),
+            (
+                Some(&["192.0.2.1"]),
+                &[],
+                299,
+                LeftoverAction::Wait(Duration::from_secs(1)),
+            ),
             (Some(&["192.0.2.1"]), &[], 300, LeftoverAction::Remove),
-            (Some(&["192.0.2.1"]), &["192.0.2.2"], 300, LeftoverAction::Remove),
-            (Some(&["192.0.2.1", "lb.example"]), &["lb.example"], 300, LeftoverAction::Leave),
-            (Some(&["192.0.2.1"]), &["192.0.2.1"], 300, LeftoverAction::Leave),
-            (Some(&["192.0.2.1"]), &["lb.example"], 300, LeftoverAction::Leave),
+            (
+                Some(&["192.0.2.1"]),
+                &["192.0.2.2"],
+                300,
+                LeftoverAction::Remove,
+            ),
+            (
+                Some(&["192.0.2.1", "lb.example"]),
+                &["lb.example"],
+                300,
+                LeftoverAction::Leave,
+            ),
+            (
+                Some(&["192.0.2.1"]),
+                &["192.0.2.1"],
+                300,
+                LeftoverAction::Leave,
+            ),
+            (
+                Some(&["192.0.2.1"]),
+                &["lb.example"],
+                300,
+                LeftoverAction::Leave,
+            ),
             (Some(&[]), &["192.0.2.1"], 300, LeftoverAction::Leave),
             (Some(&[]), &[], 300, LeftoverAction::Remove),
         ];

@@ -40,7 +40,11 @@ pub(super) struct ServiceLock {
 impl ServiceLocks {
     /// Creates the locks. Keys of locked Services are added to these queues.
     pub(super) fn new(syncs: &Queue<String>, targets: &Queue<String>) -> Self {
-        Self { syncs: syncs.clone(), targets: targets.clone(), services: Mutex::default() }
+        Self {
+            syncs: syncs.clone(),
+            targets: targets.clone(),
+            services: Mutex::default(),
+        }
     }
 
     /// Locks the Service. Returns `None` if it is locked or a sync has priority; the key is then added to its queue
@@ -59,7 +63,10 @@ impl ServiceLocks {
         }
         let state = services.entry(key.to_owned()).or_default();
         (state.is_busy, state.sync_waits) = (true, false);
-        Some(ServiceLock { locks: Arc::clone(self), key: key.to_owned() })
+        Some(ServiceLock {
+            locks: Arc::clone(self),
+            key: key.to_owned(),
+        })
     }
 
     /// Locks the Service. Returns `None` if it is locked or a worker waits for it.
@@ -92,7 +99,9 @@ impl ServiceLock {
 impl Drop for ServiceLock {
     fn drop(&mut self) {
         let mut services = self.locks.services();
-        let Some(state) = services.get_mut(&self.key) else { return };
+        let Some(state) = services.get_mut(&self.key) else {
+            return;
+        };
         let next = if state.sync_waits {
             // The lock stays reserved for the sync. A waiting update of targets runs after the sync and finds nothing
             // to do.
@@ -119,7 +128,11 @@ mod tests {
     fn locks() -> (Arc<ServiceLocks>, Queue<String>, Queue<String>) {
         let queue = |name: &str| Queue::new(name, RateLimiter::standard(), Arc::new(NoMetrics));
         let (syncs, targets) = (queue("syncs"), queue("targets"));
-        (Arc::new(ServiceLocks::new(&syncs, &targets)), syncs, targets)
+        (
+            Arc::new(ServiceLocks::new(&syncs, &targets)),
+            syncs,
+            targets,
+        )
     }
 
     #[tokio::test]
@@ -127,7 +140,10 @@ mod tests {
         let (locks, syncs, targets) = locks();
         let lock = locks.take("x", WorkKind::Sync);
         assert!(lock.is_some() && locks.take("y", WorkKind::Targets).is_some());
-        assert!(locks.take("x", WorkKind::Targets).is_none() && locks.take("x", WorkKind::Targets).is_none());
+        assert!(
+            locks.take("x", WorkKind::Targets).is_none()
+                && locks.take("x", WorkKind::Targets).is_none()
+        );
         assert!(locks.take_if_free("x").is_none() && locks.take_if_free("y").is_some());
         assert!(syncs.is_empty() && targets.is_empty());
         drop(lock);

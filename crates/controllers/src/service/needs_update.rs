@@ -10,13 +10,19 @@ use crate::service::wants::{has_finalizer, is_deleting, needs_cleanup, wants_loa
 /// Returns `true` if the change from `old` to `new` requires a sync (SVC-20).
 #[must_use]
 pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
-    match (wants_load_balancer(old, options), wants_load_balancer(new, options)) {
+    match (
+        wants_load_balancer(old, options),
+        wants_load_balancer(new, options),
+    ) {
         (false, false) => return false,
         (true, true) => {}
         _ => return true,
     }
     let empty = ServiceSpec::default();
-    let (a, b) = (old.spec.as_ref().unwrap_or(&empty), new.spec.as_ref().unwrap_or(&empty));
+    let (a, b) = (
+        old.spec.as_ref().unwrap_or(&empty),
+        new.spec.as_ref().unwrap_or(&empty),
+    );
     a.load_balancer_source_ranges != b.load_balancer_source_ranges
         || ports_differ(a, b)
         || text(&a.session_affinity) != text(&b.session_affinity)
@@ -26,7 +32,8 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
         || old.metadata.annotations != new.metadata.annotations
         || text(&old.metadata.uid) != text(&new.metadata.uid)
         || text(&a.external_traffic_policy) != text(&b.external_traffic_policy)
-        || a.health_check_node_port.unwrap_or_default() != b.health_check_node_port.unwrap_or_default()
+        || a.health_check_node_port.unwrap_or_default()
+            != b.health_check_node_port.unwrap_or_default()
         || list(&a.ip_families).len() != list(&b.ip_families).len()
 }
 
@@ -46,14 +53,25 @@ pub fn needs_sync(old: &Service, new: &Service, options: &ServiceOptions) -> boo
 /// only for a Service that wants none.
 fn lost_addresses(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
     let has_addresses = |service: &Service| {
-        let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-        balancer.and_then(|balancer| balancer.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
+        let balancer = service
+            .status
+            .as_ref()
+            .and_then(|status| status.load_balancer.as_ref());
+        balancer
+            .and_then(|balancer| balancer.ingress.as_ref())
+            .is_some_and(|ingress| !ingress.is_empty())
     };
-    wants_load_balancer(new, options) && !is_deleting(new) && has_addresses(old) && !has_addresses(new)
+    wants_load_balancer(new, options)
+        && !is_deleting(new)
+        && has_addresses(old)
+        && !has_addresses(new)
 }
 
 fn lost_finalizer(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
-    wants_load_balancer(new, options) && !is_deleting(new) && has_finalizer(old) && !has_finalizer(new)
+    wants_load_balancer(new, options)
+        && !is_deleting(new)
+        && has_finalizer(old)
+        && !has_finalizer(new)
 }
 
 fn cleanup_differs(old: &Service, new: &Service) -> bool {
@@ -118,7 +136,11 @@ mod tests {
             |s| s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
         ];
         for change in same {
-            assert!(!needs_update(&service(|_| ()), &service(change), &ServiceOptions::default()));
+            assert!(!needs_update(
+                &service(|_| ()),
+                &service(change),
+                &ServiceOptions::default()
+            ));
         }
         let other: [fn(&mut Value); 4] = [
             |s| s["metadata"]["annotations"] = json!({}),
@@ -127,7 +149,11 @@ mod tests {
             |s| s["spec"]["loadBalancerSourceRanges"] = json!([]),
         ];
         for change in other {
-            assert!(needs_update(&service(|_| ()), &service(change), &ServiceOptions::default()));
+            assert!(needs_update(
+                &service(|_| ()),
+                &service(change),
+                &ServiceOptions::default()
+            ));
         }
     }
 
@@ -148,7 +174,9 @@ mod tests {
 
     #[test]
     fn service_that_loses_its_addresses_needs_a_sync() {
-        let shows = |s: &mut Value| s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+        let shows = |s: &mut Value| {
+            s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
+        };
         let empty = |s: &mut Value| s["status"] = json!({"loadBalancer": {"ingress": []}});
         let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());
         for lost in [service(empty), service(|_| ())] {
@@ -156,8 +184,12 @@ mod tests {
             assert!(!needs(&lost, &service(shows)), "our own write");
         }
         let cluster_ip = service(|s| s["spec"]["type"] = json!("ClusterIP"));
-        assert!(!needs(&cluster_ip, &cluster_ip), "it wants no load balancer");
-        let deleted = |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert!(
+            !needs(&cluster_ip, &cluster_ip),
+            "it wants no load balancer"
+        );
+        let deleted =
+            |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let leaving = service(|s| {
             shows(s);
             deleted(s);
@@ -167,7 +199,8 @@ mod tests {
 
     #[test]
     fn a_cleanup_that_waits_is_not_hurried_by_a_resync_or_a_status_write() {
-        let deleting = |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let deleting =
+            |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let (alive, waits) = (service(|_| ()), service(deleting));
         let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());
         assert!(needs(&alive, &waits), "it begins");

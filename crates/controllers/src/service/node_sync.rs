@@ -19,14 +19,23 @@ impl ServiceController {
     /// the sorted keys of the Services that failed, which belong in the queue `service` at once (SVC-63).
     pub async fn node_sync(&self) -> Vec<String> {
         let (start, failed) = (Instant::now(), Mutex::new(Vec::new()));
-        parallel_for(self.stale(), self.workers(), &CancellationToken::new(), |key| {
-            let failed = &failed;
-            async move {
-                if self.refresh_targets(&key, &WorkerPermit::unlimited()).await.is_err() {
-                    failed.lock().push(key);
+        parallel_for(
+            self.stale(),
+            self.workers(),
+            &CancellationToken::new(),
+            |key| {
+                let failed = &failed;
+                async move {
+                    if self
+                        .refresh_targets(&key, &WorkerPermit::unlimited())
+                        .await
+                        .is_err()
+                    {
+                        failed.lock().push(key);
+                    }
                 }
-            }
-        })
+            },
+        )
         .await;
         self.metrics.node_synced(start.elapsed());
         let mut failed = failed.into_inner();
@@ -37,7 +46,11 @@ impl ServiceController {
     /// Returns the Services whose load balancers have other targets than the current ones, in order.
     pub(super) fn stale(&self) -> Vec<String> {
         let now = self.targets.current().ok();
-        self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows(service), &self.options)
+        self.ledger.with_other_targets(
+            now.as_ref(),
+            |service| self.cloud.follows(service),
+            &self.options,
+        )
     }
 
     /// Returns `true` if the change of a Node requires a node sync: the change is one of SVC-65, or the Node's network
@@ -66,7 +79,8 @@ impl ServiceController {
             return Some(ServiceEvent::NoTargets(None));
         }
         let nodes = targets.nodes.iter().map(|node| &**node);
-        let unknown = NoIdentity::of(&*self.context.provider, nodes).filter(|it| self.explains() && it.lasts())?;
+        let unknown = NoIdentity::of(&*self.context.provider, nodes)
+            .filter(|it| self.explains() && it.lasts())?;
         Some(ServiceEvent::NoTargets(Some(unknown.to_string())))
     }
 
@@ -77,7 +91,11 @@ impl ServiceController {
     /// # Errors
     /// The Service must be synced.
     pub(super) async fn refresh_targets(&self, key: &str, permit: &WorkerPermit) -> Result<()> {
-        let Some(service) = self.ledger.service(key).filter(|it| gets_targets(it, &self.options)) else {
+        let Some(service) = self
+            .ledger
+            .service(key)
+            .filter(|it| gets_targets(it, &self.options))
+        else {
             return Ok(());
         };
         let result = match self.targets.current() {
@@ -89,8 +107,10 @@ impl ServiceController {
                 if before.is(&now) {
                     return Ok(());
                 }
-                let is_quiet = self.cloud.has_plans() && (self.options.quiet || before.members.same(&now.members));
-                self.update_targets(key, &service, &targets, is_quiet, permit).await
+                let is_quiet = self.cloud.has_plans()
+                    && (self.options.quiet || before.members.same(&now.members));
+                self.update_targets(key, &service, &targets, is_quiet, permit)
+                    .await
             }
             Err(error) => Err(error),
         };
@@ -112,7 +132,9 @@ impl ServiceController {
     ) -> Result<()> {
         self.metrics.targets_sync_started();
         let start = Instant::now();
-        let result = self.update_or_explain(key, service, targets, is_quiet, permit).await;
+        let result = self
+            .update_or_explain(key, service, targets, is_quiet, permit)
+            .await;
         self.metrics.targets_synced(start.elapsed());
         result
     }
@@ -126,7 +148,11 @@ impl ServiceController {
         permit: &WorkerPermit,
     ) -> Result<()> {
         let changes = Changes::new(permit);
-        let error = match self.cloud.update_targets(service, &targets.nodes, &changes).await {
+        let error = match self
+            .cloud
+            .update_targets(service, &targets.nodes, &changes)
+            .await
+        {
             Ok(()) => {
                 let without = self.without_targets(targets);
                 // The load balancer keeps its targets if no Node can be told, so nothing changes.
@@ -142,7 +168,9 @@ impl ServiceController {
         match self.cloud.exists(service).await {
             Ok(false) => return Ok(()),
             Ok(true) => {}
-            Err(error) => tracing::warn!(service = key, %error, "failed to check whether the load balancer exists"),
+            Err(error) => {
+                tracing::warn!(service = key, %error, "failed to check whether the load balancer exists")
+            }
         }
         if !self.cloud.is_stopping() {
             self.record_event(service, &update_failed(targets, &error));
@@ -153,5 +181,9 @@ impl ServiceController {
 
 fn update_failed(targets: &TargetSet, error: &Error) -> ServiceEvent {
     let names: Vec<&str> = targets.members.names().collect();
-    ServiceEvent::UpdateFailed { hosts: host_names(&names), count: names.len(), error: error.to_string() }
+    ServiceEvent::UpdateFailed {
+        hosts: host_names(&names),
+        count: names.len(),
+        error: error.to_string(),
+    }
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
 use cloud_provider::{
-    LoadBalancerIngress, LoadBalancerStatus, LoadBalancerWarning, Plan, Result, Service, SyncCallbacks, async_trait,
+    LoadBalancerIngress, LoadBalancerStatus, LoadBalancerWarning, Plan, Result, Service,
+    SyncCallbacks, async_trait,
 };
 use parking_lot::Mutex;
 use runtime::worker_permit::WorkerPermit;
@@ -37,7 +38,10 @@ pub(super) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     pub(super) fn new(permit: &'a WorkerPermit) -> Self {
-        Self { any: AtomicBool::default(), permit: PermitObserver(permit) }
+        Self {
+            any: AtomicBool::default(),
+            permit: PermitObserver(permit),
+        }
     }
 
     pub(super) fn any(&self) -> bool {
@@ -108,7 +112,17 @@ impl<'a> EnsureEvents<'a> {
         let is_quiet = controller.options.quiet && controller.cloud.has_plans();
         let (annotations, id, published) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (has_begun, permit) = (AtomicBool::new(false), PermitObserver(permit));
-        let ensure_events = Self { controller, key, service, is_quiet, has_begun, annotations, id, published, permit };
+        let ensure_events = Self {
+            controller,
+            key,
+            service,
+            is_quiet,
+            has_begun,
+            annotations,
+            id,
+            published,
+            permit,
+        };
         if !is_quiet {
             ensure_events.begin();
         }
@@ -117,7 +131,8 @@ impl<'a> EnsureEvents<'a> {
 
     fn begin(&self) {
         if !self.has_begun.swap(true, Ordering::Relaxed) {
-            self.controller.record_event(self.service, &ServiceEvent::Ensuring);
+            self.controller
+                .record_event(self.service, &ServiceEvent::Ensuring);
         }
     }
 
@@ -125,7 +140,8 @@ impl<'a> EnsureEvents<'a> {
     /// any case.
     pub(super) fn finish(&self, has_failed: bool) {
         if has_failed || self.has_begun.load(Ordering::Relaxed) {
-            self.controller.record_event(self.service, &ServiceEvent::Ensured);
+            self.controller
+                .record_event(self.service, &ServiceEvent::Ensured);
         }
     }
 
@@ -164,7 +180,8 @@ impl SyncCallbacks for EnsureEvents<'_> {
     }
 
     fn warn(&self, warning: &LoadBalancerWarning) {
-        self.controller.record_event(self.service, &ServiceEvent::Warned(warning.clone()));
+        self.controller
+            .record_event(self.service, &ServiceEvent::Warned(warning.clone()));
     }
 
     fn set_load_balancer_id(&self, id: &str) {
@@ -172,10 +189,20 @@ impl SyncCallbacks for EnsureEvents<'_> {
     }
 
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
-        let (ingress, annotations) = (status.ingress.clone().unwrap_or_default(), self.annotations_with_id());
-        self.controller.ledger.remember_annotations(self.key, &annotations);
-        self.controller.write_status(self.key, self.service, &ingress, &annotations).await?;
-        *self.published.lock() = Some(Published { ingress, annotations });
+        let (ingress, annotations) = (
+            status.ingress.clone().unwrap_or_default(),
+            self.annotations_with_id(),
+        );
+        self.controller
+            .ledger
+            .remember_annotations(self.key, &annotations);
+        self.controller
+            .write_status(self.key, self.service, &ingress, &annotations)
+            .await?;
+        *self.published.lock() = Some(Published {
+            ingress,
+            annotations,
+        });
         Ok(())
     }
 

@@ -29,7 +29,9 @@ impl OwnWrites {
 
     /// Returns `true` if the cached Service is older than this controller's last write.
     pub(super) fn are_missing_in(&self, key: &str, cached: &Service) -> bool {
-        let Some(written) = self.lock().get(key).copied() else { return false };
+        let Some(written) = self.lock().get(key).copied() else {
+            return false;
+        };
         version(cached).is_some_and(|cached| cached < written)
     }
 
@@ -83,9 +85,14 @@ mod tests {
         assert!(writes.are_missing_in("a/b", &at("9")) && !writes.are_missing_in("a/c", &at("9")));
         writes.seen("a/b", &at("9"));
         assert!(writes.are_missing_in("a/b", &at("9")));
-        assert!(!writes.are_missing_in("a/b", &at("10")) && !writes.are_missing_in("a/b", &at("x")));
+        assert!(
+            !writes.are_missing_in("a/b", &at("10")) && !writes.are_missing_in("a/b", &at("x"))
+        );
         writes.seen("a/b", &at("11"));
-        assert!(!writes.are_missing_in("a/b", &at("9")), "nothing is remembered of what was seen");
+        assert!(
+            !writes.are_missing_in("a/b", &at("9")),
+            "nothing is remembered of what was seen"
+        );
     }
 
     #[test]

@@ -26,7 +26,13 @@ pub fn difference(old: &Service, new: &Service) -> Value {
     let mut patch = Value::Object(patch);
     let of = |service: &Service| service.metadata.annotations.clone().unwrap_or_default();
     let removed = of(old).into_keys().map(|key| (key, None));
-    annotate(&mut patch, old, &removed.chain(of(new).into_iter().map(|(key, value)| (key, Some(value)))).collect());
+    annotate(
+        &mut patch,
+        old,
+        &removed
+            .chain(of(new).into_iter().map(|(key, value)| (key, Some(value))))
+            .collect(),
+    );
     patch
 }
 
@@ -50,7 +56,11 @@ pub fn remove_finalizer(service: &Service) -> Option<Value> {
         return None;
     }
     let before = finalizers(service);
-    let after: Vec<_> = before.iter().filter(|finalizer| *finalizer != FINALIZER_LOAD_BALANCER).cloned().collect();
+    let after: Vec<_> = before
+        .iter()
+        .filter(|finalizer| *finalizer != FINALIZER_LOAD_BALANCER)
+        .cloned()
+        .collect();
     let mut patch = Map::new();
     insert_finalizers(&mut patch, before, &after);
     Some(Value::Object(patch))
@@ -69,7 +79,11 @@ pub fn set_ingress(service: &Service, wanted: &[LoadBalancerIngress]) -> Option<
 pub type Annotations = BTreeMap<&'static str, Option<String>>;
 
 /// Adds annotations to a patch, as far as the Service does not have them.
-pub(super) fn annotate<K: AsRef<str>>(patch: &mut Value, service: &Service, asked: &BTreeMap<K, Option<String>>) {
+pub(super) fn annotate<K: AsRef<str>>(
+    patch: &mut Value,
+    service: &Service,
+    asked: &BTreeMap<K, Option<String>>,
+) {
     let present = service.metadata.annotations.as_ref();
     for (key, value) in asked {
         let key = key.as_ref();
@@ -91,13 +105,22 @@ pub(super) fn no_id() -> Annotations {
 }
 
 fn shows_id(service: &Service) -> bool {
-    service.metadata.annotations.as_ref().is_some_and(|present| present.contains_key(ANNOTATION_LOAD_BALANCER_ID))
+    service
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|present| present.contains_key(ANNOTATION_LOAD_BALANCER_ID))
 }
 
 /// Returns the addresses in the Service's status.
 pub(super) fn ingress(service: &Service) -> &[LoadBalancerIngress] {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
+    let status = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    status
+        .and_then(|status| status.ingress.as_deref())
+        .unwrap_or_default()
 }
 
 fn finalizers(service: &Service) -> &[String] {
@@ -106,8 +129,14 @@ fn finalizers(service: &Service) -> &[String] {
 
 /// Adds a list that is merged by value: items to add, items to delete and, if any item is kept, the order.
 fn insert_finalizers(patch: &mut Map<String, Value>, old: &[String], new: &[String]) {
-    let added: Vec<_> = new.iter().filter(|finalizer| !old.contains(finalizer)).collect();
-    let mut removed: Vec<_> = old.iter().filter(|finalizer| !new.contains(finalizer)).collect();
+    let added: Vec<_> = new
+        .iter()
+        .filter(|finalizer| !old.contains(finalizer))
+        .collect();
+    let mut removed: Vec<_> = old
+        .iter()
+        .filter(|finalizer| !new.contains(finalizer))
+        .collect();
     removed.sort_unstable();
     removed.dedup();
     let mut metadata = Map::new();
@@ -126,12 +155,23 @@ fn insert_finalizers(patch: &mut Map<String, Value>, old: &[String], new: &[Stri
 }
 
 /// Adds a list that is replaced as a whole; an empty list is cleared.
-fn insert_ingress(patch: &mut Map<String, Value>, old: &[LoadBalancerIngress], new: &[LoadBalancerIngress]) {
+fn insert_ingress(
+    patch: &mut Map<String, Value>,
+    old: &[LoadBalancerIngress],
+    new: &[LoadBalancerIngress],
+) {
     if same_ingress(&as_stored(old), &as_stored(new)) {
         return;
     }
-    let ingress = if new.is_empty() { Value::Null } else { json!(new) };
-    patch.insert("status".into(), json!({"loadBalancer": {"ingress": ingress}}));
+    let ingress = if new.is_empty() {
+        Value::Null
+    } else {
+        json!(new)
+    };
+    patch.insert(
+        "status".into(),
+        json!({"loadBalancer": {"ingress": ingress}}),
+    );
 }
 
 /// Returns `true` if two lists have the same entries in the same order (HELP-58). A missing `ipMode` differs from a set
@@ -183,16 +223,31 @@ mod tests {
         const OURS: &str = FINALIZER_LOAD_BALANCER;
         let table = [
             (vec![], Some(json!({"metadata": {"finalizers": [OURS]}}))),
-            (vec!["a"], Some(json!({"metadata": {"$setElementOrder/finalizers": ["a", OURS], "finalizers": [OURS]}}))),
+            (
+                vec!["a"],
+                Some(
+                    json!({"metadata": {"$setElementOrder/finalizers": ["a", OURS], "finalizers": [OURS]}}),
+                ),
+            ),
             (vec!["a", OURS], None),
         ];
         for (finalizers, patch) in table {
-            assert_eq!(add_finalizer(&service(&finalizers, &json!([]))), patch, "{finalizers:?}");
+            assert_eq!(
+                add_finalizer(&service(&finalizers, &json!([]))),
+                patch,
+                "{finalizers:?}"
+            );
         }
         let table = [
             (vec!["a"], None),
-            (vec![OURS], Some(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [OURS]}}))),
-            (vec![OURS, OURS], Some(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [OURS]}}))),
+            (
+                vec![OURS],
+                Some(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [OURS]}})),
+            ),
+            (
+                vec![OURS, OURS],
+                Some(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [OURS]}})),
+            ),
             (
                 vec!["a", OURS, "b"],
                 Some(json!({"metadata": {
@@ -200,20 +255,34 @@ mod tests {
             ),
         ];
         for (finalizers, patch) in table {
-            assert_eq!(remove_finalizer(&service(&finalizers, &json!([]))), patch, "{finalizers:?}");
+            assert_eq!(
+                remove_finalizer(&service(&finalizers, &json!([]))),
+                patch,
+                "{finalizers:?}"
+            );
         }
     }
 
     #[test]
     fn only_annotations_that_differ_are_written() {
-        let service: Service =
-            serde_json::from_value(json!({"metadata": {"annotations": {"same": "1", "other": "1", "gone": "1"}}}))
-                .unwrap();
+        let service: Service = serde_json::from_value(
+            json!({"metadata": {"annotations": {"same": "1", "other": "1", "gone": "1"}}}),
+        )
+        .unwrap();
         let text = |value: &str| Some(value.to_owned());
-        let asked = [("same", text("1")), ("other", text("2")), ("gone", None), ("new", text("")), ("never", None)];
+        let asked = [
+            ("same", text("1")),
+            ("other", text("2")),
+            ("gone", None),
+            ("new", text("")),
+            ("never", None),
+        ];
         let mut patch = json!({});
         annotate(&mut patch, &service, &asked.into());
-        assert_eq!(patch, json!({"metadata": {"annotations": {"other": "2", "gone": null, "new": ""}}}));
+        assert_eq!(
+            patch,
+            json!({"metadata": {"annotations": {"other": "2", "gone": null, "new": ""}}})
+        );
         let mut patch = json!({});
         annotate(&mut patch, &service, &[("same", text("1"))].into());
         assert_eq!(patch, json!({}));
@@ -223,23 +292,47 @@ mod tests {
     fn a_difference_carries_annotations_though_the_spec_differs_too() {
         let service = |annotations: &Value, class: &str| -> Service {
             let spec = json!({"loadBalancerClass": class});
-            serde_json::from_value(json!({"metadata": {"annotations": annotations}, "spec": spec})).unwrap()
+            serde_json::from_value(json!({"metadata": {"annotations": annotations}, "spec": spec}))
+                .unwrap()
         };
         let old = service(&json!({"same": "1", "other": "1", "gone": "1"}), "a");
         let new = service(&json!({"same": "1", "other": "2", "new": "1"}), "b");
         let annotations = json!({"other": "2", "gone": null, "new": "1"});
-        assert_eq!(difference(&old, &new), json!({"metadata": {"annotations": annotations}}));
+        assert_eq!(
+            difference(&old, &new),
+            json!({"metadata": {"annotations": annotations}})
+        );
         assert_eq!(difference(&new, &new), json!({}));
     }
 
     #[test]
     fn default_of_the_api_server_is_no_change() {
         let table = [
-            (json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]), json!([{"ip": "192.0.2.1"}]), false),
-            (json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]), json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]), true),
-            (json!([{"ip": "192.0.2.1"}]), json!([{"ip": "192.0.2.1", "ports": []}]), false),
-            (json!([{"hostname": "a"}]), json!([{"hostname": "a", "ipMode": "VIP"}]), true),
-            (json!([{"hostname": "a"}, {"hostname": "b"}]), json!([{"hostname": "b"}, {"hostname": "a"}]), true),
+            (
+                json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]),
+                json!([{"ip": "192.0.2.1"}]),
+                false,
+            ),
+            (
+                json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]),
+                json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]),
+                true,
+            ),
+            (
+                json!([{"ip": "192.0.2.1"}]),
+                json!([{"ip": "192.0.2.1", "ports": []}]),
+                false,
+            ),
+            (
+                json!([{"hostname": "a"}]),
+                json!([{"hostname": "a", "ipMode": "VIP"}]),
+                true,
+            ),
+            (
+                json!([{"hostname": "a"}, {"hostname": "b"}]),
+                json!([{"hostname": "b"}, {"hostname": "a"}]),
+                true,
+            ),
             (json!([]), json!([]), false),
         ];
         for (has, wanted, changes) in table {
@@ -247,6 +340,9 @@ mod tests {
             assert_eq!(patch.is_some(), changes, "{has} → {wanted}");
         }
         let cleared = set_ingress(&service(&[], &json!([{"hostname": "a"}])), &[]);
-        assert_eq!(cleared, Some(json!({"status": {"loadBalancer": {"ingress": null}}})));
+        assert_eq!(
+            cleared,
+            Some(json!({"status": {"loadBalancer": {"ingress": null}}}))
+        );
     }
 }

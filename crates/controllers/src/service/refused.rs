@@ -12,7 +12,9 @@ pub(super) struct Refused(Mutex<BTreeSet<String>>);
 impl Refused {
     /// Records the result of a sync.
     pub(super) fn note(&self, key: &str, outcome: &Result<()>) {
-        let is_refused = outcome.as_ref().is_err_and(|error| error.chain().any(Error::is_unauthorized));
+        let is_refused = outcome
+            .as_ref()
+            .is_err_and(|error| error.chain().any(Error::is_unauthorized));
         let mut keys = self.0.lock();
         match is_refused {
             true => _ = keys.insert(key.to_owned()),
@@ -34,9 +36,12 @@ mod tests {
     fn only_a_refused_credential_is_waited_for() {
         let refused = Refused::default();
         let error = || Error::unauthorized("401").context("failed to ensure load balancer");
-        for (key, outcome) in
-            [("a", Err(error())), ("b", Err(Error::quota("full"))), ("c", Err(error())), ("c", Ok(()))]
-        {
+        for (key, outcome) in [
+            ("a", Err(error())),
+            ("b", Err(Error::quota("full"))),
+            ("c", Err(error())),
+            ("c", Ok(())),
+        ] {
             refused.note(key, &outcome);
         }
         assert_eq!(refused.take(), BTreeSet::from(["a".to_owned()]));

@@ -26,7 +26,10 @@ impl Retry {
         match result {
             Ok(()) => Self::Never,
             // A retry time of zero would repeat the request without a pause.
-            Err(error) => error.retry_after().filter(|d| !d.is_zero()).map_or(Self::BackOff, Self::After),
+            Err(error) => error
+                .retry_after()
+                .filter(|d| !d.is_zero())
+                .map_or(Self::BackOff, Self::After),
         }
     }
 }
@@ -38,9 +41,13 @@ mod tests {
 
     #[test]
     fn a_cloud_that_says_when_is_heard_through_other_errors() {
-        let later = Error::retry_in("still deleting", Duration::from_secs(9)).context("failed to delete load balancer");
+        let later = Error::retry_in("still deleting", Duration::from_secs(9))
+            .context("failed to delete load balancer");
         assert_eq!(Retry::of(&Err(later)), Retry::After(Duration::from_secs(9)));
-        assert_eq!(Retry::of(&Err(Error::retry_in("now", Duration::ZERO))), Retry::BackOff);
+        assert_eq!(
+            Retry::of(&Err(Error::retry_in("now", Duration::ZERO))),
+            Retry::BackOff
+        );
         assert_eq!(Retry::of(&Err(Error::other("boom"))), Retry::BackOff);
         assert_eq!(Retry::of(&Ok(())), Retry::Never);
     }

@@ -59,8 +59,12 @@ pub(super) async fn run(
     node_queue: Arc<dyn QueueMetrics>,
     shutdown: CancellationToken,
 ) {
-    let queue = |name: &str, metrics| Queue::new(name, RateLimiter::exponential(BASE, CAP), metrics);
-    let (services, targets) = (queue("service", service_queue), queue("service-targets", Arc::new(NoMetrics)));
+    let queue =
+        |name: &str, metrics| Queue::new(name, RateLimiter::exponential(BASE, CAP), metrics);
+    let (services, targets) = (
+        queue("service", service_queue),
+        queue("service-targets", Arc::new(NoMetrics)),
+    );
     let running = Arc::new(RunningController {
         locks: Arc::new(ServiceLocks::new(&services, &targets)),
         services,
@@ -72,7 +76,12 @@ pub(super) async fn run(
     });
     running.feed();
     let controller = &running.controller;
-    let synced = async { tokio::join!(controller.services.wait_synced(), controller.context.nodes.wait_synced()) };
+    let synced = async {
+        tokio::join!(
+            controller.services.wait_synced(),
+            controller.context.nodes.wait_synced()
+        )
+    };
     tokio::select! {
         _ = synced => {}
         () = shutdown.cancelled() => return,
@@ -84,9 +93,24 @@ pub(super) async fn run(
     let workers = controller.workers();
     tokio::join!(
         stop,
-        run_workers(&running.services, workers, shutdown.clone(), running.each(RunningController::sync)),
-        run_workers(&running.targets, workers, shutdown.clone(), running.each(RunningController::refresh_targets)),
-        run_workers(&running.drift, workers, shutdown.clone(), running.each(RunningController::check_drift)),
+        run_workers(
+            &running.services,
+            workers,
+            shutdown.clone(),
+            running.each(RunningController::sync)
+        ),
+        run_workers(
+            &running.targets,
+            workers,
+            shutdown.clone(),
+            running.each(RunningController::refresh_targets)
+        ),
+        run_workers(
+            &running.drift,
+            workers,
+            shutdown.clone(),
+            running.each(RunningController::check_drift)
+        ),
         running.retry_refused(&shutdown),
         run_batch_workers(&running.nodes, 1, usize::MAX, shutdown.clone(), {
             let (running, shutdown) = (Arc::clone(&running), shutdown.clone());
@@ -97,7 +121,10 @@ pub(super) async fn run(
 
 impl RunningController {
     /// Returns the function that a worker runs for each key.
-    fn each<F>(self: &Arc<Self>, work: fn(Arc<Self>, Claim<String>) -> F) -> impl Fn(Claim<String>) -> F + use<F> {
+    fn each<F>(
+        self: &Arc<Self>,
+        work: fn(Arc<Self>, Claim<String>) -> F,
+    ) -> impl Fn(Claim<String>) -> F + use<F> {
         let running = Arc::clone(self);
         move |claim| work(Arc::clone(&running), claim)
     }
@@ -107,7 +134,11 @@ impl RunningController {
     async fn retry_refused(&self, shutdown: &CancellationToken) {
         let accepted = async || self.controller.credential_accepted.notified().await;
         while shutdown.run_until_cancelled(accepted()).await.is_some() {
-            self.controller.refused.take().into_iter().for_each(|key| self.services.add(key));
+            self.controller
+                .refused
+                .take()
+                .into_iter()
+                .for_each(|key| self.services.add(key));
         }
     }
 
@@ -116,17 +147,22 @@ impl RunningController {
     fn feed(self: &Arc<Self>) {
         // A weak reference, so that the caches do not keep their owner alive.
         let running = Arc::downgrade(self);
-        self.controller.services.subscribe(Resync::never(), move |event| {
-            if let Some(running) = running.upgrade() {
-                running.service_changed(event);
-            }
-        });
+        self.controller
+            .services
+            .subscribe(Resync::never(), move |event| {
+                if let Some(running) = running.upgrade() {
+                    running.service_changed(event);
+                }
+            });
         let running = Arc::downgrade(self);
-        self.controller.context.nodes.subscribe(Resync::never(), move |event| {
-            if let Some(running) = running.upgrade() {
-                running.node_changed(event);
-            }
-        });
+        self.controller
+            .context
+            .nodes
+            .subscribe(Resync::never(), move |event| {
+                if let Some(running) = running.upgrade() {
+                    running.node_changed(event);
+                }
+            });
     }
 
     fn service_changed(&self, event: &CacheEvent<Service>) {
@@ -145,7 +181,12 @@ impl RunningController {
                     self.controller.note_present(&key, new);
                 }
                 self.controller.writes.seen(&key, new);
-                if needs_sync(old, new, options) && !self.controller.ledger.is_our_annotation(&key, old, new, options) {
+                if needs_sync(old, new, options)
+                    && !self
+                        .controller
+                        .ledger
+                        .is_our_annotation(&key, old, new, options)
+                {
                     self.services.add(key);
                 } else {
                     self.controller.ledger.freshen(&key, new, options);
@@ -172,14 +213,21 @@ impl RunningController {
         let known = controller.ledger.service(key);
         let is_known = known.is_some_and(|known| known.metadata.uid == last.metadata.uid);
         if is_known || self.locks.is_locked(key) {
-            controller.note_vanished(key, last, controller.writes.are_outstanding(key), is_replaced);
+            controller.note_vanished(
+                key,
+                last,
+                controller.writes.are_outstanding(key),
+                is_replaced,
+            );
         }
     }
 
     fn node_changed(&self, event: &CacheEvent<Node>) {
         match event {
             CacheEvent::Updated { old, new } if !self.controller.concerns_targets(old, new) => {}
-            CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } | CacheEvent::Deleted(node) => {
+            CacheEvent::Added(node)
+            | CacheEvent::Updated { new: node, .. }
+            | CacheEvent::Deleted(node) => {
                 self.nodes.add(node.name.to_string());
             }
         }
@@ -187,7 +235,9 @@ impl RunningController {
 
     async fn sync(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service");
-        let Some(_lock) = self.locks.take(claim.key(), WorkKind::Sync) else { return claim.release_unprocessed() };
+        let Some(_lock) = self.locks.take(claim.key(), WorkKind::Sync) else {
+            return claim.release_unprocessed();
+        };
         let key = claim.key().clone();
         match self.controller.confirm_deletion(&key).await {
             Ok(cached) => self.controller.work_cached(claim, cached).await,
@@ -224,7 +274,10 @@ impl RunningController {
             () = shutdown.cancelled() => return,
         }
         let metrics = Arc::clone(&self.controller.metrics);
-        let round = Arc::new(Round { start: Instant::now(), metrics });
+        let round = Arc::new(Round {
+            start: Instant::now(),
+            metrics,
+        });
         for key in self.controller.stale() {
             self.rounds.lock().insert(key.clone(), Arc::clone(&round));
             self.targets.add(key);
@@ -234,9 +287,16 @@ impl RunningController {
 
     async fn refresh_targets(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service-targets");
-        let Some(lock) = self.locks.take(claim.key(), WorkKind::Targets) else { return claim.release_unprocessed() };
+        let Some(lock) = self.locks.take(claim.key(), WorkKind::Targets) else {
+            return claim.release_unprocessed();
+        };
         let round = self.rounds.lock().remove(claim.key());
-        if self.controller.refresh_targets(claim.key(), &claim.permit()).await.is_err() {
+        if self
+            .controller
+            .refresh_targets(claim.key(), &claim.permit())
+            .await
+            .is_err()
+        {
             lock.then_sync();
         }
         drop(round);
@@ -254,7 +314,9 @@ impl RunningController {
             self.services.add(key.clone());
         }
         match self.controller.drift_pause(false) {
-            Some(pause) if self.controller.ledger.service(&key).is_some() => claim.retry_after(pause),
+            Some(pause) if self.controller.ledger.service(&key).is_some() => {
+                claim.retry_after(pause)
+            }
             _ => claim.succeed(),
         }
     }

@@ -16,7 +16,13 @@ impl ServiceController {
     /// Records a Service as vanished if the API no longer shows it although it had the finalizer and no deletion
     /// timestamp, so that it cannot have been deleted. `is_written` is `true` if the cache lacked this controller's
     /// last write, which may be the finalizer.
-    pub(super) fn note_vanished(&self, key: &str, last: &Arc<Service>, is_written: bool, is_replaced: bool) {
+    pub(super) fn note_vanished(
+        &self,
+        key: &str,
+        last: &Arc<Service>,
+        is_written: bool,
+        is_replaced: bool,
+    ) {
         let held = has_finalizer(last) || is_written;
         if self.vanished.is_enabled()
             && held
@@ -31,7 +37,10 @@ impl ServiceController {
     /// Records that the API shows a Service, which ends its absence.
     pub(super) fn note_present(&self, key: &str, service: &Service) {
         if self.vanished.note_present(key, service) {
-            tracing::info!(service = key, "the vanished service exists again; its load balancer was kept");
+            tracing::info!(
+                service = key,
+                "the vanished service exists again; its load balancer was kept"
+            );
         }
     }
 
@@ -49,7 +58,9 @@ impl ServiceController {
 
     async fn settle_one(&self, key: &str, service: &Service, permit: &WorkerPermit) {
         match self.read(key, service).await {
-            Ok(Some(fresh)) if fresh.metadata.uid == service.metadata.uid => self.vanished.found(key, service),
+            Ok(Some(fresh)) if fresh.metadata.uid == service.metadata.uid => {
+                self.vanished.found(key, service)
+            }
             Ok(_) => {
                 let (may_delete, step) = self.vanished.not_found(key, service);
                 self.report_hold(key, service, step);
@@ -65,7 +76,12 @@ impl ServiceController {
         }
     }
 
-    async fn remove_vanished(&self, key: &str, service: &Service, permit: &WorkerPermit) -> Result<()> {
+    async fn remove_vanished(
+        &self,
+        key: &str,
+        service: &Service,
+        permit: &WorkerPermit,
+    ) -> Result<()> {
         self.require_same_cluster().await?;
         tracing::warn!(
             service = key,
@@ -73,7 +89,11 @@ impl ServiceController {
         );
         self.delete_for(service, permit).await?;
         self.vanished.removed(key, service);
-        if self.ledger.service(key).is_some_and(|known| known.metadata.uid == service.metadata.uid) {
+        if self
+            .ledger
+            .service(key)
+            .is_some_and(|known| known.metadata.uid == service.metadata.uid)
+        {
             self.ledger.forget(key);
         }
         Ok(())
@@ -107,7 +127,9 @@ impl ServiceController {
     }
 
     fn report_hold(&self, key: &str, service: &Service, step: VanishedStep) {
-        let VanishedStep::Report(held) = step else { return };
+        let VanishedStep::Report(held) = step else {
+            return;
+        };
         self.metrics.deletion_held(held.cause());
         tracing::warn!(
             service = key, cause = held.cause(), why = %held,

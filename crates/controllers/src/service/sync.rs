@@ -22,7 +22,8 @@ impl ServiceController {
     /// # Errors
     /// Any error. The Service must be retried as the error asks (SVC-31).
     pub async fn sync(&self, key: &str) -> Result<()> {
-        self.sync_cached(key, self.services.get(key), &WorkerPermit::unlimited()).await
+        self.sync_cached(key, self.services.get(key), &WorkerPermit::unlimited())
+            .await
     }
 
     /// Syncs the cached Service, releasing the worker permit while it waits for the cloud.
@@ -53,7 +54,11 @@ impl ServiceController {
     }
 
     /// Returns the Service from the cache; from the API if the cache does not have this controller's last write yet.
-    async fn current(&self, key: &str, cached: Option<Arc<Service>>) -> Result<Option<Arc<Service>>> {
+    async fn current(
+        &self,
+        key: &str,
+        cached: Option<Arc<Service>>,
+    ) -> Result<Option<Arc<Service>>> {
         match cached {
             Some(cached) if self.writes.are_missing_in(key, &cached) => {
                 let found = self.read(key, &cached).await?.map(Arc::new);
@@ -76,13 +81,18 @@ impl ServiceController {
     /// Service.
     pub(super) async fn confirm_deletion(&self, key: &str) -> Result<Option<Arc<Service>>> {
         let cached = self.services.get(key);
-        let Some(known) = self.ledger.service(key) else { return Ok(cached) };
+        let Some(known) = self.ledger.service(key) else {
+            return Ok(cached);
+        };
         if cached.is_none() && self.vanished.has(key, &known) {
             // The Service is read twice when it is due.
             return Ok(None);
         }
         let uid = &known.metadata.uid;
-        if cached.as_ref().is_some_and(|cached| cached.metadata.uid == *uid) {
+        if cached
+            .as_ref()
+            .is_some_and(|cached| cached.metadata.uid == *uid)
+        {
             return Ok(cached);
         }
         match self.read(key, &known).await? {
@@ -96,22 +106,41 @@ impl ServiceController {
     /// Reads the Service that now has this Service's name. Lists instead of getting where only that is permitted,
     /// because the Go program's Role may allow to list Services, but not to get one.
     pub(super) async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
-        let (api, name) = (self.api(service), service.metadata.name.as_deref().unwrap_or_default());
+        let (api, name) = (
+            self.api(service),
+            service.metadata.name.as_deref().unwrap_or_default(),
+        );
         let fresh = match api.get_opt(name).await {
             Err(error) if is_forbidden(&error) => {
                 let named = ListParams::default().fields(&format!("metadata.name={name}"));
-                api.list(&named).await.map(|list| list.items.into_iter().next())
+                api.list(&named)
+                    .await
+                    .map(|list| list.items.into_iter().next())
             }
             fresh => fresh,
         };
-        fresh.map_err(|error| Error::other(format!("failed to read service {key}: {}", api_error(&error))))
+        fresh.map_err(|error| {
+            Error::other(format!(
+                "failed to read service {key}: {}",
+                api_error(&error)
+            ))
+        })
     }
 
-    async fn process(&self, key: &str, service: &Arc<Service>, permit: &WorkerPermit) -> Result<()> {
+    async fn process(
+        &self,
+        key: &str,
+        service: &Arc<Service>,
+        permit: &WorkerPermit,
+    ) -> Result<()> {
         // If a Service was deleted and created again, the old load balancer is deleted first (SVC-36). If the old
         // Service cannot have been deleted, its load balancer stays until that is confirmed, and the new Service gets
         // its own.
-        if let Some(known) = self.ledger.service(key).filter(|known| known.metadata.uid != service.metadata.uid) {
+        if let Some(known) = self
+            .ledger
+            .service(key)
+            .filter(|known| known.metadata.uid != service.metadata.uid)
+        {
             match self.vanished.has(key, &known) {
                 true => self.vanished.note_replaced(key, &known),
                 false => self.delete_remembered(key, permit).await?,
@@ -157,12 +186,19 @@ impl ServiceController {
             let failed = |error| refused("failed to add load balancer cleanup finalizer", &error);
             self.write(key, service, &patch).await.map_err(failed)?;
         }
-        let targets = self.targets.current().map_err(|error| error.context(FAILED_TO_ENSURE))?;
+        let targets = self
+            .targets
+            .current()
+            .map_err(|error| error.context(FAILED_TO_ENSURE))?;
         if let Some(event) = self.without_targets(&targets) {
             self.record_event(service, &event);
         }
-        self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
-        let outcome = self.cloud.ensure(service, &targets.nodes, &ensure_events).await;
+        self.ledger
+            .remember_targets(key, targets.given(self.cloud.follows(service)));
+        let outcome = self
+            .cloud
+            .ensure(service, &targets.nodes, &ensure_events)
+            .await;
         let published = ensure_events.published();
         // A failure does not justify a write of the ID.
         let annotations = match outcome.is_ok() || published.is_some() {
@@ -170,20 +206,30 @@ impl ServiceController {
             false => ensure_events.annotations(),
         };
         self.ledger.remember_annotations(key, &annotations);
-        let written = published.as_ref().map(|published| published.written_to(service));
+        let written = published
+            .as_ref()
+            .map(|published| published.written_to(service));
         let current = written.as_ref().unwrap_or(service);
         match outcome {
             Ok(Some(status)) => {
                 ensure_events.finish(self.ledger.remember_failed(key, false));
                 self.ledger.remember_drift(key, None);
-                let wanted = Published { ingress: status.ingress.unwrap_or_default(), annotations };
+                let wanted = Published {
+                    ingress: status.ingress.unwrap_or_default(),
+                    annotations,
+                };
                 if published.as_ref() == Some(&wanted) {
                     return Ok(());
                 }
-                self.write_status(key, current, &wanted.ingress, &wanted.annotations).await
+                self.write_status(key, current, &wanted.ingress, &wanted.annotations)
+                    .await
             }
-            Ok(None) => Err(Error::other("service status returned by EnsureLoadBalancer is nil")),
-            Err(error) if error.is_implemented_elsewhere() => self.clear_condition(key, service).await,
+            Ok(None) => Err(Error::other(
+                "service status returned by EnsureLoadBalancer is nil",
+            )),
+            Err(error) if error.is_implemented_elsewhere() => {
+                self.clear_condition(key, service).await
+            }
             Err(error) => {
                 if published.is_none_or(|published| published.annotations != annotations) {
                     self.annotate(key, current, &annotations).await;
@@ -208,7 +254,8 @@ impl ServiceController {
     /// counts as deleted (P-20).
     async fn tear_down(&self, key: &str, service: &Service, permit: &WorkerPermit) -> Result<()> {
         let exists = self.cloud.exists(service).await;
-        let exists = exists.map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
+        let exists = exists
+            .map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
         if exists {
             self.record_event(service, &ServiceEvent::Deleting);
             match self.cloud.delete(service, &PermitObserver(permit)).await {
@@ -218,14 +265,18 @@ impl ServiceController {
                 _ => {}
             }
         } else if is_foreign(service, &self.options) {
-            tracing::debug!(service = key, "cleanup is left to the controller of the service's class");
+            tracing::debug!(
+                service = key,
+                "cleanup is left to the controller of the service's class"
+            );
             return Ok(());
         }
         let mut patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
         self.put_annotations(key, service, &patch::no_id(), &mut patch);
         self.remove_finalizer(key, service, patch).await?;
         self.record_event(service, &ServiceEvent::Deleted);
-        self.write_status(key, service, &[], &Annotations::default()).await
+        self.write_status(key, service, &[], &Annotations::default())
+            .await
     }
 
     /// Removes the finalizer without a call to the cloud (P-20).
@@ -241,9 +292,10 @@ impl ServiceController {
     async fn remove_finalizer(&self, key: &str, service: &Service, mut patch: Value) -> Result<()> {
         self.remove_condition(key, service, &mut patch);
         match self.write(key, service, &patch).await {
-            Err(error) if !is_not_found(&error) => {
-                Err(refused("failed to remove load balancer cleanup finalizer", &error))
-            }
+            Err(error) if !is_not_found(&error) => Err(refused(
+                "failed to remove load balancer cleanup finalizer",
+                &error,
+            )),
             _ => {
                 self.ledger.remember_condition(key, service, None);
                 Ok(())
@@ -262,7 +314,11 @@ impl ServiceController {
         let mut patch = patch::set_ingress(service, ingress).unwrap_or_else(|| json!({}));
         self.put_annotations(key, service, annotations, &mut patch);
         let is_ensured = Operation::of(service, &self.options) == Operation::Ensure;
-        let ready = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
+        let ready = if is_ensured {
+            self.put_ready(key, service, &mut patch)
+        } else {
+            None
+        };
         self.write_if_there(key, service, &patch).await?;
         if ready.is_some() {
             self.ledger.remember_condition(key, service, ready);
@@ -272,10 +328,22 @@ impl ServiceController {
 
     /// Adds annotations to a patch. Annotations that another writer changed since the Service was read are skipped;
     /// that change triggers another sync.
-    fn put_annotations(&self, key: &str, service: &Service, annotations: &Annotations, patch: &mut Value) {
+    fn put_annotations(
+        &self,
+        key: &str,
+        service: &Service,
+        annotations: &Annotations,
+        patch: &mut Value,
+    ) {
         let mut annotations = annotations.clone();
-        if let Some(latest) = self.services.get(key).filter(|latest| !self.writes.are_missing_in(key, latest)) {
-            let of = |service: &Service, key: &str| service.metadata.annotations.as_ref()?.get(key).cloned();
+        if let Some(latest) = self
+            .services
+            .get(key)
+            .filter(|latest| !self.writes.are_missing_in(key, latest))
+        {
+            let of = |service: &Service, key: &str| {
+                service.metadata.annotations.as_ref()?.get(key).cloned()
+            };
             annotations.retain(|key, ours| {
                 let (before, now) = (of(service, key), of(&latest, key));
                 now == before || now == *ours
@@ -296,7 +364,9 @@ impl ServiceController {
     /// Writes a patch, unless the Service no longer exists.
     async fn write_if_there(&self, key: &str, service: &Service, patch: &Value) -> Result<()> {
         match self.write(key, service, patch).await {
-            Err(error) if !is_not_found(&error) => Err(refused("failed to update load balancer status", &error)),
+            Err(error) if !is_not_found(&error) => {
+                Err(refused("failed to update load balancer status", &error))
+            }
             _ => Ok(()),
         }
     }
@@ -304,12 +374,17 @@ impl ServiceController {
     /// Deletes the load balancer of a Service that is only in the ledger, because it no longer exists or another
     /// Service has its name (SVC-80 to SVC-86).
     async fn delete_remembered(&self, key: &str, permit: &WorkerPermit) -> Result<()> {
-        let Some(service) = self.ledger.service(key) else { return Ok(()) };
+        let Some(service) = self.ledger.service(key) else {
+            return Ok(());
+        };
         if !wants_load_balancer(&service, &self.options) {
             // SVC-81
         } else if is_abandoned(&service) {
             // The deletion may have been too quick to be seen, because a Service without finalizers is deleted at once.
-            self.record_event(&service, &ServiceEvent::Abandoned(self.cloud.name(&service)));
+            self.record_event(
+                &service,
+                &ServiceEvent::Abandoned(self.cloud.name(&service)),
+            );
         } else {
             self.require_same_cluster().await?;
             self.delete_for(&service, permit).await?;

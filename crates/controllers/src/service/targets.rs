@@ -15,13 +15,18 @@ const SHOWN: usize = 20;
 /// Returns `true` unless the Node's label excludes it from load balancers (SVC-61).
 #[must_use]
 pub fn is_included(node: &Node) -> bool {
-    matches!(node.labels.get(LABEL_EXCLUDE_BALANCER), None | Some("0" | "f" | "F" | "false" | "False" | "FALSE"))
+    matches!(
+        node.labels.get(LABEL_EXCLUDE_BALANCER),
+        None | Some("0" | "f" | "F" | "false" | "False" | "FALSE")
+    )
 }
 
 /// Returns `true` if cluster-autoscaler is about to delete the Node.
 #[must_use]
 pub fn is_tainted_for_deletion(node: &Node) -> bool {
-    node.taints.iter().any(|taint| &*taint.key == TAINT_TO_BE_DELETED)
+    node.taints
+        .iter()
+        .any(|taint| &*taint.key == TAINT_TO_BE_DELETED)
 }
 
 /// Returns `true` if the Node is a target (SVC-60), which does not depend on the Service.
@@ -33,7 +38,9 @@ pub fn is_eligible(node: &Node) -> bool {
 /// Returns `true` if the Node's condition reports that its network is unavailable (P-26).
 #[must_use]
 pub fn lacks_network(node: &Node) -> bool {
-    node.network_unavailable.as_ref().is_some_and(|condition| condition.status == ConditionStatus::True)
+    node.network_unavailable
+        .as_ref()
+        .is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
 /// Returns `true` if the change of a Node requires a node sync (SVC-65).
@@ -70,7 +77,10 @@ impl Members {
     /// Returns the members of a set of Nodes, independent of their order. Ineligible Nodes are included.
     #[must_use]
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
-        let mut members: Vec<_> = nodes.into_iter().map(|node| (node.name.clone(), node.provider_id.clone())).collect();
+        let mut members: Vec<_> = nodes
+            .into_iter()
+            .map(|node| (node.name.clone(), node.provider_id.clone()))
+            .collect();
         members.sort_unstable();
         Self(members.into())
     }
@@ -88,7 +98,11 @@ impl Members {
 
     fn are(&self, nodes: &[Arc<Node>]) -> bool {
         self.0.len() == nodes.len()
-            && self.0.iter().zip(nodes).all(|((name, id), node)| *name == node.name && *id == node.provider_id)
+            && self
+                .0
+                .iter()
+                .zip(nodes)
+                .all(|((name, id), node)| *name == node.name && *id == node.provider_id)
     }
 }
 
@@ -128,7 +142,11 @@ pub(super) struct Given {
 impl Given {
     /// Returns targets with unknown labels and addresses.
     pub(super) fn of(members: &Members) -> Self {
-        Self { members: members.clone(), labels: None, addresses: None }
+        Self {
+            members: members.clone(),
+            labels: None,
+            addresses: None,
+        }
     }
 
     /// Returns `true` if these targets equal the targets `now`.
@@ -143,10 +161,19 @@ impl TargetSet {
     /// Returns the eligible Nodes among these (SVC-60).
     #[must_use]
     pub fn eligible(nodes: &[Arc<Node>]) -> Self {
-        let mut nodes: Vec<_> = nodes.iter().filter(|node| is_eligible(node)).cloned().collect();
+        let mut nodes: Vec<_> = nodes
+            .iter()
+            .filter(|node| is_eligible(node))
+            .cloned()
+            .collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let members = Members::of(nodes.iter().map(|node| &**node));
-        Self { members, nodes: nodes.into(), labels: Sum::default(), addresses: Sum::default() }
+        Self {
+            members,
+            nodes: nodes.into(),
+            labels: Sum::default(),
+            addresses: Sum::default(),
+        }
     }
 
     /// Returns the targets in the form for the ledger. `follows` are the fields that the Service's targets depend on.
@@ -161,7 +188,9 @@ impl TargetSet {
     fn addresses(&self) -> u64 {
         *self.addresses.get_or_init(|| {
             let mut hasher = DefaultHasher::new();
-            self.nodes.iter().for_each(|node| (&node.name, &node.addresses).hash(&mut hasher));
+            self.nodes
+                .iter()
+                .for_each(|node| (&node.name, &node.addresses).hash(&mut hasher));
             hasher.finish()
         })
     }
@@ -171,7 +200,9 @@ impl TargetSet {
             let mut hasher = DefaultHasher::new();
             for node in &*self.nodes {
                 (&node.name, &node.labels).hash(&mut hasher);
-                annotations.iter().for_each(|key| node.annotations.get(key).hash(&mut hasher));
+                annotations
+                    .iter()
+                    .for_each(|key| node.annotations.get(key).hash(&mut hasher));
             }
             hasher.finish()
         })
@@ -211,7 +242,11 @@ impl Targets {
                 outdated.lock().set = None;
             }
         });
-        Self { cache, wait_for_network, latest }
+        Self {
+            cache,
+            wait_for_network,
+            latest,
+        }
     }
 
     /// Returns the current targets (SVC-64).
@@ -221,7 +256,9 @@ impl Targets {
     /// (P-25).
     pub(super) fn current(&self) -> Result<TargetSet> {
         if !self.cache.is_synced() {
-            return Err(Error::other("the Nodes of the cluster have not been listed yet"));
+            return Err(Error::other(
+                "the Nodes of the cluster have not been listed yet",
+            ));
         }
         // The lock is held while Nodes are listed, so that a change meanwhile discards the result.
         let mut latest = self.latest.lock();
@@ -241,8 +278,17 @@ impl Targets {
             _ => Members::of(nodes.iter().map(|node| &**node)),
         };
         let (labels, addresses) = (Sum::default(), Sum::default());
-        let set = TargetSet { nodes, members: members.clone(), labels, addresses };
-        *latest = Latest { set: Some(set.clone()), members: Some(members), let_in };
+        let set = TargetSet {
+            nodes,
+            members: members.clone(),
+            labels,
+            addresses,
+        };
+        *latest = Latest {
+            set: Some(set.clone()),
+            members: Some(members),
+            let_in,
+        };
         Ok(set)
     }
 }
@@ -253,15 +299,25 @@ mod tests {
     use cloud_provider::{AddressType, NodeAddress};
 
     fn node(name: &str, provider_id: &str) -> Node {
-        Node { name: name.into(), provider_id: provider_id.into(), ..Node::default() }
+        Node {
+            name: name.into(),
+            provider_id: provider_id.into(),
+            ..Node::default()
+        }
     }
 
     #[test]
     fn a_host_name_is_shown_once_and_the_first_twenty_are_sorted() {
         assert_eq!(host_names(&["b", "a", "b"]), "[a b]");
-        let names: Vec<String> = (1..=22).rev().map(|number| format!("n{:02}", number.min(21))).collect();
+        let names: Vec<String> = (1..=22)
+            .rev()
+            .map(|number| format!("n{:02}", number.min(21)))
+            .collect();
         let shown = host_names(&names);
-        assert!(shown.starts_with("[n03 n04 ") && shown.ends_with(" n20 n21 <2 more>]"), "{shown}");
+        assert!(
+            shown.starts_with("[n03 n04 ") && shown.ends_with(" n20 n21 <2 more>]"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -271,25 +327,57 @@ mod tests {
         let (first, again) = (targets.current().unwrap(), targets.current().unwrap());
         assert!(Arc::ptr_eq(&first.nodes, &again.nodes));
 
-        cache.insert(Node { ready: cloud_provider::ConditionStatus::False, ..node("a", "p://a") });
+        cache.insert(Node {
+            ready: cloud_provider::ConditionStatus::False,
+            ..node("a", "p://a")
+        });
         let flapped = targets.current().unwrap();
-        assert!(!Arc::ptr_eq(&first.nodes, &flapped.nodes), "a provider sees Nodes as they are");
-        assert!(Arc::ptr_eq(&first.members.0, &flapped.members.0), "the set is the same, and kept once");
+        assert!(
+            !Arc::ptr_eq(&first.nodes, &flapped.nodes),
+            "a provider sees Nodes as they are"
+        );
+        assert!(
+            Arc::ptr_eq(&first.members.0, &flapped.members.0),
+            "the set is the same, and kept once"
+        );
 
         cache.insert(node("b", "p://other"));
         assert!(!first.members.same(&targets.current().unwrap().members));
         cache.remove("b");
-        assert_eq!(targets.current().unwrap().members.names().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(
+            targets
+                .current()
+                .unwrap()
+                .members
+                .names()
+                .collect::<Vec<_>>(),
+            ["a"]
+        );
     }
 
     #[test]
     fn labels_count_only_for_those_who_follow_them() {
-        let with = |value: &str| Node { labels: [("pool", value)].into_iter().collect(), ..node("a", "p://a") };
+        let with = |value: &str| Node {
+            labels: [("pool", value)].into_iter().collect(),
+            ..node("a", "p://a")
+        };
         let set = |value: &str| TargetSet::eligible(&[with(value).into()]);
         let (before, after) = (set("x"), set("y"));
-        let follows = |labels| Follows { labels, ..Follows::default() };
-        for (then, now, is) in [(true, true, false), (false, true, false), (true, false, true), (false, false, true)] {
-            assert_eq!(before.given(follows(then)).is(&after.given(follows(now))), is, "{then} {now}");
+        let follows = |labels| Follows {
+            labels,
+            ..Follows::default()
+        };
+        for (then, now, is) in [
+            (true, true, false),
+            (false, true, false),
+            (true, false, true),
+            (false, false, true),
+        ] {
+            assert_eq!(
+                before.given(follows(then)).is(&after.given(follows(now))),
+                is,
+                "{then} {now}"
+            );
         }
         let given = before.given(follows(true));
         assert!(given.is(&set("x").given(follows(true))) && !Given::of(&before.members).is(&given));
@@ -297,35 +385,58 @@ mod tests {
 
     #[test]
     fn declared_annotations_count_as_labels_do() {
-        let with = |value: &str| Node { annotations: [("ingress", value)].into_iter().collect(), ..node("a", "p://a") };
+        let with = |value: &str| Node {
+            annotations: [("ingress", value)].into_iter().collect(),
+            ..node("a", "p://a")
+        };
         let given = |value: &str, annotations| {
-            TargetSet::eligible(&[with(value).into()]).given(Follows { labels: true, addresses: false, annotations })
+            TargetSet::eligible(&[with(value).into()]).given(Follows {
+                labels: true,
+                addresses: false,
+                annotations,
+            })
         };
         let keys = ["ingress".to_owned()];
         assert!(!given("true", &keys).is(&given("false", &keys)));
         assert!(given("true", &keys).is(&given("true", &keys)));
-        assert!(given("true", &[]).is(&given("false", &[])), "nobody asks for it");
+        assert!(
+            given("true", &[]).is(&given("false", &[])),
+            "nobody asks for it"
+        );
     }
 
     #[test]
     fn addresses_count_only_for_those_who_follow_them() {
         let with = |addresses: &[&str]| {
             let internal = |it: &&str| NodeAddress::new(AddressType::InternalIP, it);
-            TargetSet::eligible(&[
-                Node { addresses: addresses.iter().map(internal).collect(), ..node("a", "p://a") }.into()
-            ])
+            TargetSet::eligible(&[Node {
+                addresses: addresses.iter().map(internal).collect(),
+                ..node("a", "p://a")
+            }
+            .into()])
         };
         let (none, one) = (with(&[]), with(&["10.0.0.4"]));
-        let follows = |addresses| Follows { addresses, ..Follows::default() };
+        let follows = |addresses| Follows {
+            addresses,
+            ..Follows::default()
+        };
         assert!(!none.given(follows(true)).is(&one.given(follows(true))));
         assert!(none.given(follows(false)).is(&one.given(follows(false))));
-        assert!(one.given(follows(true)).is(&with(&["10.0.0.4"]).given(follows(true))));
+        assert!(
+            one.given(follows(true))
+                .is(&with(&["10.0.0.4"]).given(follows(true)))
+        );
     }
 
     /// A new Node needs a network to become a target, and a Node that is a target stays one (P-26, D-214).
     #[test]
     fn node_that_joins_needs_a_network_and_a_target_stays_one() {
-        let network = |status| Some(cloud_provider::NetworkCondition { status, ..Default::default() });
+        let network = |status| {
+            Some(cloud_provider::NetworkCondition {
+                status,
+                ..Default::default()
+            })
+        };
         let with = |name: &str, uid: &str, status| Node {
             uid: uid.into(),
             network_unavailable: network(status),
@@ -339,7 +450,17 @@ mod tests {
             let cache = Cache::with([with("a", "1", True)]);
             let targets = Targets::new(cache.clone(), waits);
             let mut seen = Vec::new();
-            let mut look = || seen.push(targets.current().unwrap().members.names().collect::<Vec<_>>().join(" "));
+            let mut look = || {
+                seen.push(
+                    targets
+                        .current()
+                        .unwrap()
+                        .members
+                        .names()
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                )
+            };
             look();
             cache.insert(with("b", "2", True));
             look();

@@ -52,7 +52,11 @@ impl fmt::Display for ServiceHoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unconfirmed { delay } => {
-                write!(f, "it is deleted if a second read after {} s does not find the Service either", delay.as_secs())
+                write!(
+                    f,
+                    "it is deleted if a second read after {} s does not find the Service either",
+                    delay.as_secs()
+                )
             }
             Self::Landslide { gone, of } => write!(
                 f,
@@ -100,18 +104,36 @@ struct VanishedState {
 
 impl VanishedState {
     fn new(options: GuardOptions) -> Self {
-        Self { options, absent: BTreeMap::new(), removed: Vec::new(), is_landslide: false, unwritten: BTreeSet::new() }
+        Self {
+            options,
+            absent: BTreeMap::new(),
+            removed: Vec::new(),
+            is_landslide: false,
+            unwritten: BTreeSet::new(),
+        }
     }
 
     /// Returns the hold if too many Services are missing. `remembered` is the number of Services in the ledger, which
     /// includes missing Services unless another Service has their name.
     fn landslide(&mut self, now: Instant, remembered: usize) -> Option<ServiceHoldReason> {
-        let Self { options, absent, removed, .. } = self;
+        let Self {
+            options,
+            absent,
+            removed,
+            ..
+        } = self;
         removed.retain(|at| now.duration_since(*at) < options.delay);
-        let replaced = absent.values().filter(|absence| absence.is_replaced).count();
-        let (gone, of) = (absent.len() + removed.len(), remembered + replaced + removed.len());
+        let replaced = absent
+            .values()
+            .filter(|absence| absence.is_replaced)
+            .count();
+        let (gone, of) = (
+            absent.len() + removed.len(),
+            remembered + replaced + removed.len(),
+        );
         #[allow(clippy::cast_precision_loss)] // Services are counted in thousands.
-        let slides = of >= GuardOptions::SMALLEST_LANDSLIDE && gone as f64 > options.share * of as f64;
+        let slides =
+            of >= GuardOptions::SMALLEST_LANDSLIDE && gone as f64 > options.share * of as f64;
         slides.then_some(ServiceHoldReason::Landslide { gone, of })
     }
 
@@ -119,13 +141,21 @@ impl VanishedState {
         let landslide = self.landslide(now, remembered);
         if std::mem::replace(&mut self.is_landslide, landslide.is_some()) && landslide.is_none() {
             // Reads during a landslide prove nothing.
-            self.absent.values_mut().for_each(|absence| absence.first_read = None);
+            self.absent
+                .values_mut()
+                .for_each(|absence| absence.first_read = None);
         }
         let delay = self.options.delay;
-        let Some(absence) = self.absent.get_mut(key).filter(|absence| now >= absence.due) else {
+        let Some(absence) = self
+            .absent
+            .get_mut(key)
+            .filter(|absence| now >= absence.due)
+        else {
             return VanishedStep::Keep;
         };
-        let Some(held) = landslide else { return VanishedStep::Read };
+        let Some(held) = landslide else {
+            return VanishedStep::Read;
+        };
         (absence.first_read, absence.due) = (None, now + delay.max(RETRY_PAUSE));
         report_once(absence, held)
     }
@@ -134,14 +164,19 @@ impl VanishedState {
     /// balancer may be deleted.
     fn not_found(&mut self, now: Instant, key: &(String, String)) -> (bool, VanishedStep) {
         let delay = self.options.delay;
-        let Some(absence) = self.absent.get_mut(key) else { return (false, VanishedStep::Keep) };
+        let Some(absence) = self.absent.get_mut(key) else {
+            return (false, VanishedStep::Keep);
+        };
         let confirmed = *absence.first_read.get_or_insert(now) + delay;
         if now >= confirmed {
             absence.due = now + RETRY_PAUSE;
             return (true, VanishedStep::Keep);
         }
         absence.due = confirmed;
-        (false, report_once(absence, ServiceHoldReason::Unconfirmed { delay }))
+        (
+            false,
+            report_once(absence, ServiceHoldReason::Unconfirmed { delay }),
+        )
     }
 }
 
@@ -169,10 +204,21 @@ impl Vanished {
 
     /// Records a Service that vanished in this state.
     pub(super) fn note(&self, key: &str, service: &Arc<Service>, is_replaced: bool) {
-        let Some(mut state) = self.state() else { return };
+        let Some(mut state) = self.state() else {
+            return;
+        };
         let (service, due) = (Arc::clone(service), Instant::now());
-        let absence = Absence { is_replaced, first_read: None, due, reported: None, service };
-        state.absent.entry(id(key, &absence.service)).or_insert(absence);
+        let absence = Absence {
+            is_replaced,
+            first_read: None,
+            due,
+            reported: None,
+            service,
+        };
+        state
+            .absent
+            .entry(id(key, &absence.service))
+            .or_insert(absence);
     }
 
     /// Records that another Service now has the name of this missing Service.
@@ -186,19 +232,26 @@ impl Vanished {
 
     /// Records that the cache shows this Service. Returns `true` if the Service was missing.
     pub(super) fn note_present(&self, key: &str, service: &Service) -> bool {
-        self.state()
-            .is_some_and(|mut state| !state.absent.is_empty() && state.absent.remove(&id(key, service)).is_some())
+        self.state().is_some_and(|mut state| {
+            !state.absent.is_empty() && state.absent.remove(&id(key, service)).is_some()
+        })
     }
 
     /// Returns `true` if this Service is missing.
     pub(super) fn has(&self, key: &str, service: &Service) -> bool {
-        self.state().is_some_and(|state| !state.absent.is_empty() && state.absent.contains_key(&id(key, service)))
+        self.state().is_some_and(|state| {
+            !state.absent.is_empty() && state.absent.contains_key(&id(key, service))
+        })
     }
 
     /// Returns the missing Services of this key.
     pub(super) fn of(&self, key: &str) -> Vec<Arc<Service>> {
-        let Some(state) = self.state() else { return Vec::new() };
-        of(&state, key).map(|absence| Arc::clone(&absence.service)).collect()
+        let Some(state) = self.state() else {
+            return Vec::new();
+        };
+        of(&state, key)
+            .map(|absence| Arc::clone(&absence.service))
+            .collect()
     }
 
     /// Returns the time until a missing Service of this key is due; `None` if there is none.
@@ -227,11 +280,16 @@ impl Vanished {
     }
 
     pub(super) fn step(&self, key: &str, service: &Service, remembered: usize) -> VanishedStep {
-        self.state().map_or(VanishedStep::Keep, |mut state| state.step(Instant::now(), &id(key, service), remembered))
+        self.state().map_or(VanishedStep::Keep, |mut state| {
+            state.step(Instant::now(), &id(key, service), remembered)
+        })
     }
 
     pub(super) fn not_found(&self, key: &str, service: &Service) -> (bool, VanishedStep) {
-        self.state().map_or((false, VanishedStep::Keep), |mut state| state.not_found(Instant::now(), &id(key, service)))
+        self.state()
+            .map_or((false, VanishedStep::Keep), |mut state| {
+                state.not_found(Instant::now(), &id(key, service))
+            })
     }
 
     /// Records that a read found the Service, which the cache will show.
@@ -270,12 +328,19 @@ impl Vanished {
 }
 
 fn id(key: &str, service: &Service) -> (String, String) {
-    (key.to_owned(), service.metadata.uid.clone().unwrap_or_default())
+    (
+        key.to_owned(),
+        service.metadata.uid.clone().unwrap_or_default(),
+    )
 }
 
 fn of<'a>(state: &'a VanishedState, key: &str) -> impl Iterator<Item = &'a Absence> {
     let (key, first) = (key.to_owned(), (key.to_owned(), String::new()));
-    state.absent.range(first..).take_while(move |((of, _), _)| *of == key).map(|(_, absence)| absence)
+    state
+        .absent
+        .range(first..)
+        .take_while(move |((of, _), _)| *of == key)
+        .map(|(_, absence)| absence)
 }
 
 #[cfg(test)]
@@ -287,10 +352,21 @@ mod tests {
     /// Returns a state with this many missing Services, their IDs, and the time at which they vanished.
     fn missing(count: usize) -> (VanishedState, Vec<(String, String)>, Instant) {
         let (mut state, now) = (VanishedState::new(GuardOptions::default()), Instant::now());
-        let ids: Vec<_> = (0..count).map(|n| (format!("default/s{n}"), format!("u{n}"))).collect();
+        let ids: Vec<_> = (0..count)
+            .map(|n| (format!("default/s{n}"), format!("u{n}")))
+            .collect();
         for id in &ids {
             let (service, first_read, reported) = (Arc::default(), None, None);
-            state.absent.insert(id.clone(), Absence { service, is_replaced: false, first_read, due: now, reported });
+            state.absent.insert(
+                id.clone(),
+                Absence {
+                    service,
+                    is_replaced: false,
+                    first_read,
+                    due: now,
+                    reported,
+                },
+            );
         }
         (state, ids, now)
     }
@@ -310,18 +386,34 @@ mod tests {
         let (may_delete, step) = state.not_found(now, &ids[0]);
         assert_eq!((may_delete, cause(step)), (false, "unconfirmed"));
         assert_eq!(state.step(now + DELAY / 2, &ids[0], 10), VanishedStep::Keep);
-        assert_eq!(state.not_found(now + DELAY / 2, &ids[0]), (false, VanishedStep::Keep), "told once");
+        assert_eq!(
+            state.not_found(now + DELAY / 2, &ids[0]),
+            (false, VanishedStep::Keep),
+            "told once"
+        );
         assert_eq!(state.step(now + DELAY, &ids[0], 10), VanishedStep::Read);
-        assert_eq!(state.not_found(now + DELAY, &ids[0]), (true, VanishedStep::Keep));
+        assert_eq!(
+            state.not_found(now + DELAY, &ids[0]),
+            (true, VanishedStep::Keep)
+        );
     }
 
     #[test]
     fn more_than_half_of_four_services_are_a_landslide() {
-        for (gone, of, expected) in
-            [(1, 1, "read"), (3, 3, "read"), (2, 4, "read"), (3, 4, "landslide"), (5, 10, "read"), (6, 10, "landslide")]
-        {
+        for (gone, of, expected) in [
+            (1, 1, "read"),
+            (3, 3, "read"),
+            (2, 4, "read"),
+            (3, 4, "landslide"),
+            (5, 10, "read"),
+            (6, 10, "landslide"),
+        ] {
             let (mut state, ids, now) = missing(gone);
-            assert_eq!(cause(state.step(now, &ids[0], of)), expected, "{gone} of {of}");
+            assert_eq!(
+                cause(state.step(now, &ids[0], of)),
+                expected,
+                "{gone} of {of}"
+            );
         }
     }
 
@@ -339,14 +431,20 @@ mod tests {
     fn missing_services_are_read_twice_again_after_a_landslide() {
         let (mut state, ids, now) = missing(6);
         state.not_found(now, &ids[0]);
-        state.absent.values_mut().for_each(|absence| absence.due = now);
+        state
+            .absent
+            .values_mut()
+            .for_each(|absence| absence.due = now);
         assert_eq!(cause(state.step(now, &ids[1], 10)), "landslide");
         for id in &ids[2..] {
             state.absent.remove(id);
         }
         let later = now + 2 * DELAY;
         assert_eq!(state.step(later, &ids[0], 10), VanishedStep::Read);
-        assert!(!state.not_found(later, &ids[0]).0, "the read before the landslide does not count");
+        assert!(
+            !state.not_found(later, &ids[0]).0,
+            "the read before the landslide does not count"
+        );
         assert!(state.not_found(later + DELAY, &ids[0]).0);
     }
 
@@ -365,7 +463,10 @@ mod tests {
     #[test]
     fn a_service_that_was_replaced_is_one_more() {
         let (mut state, ids, now) = missing(4);
-        state.absent.values_mut().for_each(|absence| absence.is_replaced = true);
+        state
+            .absent
+            .values_mut()
+            .for_each(|absence| absence.is_replaced = true);
         assert_eq!(state.step(now, &ids[0], 4), VanishedStep::Read, "4 of 8");
     }
 
@@ -380,9 +481,19 @@ mod tests {
         for (key, uid) in [("a/b", "1"), ("a/b", "2"), ("a/bc", "3"), ("a/a", "4")] {
             vanished.note(key, &service(uid), false);
         }
-        let uids: Vec<_> = vanished.of("a/b").iter().filter_map(|it| it.metadata.uid.clone()).collect();
-        assert_eq!((uids, vanished.len()), (vec!["1".to_owned(), "2".to_owned()], 4));
-        assert!(vanished.note_present("a/b", &service("1")) && !vanished.note_present("a/b", &service("1")));
+        let uids: Vec<_> = vanished
+            .of("a/b")
+            .iter()
+            .filter_map(|it| it.metadata.uid.clone())
+            .collect();
+        assert_eq!(
+            (uids, vanished.len()),
+            (vec!["1".to_owned(), "2".to_owned()], 4)
+        );
+        assert!(
+            vanished.note_present("a/b", &service("1"))
+                && !vanished.note_present("a/b", &service("1"))
+        );
         assert!(Vanished::new(None).of("a/b").is_empty());
     }
 }

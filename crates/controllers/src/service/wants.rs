@@ -85,7 +85,12 @@ pub fn may_hold_leftovers(service: &Service, options: &ServiceOptions) -> bool {
 /// Returns `true` if the Service has the finalizer of load balancers (HELP-56).
 #[must_use]
 pub fn has_finalizer(service: &Service) -> bool {
-    service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
+    service
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
 }
 
 pub(super) fn is_deleting(service: &Service) -> bool {
@@ -94,7 +99,11 @@ pub(super) fn is_deleting(service: &Service) -> bool {
 
 /// Returns `true` if an annotation asks to keep the load balancer when the Service is deleted.
 pub(super) fn is_abandoned(service: &Service) -> bool {
-    let asked = service.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
+    let asked = service
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
     asked.is_some_and(|value| value == "true")
 }
 
@@ -103,7 +112,11 @@ fn is_load_balancer(service: &Service) -> bool {
 }
 
 fn is_our_class(service: &Service, options: &ServiceOptions) -> bool {
-    match service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref()) {
+    match service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_class.as_ref())
+    {
         None => options.is_default,
         Some(class) => options.classes.contains(class),
     }
@@ -114,7 +127,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn service(class: Option<&str>, deleting: bool, finalizer: bool, annotations: &[(&str, &str)]) -> Service {
+    fn service(
+        class: Option<&str>,
+        deleting: bool,
+        finalizer: bool,
+        annotations: &[(&str, &str)],
+    ) -> Service {
         let mut service = json!({"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer"}});
         if let Some(class) = class {
             service["spec"]["loadBalancerClass"] = json!(class);
@@ -133,7 +151,11 @@ mod tests {
 
     fn options(classes: &[&str], is_default: bool) -> ServiceOptions {
         let classes = classes.iter().map(ToString::to_string).collect();
-        ServiceOptions { classes, is_default, ..ServiceOptions::default() }
+        ServiceOptions {
+            classes,
+            is_default,
+            ..ServiceOptions::default()
+        }
     }
 
     #[test]
@@ -151,8 +173,15 @@ mod tests {
             (&["a"], true, Some("c"), false),
         ];
         for (classes, is_default, class, wants) in table {
-            let (service, options) = (service(class, false, false, &[]), options(classes, is_default));
-            assert_eq!(wants_load_balancer(&service, &options), wants, "{classes:?} {is_default} {class:?}");
+            let (service, options) = (
+                service(class, false, false, &[]),
+                options(classes, is_default),
+            );
+            assert_eq!(
+                wants_load_balancer(&service, &options),
+                wants,
+                "{classes:?} {is_default} {class:?}"
+            );
         }
     }
 
@@ -162,8 +191,14 @@ mod tests {
         assert!(needs_cleanup(&other));
         assert!(!is_foreign(&other, &options(&[], true)));
         assert!(is_foreign(&other, &options(&["ours"], true)));
-        assert!(is_foreign(&service(None, true, true, &[]), &options(&["ours"], false)));
-        assert!(!is_foreign(&service(Some("ours"), true, true, &[]), &options(&["ours"], false)));
+        assert!(is_foreign(
+            &service(None, true, true, &[]),
+            &options(&["ours"], false)
+        ));
+        assert!(!is_foreign(
+            &service(Some("ours"), true, true, &[]),
+            &options(&["ours"], false)
+        ));
     }
 
     #[test]
@@ -175,10 +210,17 @@ mod tests {
             (None, false, true, false),
             (Some("ours"), false, true, false),
         ];
-        let (product, reference) = (options(&["ours"], true), crate::Options::reference().service);
+        let (product, reference) = (
+            options(&["ours"], true),
+            crate::Options::reference().service,
+        );
         for (class, deleting, finalizer, expected) in table {
             let service = service(class, deleting, finalizer, &[]);
-            assert_eq!(may_hold_leftovers(&service, &product), expected, "{class:?} {deleting} {finalizer}");
+            assert_eq!(
+                may_hold_leftovers(&service, &product),
+                expected,
+                "{class:?} {deleting} {finalizer}"
+            );
             assert!(!may_hold_leftovers(&service, &reference));
         }
     }
@@ -191,16 +233,42 @@ mod tests {
             (service(None, false, true, &[]), Some(Operation::Ensure)),
             (service(None, true, true, &[]), Some(Operation::TearDown)),
             (service(None, true, false, &[]), Some(Operation::Nothing)),
-            (service(None, true, true, &abandon), Some(Operation::Abandon)),
-            (service(None, false, true, &abandon), Some(Operation::Ensure)),
-            (service(None, true, true, &[(ANNOTATION_ABANDON_LOAD_BALANCER, "yes")]), Some(Operation::TearDown)),
+            (
+                service(None, true, true, &abandon),
+                Some(Operation::Abandon),
+            ),
+            (
+                service(None, false, true, &abandon),
+                Some(Operation::Ensure),
+            ),
+            (
+                service(
+                    None,
+                    true,
+                    true,
+                    &[(ANNOTATION_ABANDON_LOAD_BALANCER, "yes")],
+                ),
+                Some(Operation::TearDown),
+            ),
             (service(Some("x"), false, false, &[]), None),
-            (service(Some("x"), true, true, &[]), Some(Operation::TearDown)),
+            (
+                service(Some("x"), true, true, &[]),
+                Some(Operation::TearDown),
+            ),
         ];
         for (service, operation) in table {
-            assert_eq!(Operation::at_start(&service, &options(&[], true)), operation, "{:?}", service.metadata);
+            assert_eq!(
+                Operation::at_start(&service, &options(&[], true)),
+                operation,
+                "{:?}",
+                service.metadata
+            );
         }
         let gained_a_class = service(Some("x"), false, false, &[]);
-        assert_eq!(Operation::of(&gained_a_class, &options(&[], true)), Operation::TearDown, "SVC-49");
+        assert_eq!(
+            Operation::of(&gained_a_class, &options(&[], true)),
+            Operation::TearDown,
+            "SVC-49"
+        );
     }
 }

@@ -36,17 +36,24 @@ pub async fn handle(provider: &dyn CloudProvider, review: &Value) -> Result<Valu
 pub fn subject(review: &Value) -> Option<PersistentVolume> {
     let request = &review["request"];
     // From text, like every volume: code that reads this large type from a `Value` would exist beside it.
-    let volume = is_creation(request).then(|| serde_json::from_str(&request["object"].to_string()).ok())??;
+    let volume = is_creation(request)
+        .then(|| serde_json::from_str(&request["object"].to_string()).ok())??;
     is_open(&volume).then_some(volume)
 }
 
 /// Returns `true` if an AdmissionRequest creates a volume. Its object is not examined.
 #[must_use]
 pub fn is_creation(request: &Value) -> bool {
-    request["kind"]["group"].as_str().unwrap_or_default().is_empty()
+    request["kind"]["group"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty()
         && request["kind"]["kind"] == "PersistentVolume"
         && request["operation"] == "CREATE"
-        && request["subResource"].as_str().unwrap_or_default().is_empty()
+        && request["subResource"]
+            .as_str()
+            .unwrap_or_default()
+            .is_empty()
 }
 
 /// Answers an AdmissionReview (`admission.k8s.io/v1`), given the provider's answer about its [`subject`].
@@ -73,9 +80,12 @@ pub fn is_creation(request: &Value) -> bool {
 /// # Errors
 /// *Invalid*, if the value is not an AdmissionReview with a request.
 pub fn review(review: &Value, answer: &Result<Option<BTreeMap<String, String>>>) -> Result<Value> {
-    let is_review = review["apiVersion"] == "admission.k8s.io/v1" && review["kind"] == "AdmissionReview";
+    let is_review =
+        review["apiVersion"] == "admission.k8s.io/v1" && review["kind"] == "AdmissionReview";
     let Some(uid) = review["request"]["uid"].as_str().filter(|_| is_review) else {
-        return Err(Error::invalid("expected an AdmissionReview of admission.k8s.io/v1 with request.uid"));
+        return Err(Error::invalid(
+            "expected an AdmissionReview of admission.k8s.io/v1 with request.uid",
+        ));
     };
     let mut response = json!({"uid": uid, "allowed": true});
     let (patch, warnings) = match (subject(review), answer) {
@@ -85,12 +95,16 @@ pub fn review(review: &Value, answer: &Result<Option<BTreeMap<String, String>>>)
     };
     if !patch.is_empty() {
         response["patchType"] = json!("JSONPatch");
-        response["patch"] = json!(base64::engine::general_purpose::STANDARD.encode(Value::Array(patch).to_string()));
+        response["patch"] = json!(
+            base64::engine::general_purpose::STANDARD.encode(Value::Array(patch).to_string())
+        );
     }
     if !warnings.is_empty() {
         response["warnings"] = json!(warnings);
     }
-    Ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+    Ok(
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
+    )
 }
 
 fn not_set(error: &Error) -> String {
@@ -98,7 +112,11 @@ fn not_set(error: &Error) -> String {
 }
 
 /// Returns the JSON patch, and the warnings for the user.
-fn decide(object: &Value, volume: &PersistentVolume, labels: &BTreeMap<String, String>) -> (Vec<Value>, Vec<String>) {
+fn decide(
+    object: &Value,
+    volume: &PersistentVolume,
+    labels: &BTreeMap<String, String>,
+) -> (Vec<Value>, Vec<String>) {
     let topology = match Topology::from_labels(labels) {
         Ok(topology) => topology,
         Err(error) => return (Vec::new(), vec![not_set(&error)]),
@@ -109,7 +127,10 @@ fn decide(object: &Value, volume: &PersistentVolume, labels: &BTreeMap<String, S
             patch.extend(affinity_operations(object, volume, &topology, &plan));
             (patch, plan.note().into_iter().collect())
         }
-        Err(conflicts) => (Vec::new(), conflicts.iter().map(Conflict::to_string).collect()),
+        Err(conflicts) => (
+            Vec::new(),
+            conflicts.iter().map(Conflict::to_string).collect(),
+        ),
     }
 }
 
@@ -128,12 +149,20 @@ fn label_operations(object: &Value, plan: &Plan) -> Vec<Value> {
     }
     // Escapes of JSON Pointer (RFC 6901).
     let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
-    plan.labels.iter().map(|(key, value)| add(&format!("/metadata/labels/{}", escaped(key)), json!(value))).collect()
+    plan.labels
+        .iter()
+        .map(|(key, value)| add(&format!("/metadata/labels/{}", escaped(key)), json!(value)))
+        .collect()
 }
 
 /// Returns the operations on the affinity. Before a volume is stored, its affinity may be narrowed: each term is,
 /// because a Node needs to match only one.
-fn affinity_operations(object: &Value, volume: &PersistentVolume, topology: &Topology, plan: &Plan) -> Vec<Value> {
+fn affinity_operations(
+    object: &Value,
+    volume: &PersistentVolume,
+    topology: &Topology,
+    plan: &Plan,
+) -> Vec<Value> {
     if let Some(affinity) = &plan.affinity {
         return vec![add("/spec/nodeAffinity", json!(affinity))];
     }
@@ -142,7 +171,11 @@ fn affinity_operations(object: &Value, volume: &PersistentVolume, topology: &Top
     for (at, missing) in affinity::missing(volume, topology) {
         let expressions = format!("{terms}/{at}/matchExpressions");
         if object.pointer(&expressions).is_some_and(Value::is_array) {
-            operations.extend(missing.iter().map(|requirement| add(&format!("{expressions}/-"), json!(requirement))));
+            operations.extend(
+                missing
+                    .iter()
+                    .map(|requirement| add(&format!("{expressions}/-"), json!(requirement))),
+            );
         } else {
             operations.push(add(&expressions, json!(missing)));
         }

@@ -85,7 +85,11 @@ impl VolumeLabelController {
         resync: Resync,
         shutdown: CancellationToken,
     ) {
-        let queue = Queue::new(QUEUE, RateLimiter::exponential(FIRST_RETRY, LAST_RETRY), queue_metrics);
+        let queue = Queue::new(
+            QUEUE,
+            RateLimiter::exponential(FIRST_RETRY, LAST_RETRY),
+            queue_metrics,
+        );
         Arc::clone(&self).feed(queue.clone(), resync);
         tokio::select! {
             () = self.volumes.wait_synced() => {}
@@ -105,16 +109,18 @@ impl VolumeLabelController {
 
     /// Adds volumes to the queue when the cache changes. Volumes without work, which are nearly all, are not added.
     fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
-        self.volumes.clone().subscribe(resync, move |event| match event {
-            CacheEvent::Added(volume) => self.add(&queue, volume),
-            CacheEvent::Updated { old, new } => {
-                if uid(old) != uid(new) {
-                    self.forget(old);
+        self.volumes
+            .clone()
+            .subscribe(resync, move |event| match event {
+                CacheEvent::Added(volume) => self.add(&queue, volume),
+                CacheEvent::Updated { old, new } => {
+                    if uid(old) != uid(new) {
+                        self.forget(old);
+                    }
+                    self.add(&queue, new);
                 }
-                self.add(&queue, new);
-            }
-            CacheEvent::Deleted(volume) => self.forget(volume),
-        });
+                CacheEvent::Deleted(volume) => self.forget(volume),
+            });
     }
 
     fn add(&self, queue: &Queue<String>, volume: &PersistentVolume) {
@@ -149,20 +155,30 @@ impl VolumeLabelController {
     /// # Errors
     /// The error of the cloud or the API server. The volume should be retried.
     pub async fn sync(&self, volume: &str) -> Result<()> {
-        let Some(volume) = self.volumes.get(volume) else { return Ok(()) };
+        let Some(volume) = self.volumes.get(volume) else {
+            return Ok(());
+        };
         if !is_open(&volume) || self.finished.contains(&volume) {
             return Ok(());
         }
         let result = self.label(&volume).await;
         match &result {
             Ok(()) => self.event_limiter.forget(uid(&volume)),
-            Err(error) if self.event_limiter.take_due(uid(&volume), error, Instant::now()) => {
+            Err(error)
+                if self
+                    .event_limiter
+                    .take_due(uid(&volume), error, Instant::now()) =>
+            {
                 self.record_event(&volume, FAILED, error.to_string());
             }
             Err(_) => {}
         }
         // A volume that was deleted meanwhile was forgotten already.
-        if self.volumes.get(name(&volume)).is_none_or(|now| uid(&now) != uid(&volume)) {
+        if self
+            .volumes
+            .get(name(&volume))
+            .is_none_or(|now| uid(&now) != uid(&volume))
+        {
             self.forget(&volume);
         }
         result
@@ -192,16 +208,26 @@ impl VolumeLabelController {
             .await;
         match result {
             Err(error) if is_not_found(&error) => Ok(()),
-            result => result.map_err(|error| Error::other(format!("failed to label volume: {}", api_error(&error)))),
+            result => result.map_err(|error| {
+                Error::other(format!("failed to label volume: {}", api_error(&error)))
+            }),
         }
     }
 
-    async fn carry_out(&self, volume: &PersistentVolume, topology: &Topology) -> Result<(), kube::Error> {
+    async fn carry_out(
+        &self,
+        volume: &PersistentVolume,
+        topology: &Topology,
+    ) -> Result<(), kube::Error> {
         let plan = match Plan::make(volume, topology) {
             Ok(plan) => plan,
             Err(conflicts) => {
                 let texts: Vec<_> = conflicts.iter().map(Conflict::to_string).collect();
-                self.record_event(volume, CONFLICT, format!("{}. Nothing was changed", texts.join("; ")));
+                self.record_event(
+                    volume,
+                    CONFLICT,
+                    format!("{}. Nothing was changed", texts.join("; ")),
+                );
                 self.finished.settled(volume);
                 return Ok(());
             }
@@ -222,6 +248,7 @@ impl VolumeLabelController {
     }
 
     fn record_event(&self, volume: &PersistentVolume, reason: &str, message: String) {
-        self.events.event(&ObjectRef::of(volume), EventType::Warning, reason, message);
+        self.events
+            .event(&ObjectRef::of(volume), EventType::Warning, reason, message);
     }
 }

@@ -31,7 +31,10 @@ impl FinishedVolumes {
     pub(super) fn contains(&self, volume: &PersistentVolume) -> bool {
         match self.lock().get(name(volume)) {
             Some(entry) if *entry.uid != *uid(volume) => false,
-            Some(Entry { reason: FinishedReason::Foreign, .. }) => true,
+            Some(Entry {
+                reason: FinishedReason::Foreign,
+                ..
+            }) => true,
             Some(entry) => entry.reason == FinishedReason::Settled(fingerprint(volume)),
             None => false,
         }
@@ -50,13 +53,22 @@ impl FinishedVolumes {
     /// Forgets a volume that was deleted.
     pub(super) fn forget(&self, volume: &PersistentVolume) {
         let mut all = self.lock();
-        if all.get(name(volume)).is_some_and(|entry| *entry.uid == *uid(volume)) {
+        if all
+            .get(name(volume))
+            .is_some_and(|entry| *entry.uid == *uid(volume))
+        {
             all.remove(name(volume));
         }
     }
 
     fn note(&self, volume: &PersistentVolume, reason: FinishedReason) {
-        self.lock().insert(name(volume).into(), Entry { uid: uid(volume).into(), reason });
+        self.lock().insert(
+            name(volume).into(),
+            Entry {
+                uid: uid(volume).into(),
+                reason,
+            },
+        );
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
@@ -78,8 +90,13 @@ fn fingerprint(volume: &PersistentVolume) -> u64 {
     for key in [LABEL_ZONE, LABEL_ZONE_BETA, LABEL_REGION, LABEL_REGION_BETA] {
         label(volume, key).hash(&mut hasher);
     }
-    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-    serde_json::to_string(&affinity).unwrap_or_default().hash(&mut hasher);
+    let affinity = volume
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.node_affinity.as_ref());
+    serde_json::to_string(&affinity)
+        .unwrap_or_default()
+        .hash(&mut hasher);
     hasher.finish()
 }
 
@@ -103,10 +120,18 @@ mod tests {
         bound.metadata.resource_version = Some("9".into());
         bound.status.get_or_insert_default().phase = Some("Bound".into());
         assert!(finished.contains(&bound));
-        assert!(!finished.contains(&volume("1", Some("a"))), "a user set a label");
-        assert!(!finished.contains(&volume("2", None)), "another volume of that name");
+        assert!(
+            !finished.contains(&volume("1", Some("a"))),
+            "a user set a label"
+        );
+        assert!(
+            !finished.contains(&volume("2", None)),
+            "another volume of that name"
+        );
         finished.foreign(&volume("1", None));
-        assert!(finished.contains(&volume("1", Some("a"))) && !finished.contains(&volume("2", None)));
+        assert!(
+            finished.contains(&volume("1", Some("a"))) && !finished.contains(&volume("2", None))
+        );
     }
 
     #[test]

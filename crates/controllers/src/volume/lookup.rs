@@ -14,14 +14,21 @@ pub(super) async fn look_up(
     volume: &PersistentVolume,
     limit: Duration,
 ) -> Result<Option<BTreeMap<String, String>>> {
-    let Some(volumes) = provider.volumes() else { return Ok(None) };
+    let Some(volumes) = provider.volumes() else {
+        return Ok(None);
+    };
     let answer = AssertUnwindSafe(async { volumes.labels(volume).await }).catch_unwind();
     match tokio::time::timeout(limit, answer).await {
         Ok(Ok(Err(error))) if error.is_not_implemented() => Ok(None),
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => Err(Error::other(format!("cloud provider {} panicked", provider.name()))),
-        Err(_) => {
-            Err(Error::other(format!("cloud provider {} gave no answer within {} s", provider.name(), limit.as_secs())))
-        }
+        Ok(Err(_)) => Err(Error::other(format!(
+            "cloud provider {} panicked",
+            provider.name()
+        ))),
+        Err(_) => Err(Error::other(format!(
+            "cloud provider {} gave no answer within {} s",
+            provider.name(),
+            limit.as_secs()
+        ))),
     }
 }

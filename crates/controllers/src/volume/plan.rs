@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use cloud_provider::PersistentVolume;
-use cloud_provider::names::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA, VOLUME_PLACEHOLDER};
+use cloud_provider::names::{
+    LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA, VOLUME_PLACEHOLDER,
+};
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::{Value, json};
 
@@ -21,19 +23,29 @@ pub fn is_open(volume: &PersistentVolume) -> bool {
 /// Returns `true` if the volume has both labels, deprecated or stable, and an affinity. Their author knew the location.
 fn is_complete(volume: &PersistentVolume) -> bool {
     let has = |keys: [&str; 2]| keys.into_iter().any(|key| label(volume, key).is_some());
-    has([LABEL_ZONE, LABEL_ZONE_BETA]) && has([LABEL_REGION, LABEL_REGION_BETA]) && affinity::is_set(volume)
+    has([LABEL_ZONE, LABEL_ZONE_BETA])
+        && has([LABEL_REGION, LABEL_REGION_BETA])
+        && affinity::is_set(volume)
 }
 
 /// Returns `true` if the volume is still being created (PROV-79), so that its ID is not one of the cloud yet.
 fn is_placeholder(volume: &PersistentVolume) -> bool {
-    let Some(spec) = &volume.spec else { return false };
+    let Some(spec) = &volume.spec else {
+        return false;
+    };
     let ids = [
         spec.csi.as_ref().map(|source| &source.volume_handle),
-        spec.aws_elastic_block_store.as_ref().map(|source| &source.volume_id),
-        spec.gce_persistent_disk.as_ref().map(|source| &source.pd_name),
+        spec.aws_elastic_block_store
+            .as_ref()
+            .map(|source| &source.volume_id),
+        spec.gce_persistent_disk
+            .as_ref()
+            .map(|source| &source.pd_name),
         spec.azure_disk.as_ref().map(|source| &source.disk_name),
         spec.cinder.as_ref().map(|source| &source.volume_id),
-        spec.vsphere_volume.as_ref().map(|source| &source.volume_path),
+        spec.vsphere_volume
+            .as_ref()
+            .map(|source| &source.volume_path),
     ];
     ids.into_iter().flatten().any(|id| id == VOLUME_PLACEHOLDER)
 }
@@ -56,14 +68,21 @@ impl Plan {
     /// The labels and affinities of a user that contradict the cloud. Nothing may be changed then, because labels of
     /// which only some agree with the cloud match no Node.
     pub fn make(volume: &PersistentVolume, topology: &Topology) -> Result<Self, Vec<Conflict>> {
-        let conflicts: Vec<_> = topology.facts().iter().flat_map(|fact| conflicts(volume, fact)).collect();
+        let conflicts: Vec<_> = topology
+            .facts()
+            .iter()
+            .flat_map(|fact| conflicts(volume, fact))
+            .collect();
         if !conflicts.is_empty() {
             return Err(conflicts);
         }
         let mut plan = Self::default();
         for fact in topology.facts() {
             // The deprecated key alone is sufficient, because the scheduler knows both keys.
-            if label(volume, fact.key).or_else(|| label(volume, fact.beta_key)).is_some() {
+            if label(volume, fact.key)
+                .or_else(|| label(volume, fact.beta_key))
+                .is_some()
+            {
                 continue;
             }
             if fact.fits_label() {
@@ -97,9 +116,16 @@ impl Plan {
         let notes: Vec<_> = self
             .too_long
             .iter()
-            .map(|fact| format!("label {} cannot hold {:?}, which is too long", fact.key, fact.label()))
+            .map(|fact| {
+                format!(
+                    "label {} cannot hold {:?}, which is too long",
+                    fact.key,
+                    fact.label()
+                )
+            })
             .collect();
-        (!notes.is_empty()).then(|| format!("{}. The node affinity names all of it", notes.join("; ")))
+        (!notes.is_empty())
+            .then(|| format!("{}. The node affinity names all of it", notes.join("; ")))
     }
 }
 
@@ -130,7 +156,10 @@ impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label { key, is, cloud } => {
-                write!(f, "label {key} is {is:?}, but the cloud says {cloud:?}: correct the label or remove it")
+                write!(
+                    f,
+                    "label {key} is {is:?}, but the cloud says {cloud:?}: correct the label or remove it"
+                )
             }
             Self::Affinity { key, is, cloud } => write!(
                 f,
@@ -142,19 +171,34 @@ impl fmt::Display for Conflict {
 }
 
 fn conflicts(volume: &PersistentVolume, fact: &Fact) -> Vec<Conflict> {
-    let labels = [fact.key, fact.beta_key].into_iter().filter_map(|key| Some((key, label(volume, key)?)));
+    let labels = [fact.key, fact.beta_key]
+        .into_iter()
+        .filter_map(|key| Some((key, label(volume, key)?)));
     let mut conflicts: Vec<_> = labels
         .filter(|(_, value)| !fact.is_shown_by(value))
-        .map(|(key, is)| Conflict::Label { key: key.to_owned(), is: is.to_owned(), cloud: fact.label() })
+        .map(|(key, is)| Conflict::Label {
+            key: key.to_owned(),
+            is: is.to_owned(),
+            cloud: fact.label(),
+        })
         .collect();
     if let Some((key, is)) = affinity::contradiction(volume, fact) {
-        conflicts.push(Conflict::Affinity { key: key.to_owned(), is, cloud: fact.label() });
+        conflicts.push(Conflict::Affinity {
+            key: key.to_owned(),
+            is,
+            cloud: fact.label(),
+        });
     }
     conflicts
 }
 
 pub(super) fn label<'a>(volume: &'a PersistentVolume, key: &str) -> Option<&'a str> {
-    volume.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    volume
+        .metadata
+        .labels
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::names::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA, ZONE_DELIMITER};
+use cloud_provider::names::{
+    LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA, ZONE_DELIMITER,
+};
 use cloud_provider::{Error, Result};
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 
@@ -24,7 +26,11 @@ impl Fact {
     /// Returns the label's value: all values, joined by [`ZONE_DELIMITER`].
     #[must_use]
     pub fn label(&self) -> String {
-        self.values.iter().map(String::as_str).collect::<Vec<_>>().join(ZONE_DELIMITER)
+        self.values
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(ZONE_DELIMITER)
     }
 
     /// Returns `true` if the value fits in a label. Many zones may be too long.
@@ -77,10 +83,24 @@ impl Topology {
     /// If the answer contradicts itself, or has a value that neither a label nor a node affinity can have.
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Result<Self> {
         let mut facts = Vec::new();
-        for (key, beta_key) in [(LABEL_ZONE, LABEL_ZONE_BETA), (LABEL_REGION, LABEL_REGION_BETA)] {
-            let value_of = |key: &str| labels.get(key).map(String::as_str).filter(|value| !value.trim().is_empty());
-            let Some(value) = value_of(key).or_else(|| value_of(beta_key)) else { continue };
-            let fact = Fact { key, beta_key, values: values(key, value) };
+        for (key, beta_key) in [
+            (LABEL_ZONE, LABEL_ZONE_BETA),
+            (LABEL_REGION, LABEL_REGION_BETA),
+        ] {
+            let value_of = |key: &str| {
+                labels
+                    .get(key)
+                    .map(String::as_str)
+                    .filter(|value| !value.trim().is_empty())
+            };
+            let Some(value) = value_of(key).or_else(|| value_of(beta_key)) else {
+                continue;
+            };
+            let fact = Fact {
+                key,
+                beta_key,
+                values: values(key, value),
+            };
             if let Some(bad) = fact.values.iter().find(|value| !is_label_value(value)) {
                 return Err(Error::other(format!(
                     "the cloud's value {value:?} for {key} cannot be used: {bad:?} is no label value"
@@ -106,7 +126,10 @@ impl Topology {
 /// Returns the zones of a zone label, or the region of a region label.
 fn values(key: &str, label: &str) -> BTreeSet<String> {
     match key {
-        LABEL_ZONE => label.split(ZONE_DELIMITER).map(|zone| zone.trim().to_owned()).collect(),
+        LABEL_ZONE => label
+            .split(ZONE_DELIMITER)
+            .map(|zone| zone.trim().to_owned())
+            .collect(),
         _ => [label.trim().to_owned()].into(),
     }
 }
@@ -116,7 +139,9 @@ fn is_label_value(text: &str) -> bool {
     text.len() <= MAX_LABEL
         && ends(text.bytes().next())
         && ends(text.bytes().last())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 #[cfg(test)]
@@ -124,8 +149,15 @@ mod tests {
     use super::*;
 
     fn read(labels: &[(&str, &str)]) -> Result<Vec<(&'static str, String)>> {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Ok(Topology::from_labels(&labels)?.facts().iter().map(|fact| (fact.key, fact.label())).collect())
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        Ok(Topology::from_labels(&labels)?
+            .facts()
+            .iter()
+            .map(|fact| (fact.key, fact.label()))
+            .collect())
     }
 
     #[test]
@@ -133,14 +165,33 @@ mod tests {
         type Row<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, &'a str)]);
         let table: [Row<'_>; 6] = [
             (&[], &[]),
-            (&[(LABEL_ZONE, "a"), (LABEL_REGION, "r")], &[(LABEL_ZONE, "a"), (LABEL_REGION, "r")]),
+            (
+                &[(LABEL_ZONE, "a"), (LABEL_REGION, "r")],
+                &[(LABEL_ZONE, "a"), (LABEL_REGION, "r")],
+            ),
             (&[(LABEL_ZONE, "b__a")], &[(LABEL_ZONE, "a__b")]),
-            (&[(LABEL_ZONE_BETA, "a"), (LABEL_REGION_BETA, "r")], &[(LABEL_ZONE, "a"), (LABEL_REGION, "r")]),
-            (&[(LABEL_ZONE, ""), (LABEL_REGION, "r__1")], &[(LABEL_REGION, "r__1")]),
-            (&[(LABEL_ZONE, "b__a"), (LABEL_ZONE_BETA, "a__b"), ("disk", "ssd")], &[(LABEL_ZONE, "a__b")]),
+            (
+                &[(LABEL_ZONE_BETA, "a"), (LABEL_REGION_BETA, "r")],
+                &[(LABEL_ZONE, "a"), (LABEL_REGION, "r")],
+            ),
+            (
+                &[(LABEL_ZONE, ""), (LABEL_REGION, "r__1")],
+                &[(LABEL_REGION, "r__1")],
+            ),
+            (
+                &[
+                    (LABEL_ZONE, "b__a"),
+                    (LABEL_ZONE_BETA, "a__b"),
+                    ("disk", "ssd"),
+                ],
+                &[(LABEL_ZONE, "a__b")],
+            ),
         ];
         for (labels, facts) in table {
-            let expected: Vec<_> = facts.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+            let expected: Vec<_> = facts
+                .iter()
+                .map(|(key, value)| (*key, (*value).to_owned()))
+                .collect();
             let found: Vec<(&str, String)> = read(labels).unwrap();
             assert_eq!(found, expected, "{labels:?}");
         }

@@ -31,7 +31,9 @@ pub(crate) fn apply(
     let merged = merge(&live, config, ty, false);
     let wanted = strip(FieldSet::of(config, ty), has_status, &manager.subresource);
     let position = managers.position(&manager);
-    let before = position.map(|index| managers.0[index].fields.clone()).unwrap_or_default();
+    let before = position
+        .map(|index| managers.0[index].fields.clone())
+        .unwrap_or_default();
     let merged = prune(merged, &before, &wanted, &managers, &manager, ty);
 
     let comparison = Comparison::of(&live, &merged, ty);
@@ -46,7 +48,11 @@ pub(crate) fn apply(
         None if comparison.is_same() => Value::Null,
         _ => json!(now),
     };
-    let entry = Entry { manager, time, fields: wanted };
+    let entry = Entry {
+        manager,
+        time,
+        fields: wanted,
+    };
     match position {
         Some(index) => managers.0[index] = entry,
         None => managers.0.push(entry),
@@ -57,12 +63,25 @@ pub(crate) fn apply(
 }
 
 /// Returns the fields that other managers own and that the change would modify, by manager.
-fn conflicts(managers: &Managers, manager: &Manager, comparison: &Comparison) -> Vec<(String, Vec<String>)> {
+fn conflicts(
+    managers: &Managers,
+    manager: &Manager,
+    comparison: &Comparison,
+) -> Vec<(String, Vec<String>)> {
     let set = comparison.set_fields();
     let position = managers.position(manager);
-    let others = managers.0.iter().enumerate().filter(|(index, _)| Some(*index) != position);
+    let others = managers
+        .0
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| Some(*index) != position);
     others
-        .map(|(_, entry)| (entry.manager.shown(), entry.fields.intersection(&set).shown()))
+        .map(|(_, entry)| {
+            (
+                entry.manager.shown(),
+                entry.fields.intersection(&set).shown(),
+            )
+        })
         .filter(|(_, fields)| !fields.is_empty())
         .collect()
 }
@@ -76,9 +95,15 @@ fn conflict_error(conflicts: &[(String, Vec<String>)]) -> ApiError {
     } else {
         let parts: Vec<String> = conflicts
             .iter()
-            .map(|(manager, fields)| format!("conflicts with {manager}:\n- {}", fields.join("\n- ")))
+            .map(|(manager, fields)| {
+                format!("conflicts with {manager}:\n- {}", fields.join("\n- "))
+            })
             .collect();
-        format!("Apply failed with {count} conflict{}: {}", if count == 1 { "" } else { "s" }, parts.join("\n"))
+        format!(
+            "Apply failed with {count} conflict{}: {}",
+            if count == 1 { "" } else { "s" },
+            parts.join("\n")
+        )
     };
     let causes: Vec<Value> = conflicts
         .iter()
@@ -97,17 +122,26 @@ fn conflict_error(conflicts: &[(String, Vec<String>)]) -> ApiError {
 fn merge(live: &Value, config: &Value, ty: &Type, atomic: bool) -> Value {
     let schema = Schema::get();
     match (ty, live, config) {
-        (Type::Object(index), Value::Object(old), Value::Object(new)) if !atomic && !schema.object(*index).atomic => {
+        (Type::Object(index), Value::Object(old), Value::Object(new))
+            if !atomic && !schema.object(*index).atomic =>
+        {
             let fields = &schema.object(*index).fields;
             merge_maps(old, new, |name, old, new| match fields.get(name) {
                 Some(field) => merge(old, new, &field.ty, field.atomic),
                 None => new.clone(),
             })
         }
-        (Type::Map { value, atomic: false }, Value::Object(old), Value::Object(new)) => {
-            merge_maps(old, new, |_, old, new| merge(old, new, value, false))
-        }
-        (Type::List { item, kind, .. }, Value::Array(old), Value::Array(new)) if *kind != ListKind::Atomic => {
+        (
+            Type::Map {
+                value,
+                atomic: false,
+            },
+            Value::Object(old),
+            Value::Object(new),
+        ) => merge_maps(old, new, |_, old, new| merge(old, new, value, false)),
+        (Type::List { item, kind, .. }, Value::Array(old), Value::Array(new))
+            if *kind != ListKind::Atomic =>
+        {
             merge_lists(old, new, item, kind)
         }
         _ => config.clone(),
@@ -121,7 +155,9 @@ fn merge_maps(
 ) -> Value {
     let mut out = old.clone();
     for (name, value) in new {
-        let merged = old.get(name).map_or_else(|| value.clone(), |old| below(name, old, value));
+        let merged = old
+            .get(name)
+            .map_or_else(|| value.clone(), |old| below(name, old, value));
         out.insert(name.clone(), merged);
     }
     Value::Object(out)
@@ -137,7 +173,9 @@ fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Va
         if at < live.len() {
             let position = applied.iter().position(|step| *step == live[at]);
             // Shared items are taken when the applied list comes to them.
-            let later = applied[next.min(applied.len())..].iter().find(|step| live.contains(step));
+            let later = applied[next.min(applied.len())..]
+                .iter()
+                .find(|step| live.contains(step));
             match position {
                 None => {
                     out.push(old[at].clone());
@@ -196,7 +234,11 @@ fn remove(value: &mut Value, fields: &FieldSet, kept: Option<&FieldSet>, ty: &Ty
         match (step, &mut *value) {
             (PathElement::Field(name), Value::Object(map)) => {
                 let child_type = match ty {
-                    Type::Object(index) => schema.object(*index).fields.get(name).map_or(Type::Any, |f| f.ty.clone()),
+                    Type::Object(index) => schema
+                        .object(*index)
+                        .fields
+                        .get(name)
+                        .map_or(Type::Any, |f| f.ty.clone()),
                     Type::Map { value, .. } => (**value).clone(),
                     _ => Type::Any,
                 };
@@ -211,7 +253,9 @@ fn remove(value: &mut Value, fields: &FieldSet, kept: Option<&FieldSet>, ty: &Ty
                 }
             }
             (step, Value::Array(items)) => {
-                let Type::List { item, kind, .. } = ty else { continue };
+                let Type::List { item, kind, .. } = ty else {
+                    continue;
+                };
                 if let Some(index) = items.iter().position(|value| step_of(value, kind) == *step) {
                     remove(&mut items[index], below, is_kept(step), item);
                     if below.member && is_kept(step).is_none_or(FieldSet::is_empty) {
@@ -243,27 +287,61 @@ mod tests {
     }
 
     fn apply_as(live: &Value, name: &str, config: &Value, force: bool) -> Result<Value, ApiError> {
-        apply(live, config, &node(), manager(name), true, force, "2026-01-01T00:00:00Z")
+        apply(
+            live,
+            config,
+            &node(),
+            manager(name),
+            true,
+            force,
+            "2026-01-01T00:00:00Z",
+        )
     }
 
     #[test]
     fn field_that_a_manager_no_longer_applies_is_removed() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
-        let first =
-            apply_as(&live, "a", &json!({"metadata": {"name": "n", "labels": {"x": "1", "y": "2"}}}), false).unwrap();
-        let second = apply_as(&first, "a", &json!({"metadata": {"name": "n", "labels": {"x": "1"}}}), false).unwrap();
+        let first = apply_as(
+            &live,
+            "a",
+            &json!({"metadata": {"name": "n", "labels": {"x": "1", "y": "2"}}}),
+            false,
+        )
+        .unwrap();
+        let second = apply_as(
+            &first,
+            "a",
+            &json!({"metadata": {"name": "n", "labels": {"x": "1"}}}),
+            false,
+        )
+        .unwrap();
         assert_eq!(second["metadata"]["labels"], json!({"x": "1"}));
     }
 
     #[test]
     fn field_of_another_manager_conflicts_unless_forced() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
-        let first = apply_as(&live, "a", &json!({"metadata": {"labels": {"x": "1"}}}), false).unwrap();
+        let first = apply_as(
+            &live,
+            "a",
+            &json!({"metadata": {"labels": {"x": "1"}}}),
+            false,
+        )
+        .unwrap();
         let requested = json!({"metadata": {"labels": {"x": "2"}}});
         let error = apply_as(&first, "b", &requested, false).unwrap_err();
-        assert_eq!(error.message, "Apply failed with 1 conflict: conflict with \"a\": .metadata.labels.x");
+        assert_eq!(
+            error.message,
+            "Apply failed with 1 conflict: conflict with \"a\": .metadata.labels.x"
+        );
         let forced = apply_as(&first, "b", &requested, true).unwrap();
-        assert_eq!(forced["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            forced["metadata"]["managedFields"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
     }
 
     #[test]

@@ -19,7 +19,16 @@ impl Comparison {
     /// Compares `old` with `new`.
     pub(crate) fn of(old: &Value, new: &Value, ty: &Type) -> Self {
         let mut out = Self::default();
-        walk(Some(old), Some(new), ty, false, &mut Cursor { path: Vec::new(), out: &mut out });
+        walk(
+            Some(old),
+            Some(new),
+            ty,
+            false,
+            &mut Cursor {
+                path: Vec::new(),
+                out: &mut out,
+            },
+        );
         out
     }
 
@@ -54,7 +63,13 @@ impl Cursor<'_> {
     }
 }
 
-fn walk(old: Option<&Value>, new: Option<&Value>, ty: &Type, atomic: bool, cursor: &mut Cursor<'_>) {
+fn walk(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    ty: &Type,
+    atomic: bool,
+    cursor: &mut Cursor<'_>,
+) {
     let nothing_below = old.is_none_or(is_blank) && new.is_none_or(is_blank);
     if nothing_below || !descend(old, new, ty, atomic, cursor) {
         return cursor.mark(old, new);
@@ -69,23 +84,46 @@ fn is_blank(value: &Value) -> bool {
 }
 
 /// Compares the children of two values. Returns `false` if the value is a leaf.
-fn descend(old: Option<&Value>, new: Option<&Value>, ty: &Type, atomic: bool, cursor: &mut Cursor<'_>) -> bool {
+fn descend(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    ty: &Type,
+    atomic: bool,
+    cursor: &mut Cursor<'_>,
+) -> bool {
     let schema = Schema::get();
     match ty {
         Type::Object(index) if !atomic && !schema.object(*index).atomic => {
             let fields = &schema.object(*index).fields;
             for name in names(old, new) {
-                let Some(field) = fields.get(name) else { continue };
+                let Some(field) = fields.get(name) else {
+                    continue;
+                };
                 cursor.path.push(PathElement::Field(name.to_owned()));
-                walk(field_of(old, name), field_of(new, name), &field.ty, field.atomic, cursor);
+                walk(
+                    field_of(old, name),
+                    field_of(new, name),
+                    &field.ty,
+                    field.atomic,
+                    cursor,
+                );
                 cursor.path.pop();
             }
             true
         }
-        Type::Map { value: item, atomic: false } => {
+        Type::Map {
+            value: item,
+            atomic: false,
+        } => {
             for name in names(old, new) {
                 cursor.path.push(PathElement::Field(name.to_owned()));
-                walk(field_of(old, name), field_of(new, name), item, false, cursor);
+                walk(
+                    field_of(old, name),
+                    field_of(new, name),
+                    item,
+                    false,
+                    cursor,
+                );
                 cursor.path.pop();
             }
             true
@@ -97,7 +135,13 @@ fn descend(old: Option<&Value>, new: Option<&Value>, ty: &Type, atomic: bool, cu
             steps.dedup();
             for step in steps {
                 cursor.path.push(step.clone());
-                walk(old_items.get(step).copied(), new_items.get(step).copied(), item, false, cursor);
+                walk(
+                    old_items.get(step).copied(),
+                    new_items.get(step).copied(),
+                    item,
+                    false,
+                    cursor,
+                );
                 cursor.path.pop();
             }
             true
@@ -111,7 +155,12 @@ fn field_of<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
 }
 
 fn names<'a>(old: Option<&'a Value>, new: Option<&'a Value>) -> Vec<&'a str> {
-    let keys = |value: Option<&'a Value>| value.and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let keys = |value: Option<&'a Value>| {
+        value
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(Map::keys)
+    };
     let mut out: Vec<&str> = keys(old).chain(keys(new)).map(String::as_str).collect();
     out.sort_unstable();
     out.dedup();
@@ -119,7 +168,12 @@ fn names<'a>(old: Option<&'a Value>, new: Option<&'a Value>) -> Vec<&'a str> {
 }
 
 fn items<'a>(value: Option<&'a Value>, kind: &ListKind) -> BTreeMap<PathElement, &'a Value> {
-    value.and_then(Value::as_array).into_iter().flatten().map(|item| (step_of(item, kind), item)).collect()
+    value
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|item| (step_of(item, kind), item))
+        .collect()
 }
 
 #[cfg(test)]
@@ -134,8 +188,14 @@ mod tests {
         let old = json!({"metadata": {"name": "a"}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
         let new = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"taints": [{"key": "l", "effect": "NoSchedule"}]}});
         let comparison = Comparison::of(&old, &new, &node);
-        assert_eq!(comparison.added.to_wire(), json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}}));
-        assert_eq!(comparison.modified.to_wire(), json!({"f:spec": {"f:taints": {}}}));
+        assert_eq!(
+            comparison.added.to_wire(),
+            json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}})
+        );
+        assert_eq!(
+            comparison.modified.to_wire(),
+            json!({"f:spec": {"f:taints": {}}})
+        );
         assert!(comparison.removed.is_empty());
     }
 }

@@ -76,9 +76,16 @@ pub(crate) fn strip(mut fields: FieldSet, has_status: bool, subresource: &str) -
         fields.remove(path);
     }
     if has_status {
-        fields.remove(if subresource == "status" { &["spec"] } else { &["status"] });
+        fields.remove(if subresource == "status" {
+            &["spec"]
+        } else {
+            &["status"]
+        });
     }
-    if let Some(metadata) = fields.children.get_mut(&super::set::PathElement::Field("metadata".to_owned())) {
+    if let Some(metadata) = fields
+        .children
+        .get_mut(&super::set::PathElement::Field("metadata".to_owned()))
+    {
         metadata.member = false;
     }
     fields
@@ -86,7 +93,10 @@ pub(crate) fn strip(mut fields: FieldSet, has_status: bool, subresource: &str) -
 
 impl Managers {
     pub(crate) fn read(object: &Value) -> Self {
-        let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let entries = object["metadata"]["managedFields"]
+            .as_array()
+            .into_iter()
+            .flatten();
         Self(entries.map(entry).collect())
     }
 
@@ -106,16 +116,23 @@ impl Managers {
             };
             key(a).cmp(&key(b))
         });
-        let Some(metadata) = object["metadata"].as_object_mut() else { return };
+        let Some(metadata) = object["metadata"].as_object_mut() else {
+            return;
+        };
         if self.0.is_empty() {
             metadata.remove("managedFields");
         } else {
-            metadata.insert("managedFields".to_owned(), Value::Array(self.0.iter().map(wire).collect()));
+            metadata.insert(
+                "managedFields".to_owned(),
+                Value::Array(self.0.iter().map(wire).collect()),
+            );
         }
     }
 
     pub(crate) fn position(&self, manager: &Manager) -> Option<usize> {
-        self.0.iter().position(|entry| entry.manager.is_same(manager))
+        self.0
+            .iter()
+            .position(|entry| entry.manager.is_same(manager))
     }
 
     /// Removes from all other managers the fields that `manager` set, and from all managers the removed fields.
@@ -153,16 +170,28 @@ impl Managers {
         match self.position(&manager) {
             Some(index) => {
                 let before = std::mem::take(&mut self.0[index].fields);
-                self.0[index] = Entry { manager, time, fields: before.union(&fields) };
+                self.0[index] = Entry {
+                    manager,
+                    time,
+                    fields: before.union(&fields),
+                };
             }
-            None => self.0.push(Entry { manager, time, fields }),
+            None => self.0.push(Entry {
+                manager,
+                time,
+                fields,
+            }),
         }
     }
 }
 
 fn entry(value: &Value) -> Entry {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let operation = if value["operation"] == "Apply" { Operation::Apply } else { Operation::Update };
+    let operation = if value["operation"] == "Apply" {
+        Operation::Apply
+    } else {
+        Operation::Update
+    };
     Entry {
         manager: Manager {
             name: text("manager"),
@@ -177,7 +206,11 @@ fn entry(value: &Value) -> Entry {
 
 fn wire(entry: &Entry) -> Value {
     let manager = &entry.manager;
-    let operation = if manager.operation == Operation::Apply { "Apply" } else { "Update" };
+    let operation = if manager.operation == Operation::Apply {
+        "Apply"
+    } else {
+        "Update"
+    };
     let mut out = json!({
         "manager": manager.name, "operation": operation, "apiVersion": manager.api_version,
         "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_wire(),

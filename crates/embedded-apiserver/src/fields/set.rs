@@ -41,7 +41,8 @@ impl PathElement {
         match self {
             Self::Field(name) => format!(".{name}"),
             Self::Key(keys) => {
-                let parsed: BTreeMap<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+                let parsed: BTreeMap<String, Value> =
+                    serde_json::from_str(keys).unwrap_or_default();
                 let pairs: Vec<String> = parsed.iter().map(|(k, v)| format!("{k}={v}")).collect();
                 format!("[{}]", pairs.join(","))
             }
@@ -78,9 +79,15 @@ impl FieldSet {
 
     /// Returns the paths that are not in `other`.
     pub(crate) fn difference(&self, other: &Self) -> Self {
-        let mut out = Self { member: self.member && !other.member, children: BTreeMap::new() };
+        let mut out = Self {
+            member: self.member && !other.member,
+            children: BTreeMap::new(),
+        };
         for (step, mine) in &self.children {
-            let rest = other.children.get(step).map_or_else(|| mine.clone(), |theirs| mine.difference(theirs));
+            let rest = other
+                .children
+                .get(step)
+                .map_or_else(|| mine.clone(), |theirs| mine.difference(theirs));
             if !rest.is_empty() {
                 out.children.insert(step.clone(), rest);
             }
@@ -90,7 +97,10 @@ impl FieldSet {
 
     /// Returns the paths that are in both.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        let mut out = Self { member: self.member && other.member, children: BTreeMap::new() };
+        let mut out = Self {
+            member: self.member && other.member,
+            children: BTreeMap::new(),
+        };
         for (step, mine) in &self.children {
             if let Some(theirs) = other.children.get(step) {
                 let both = mine.intersection(theirs);
@@ -174,13 +184,21 @@ fn collect(value: &Value, ty: &Type, atomic: bool, out: &mut FieldSet) {
     match (ty, value) {
         (Type::Object(index), Value::Object(map)) if !atomic && !schema.object(*index).atomic => {
             for (name, below) in map {
-                let Some(field) = schema.object(*index).fields.get(name) else { continue };
+                let Some(field) = schema.object(*index).fields.get(name) else {
+                    continue;
+                };
                 let child = out.child(PathElement::Field(name.clone()));
                 collect(below, &field.ty, field.atomic, child);
                 child.member |= is_empty(below);
             }
         }
-        (Type::Map { value: item, atomic: false }, Value::Object(map)) => {
+        (
+            Type::Map {
+                value: item,
+                atomic: false,
+            },
+            Value::Object(map),
+        ) => {
             for (name, below) in map {
                 let child = out.child(PathElement::Field(name.clone()));
                 collect(below, item, false, child);
@@ -209,7 +227,12 @@ pub(crate) fn step_of(item: &Value, kind: &ListKind) -> PathElement {
         ListKind::Map(keys) => {
             let key: BTreeMap<&str, Value> = keys
                 .iter()
-                .map(|key| (key.as_str(), item.get(key).cloned().unwrap_or_else(|| default_key(key))))
+                .map(|key| {
+                    (
+                        key.as_str(),
+                        item.get(key).cloned().unwrap_or_else(|| default_key(key)),
+                    )
+                })
                 .collect();
             PathElement::Key(serde_json::to_string(&key).unwrap_or_default())
         }
@@ -219,7 +242,11 @@ pub(crate) fn step_of(item: &Value, kind: &ListKind) -> PathElement {
 
 /// Keys that have a default may be left out of an item.
 fn default_key(key: &str) -> Value {
-    if key == "protocol" { json!("TCP") } else { Value::Null }
+    if key == "protocol" {
+        json!("TCP")
+    } else {
+        Value::Null
+    }
 }
 
 #[cfg(test)]
@@ -254,6 +281,13 @@ mod tests {
         let two = set(&json!({"metadata": {"labels": {"b": "2", "c": "3"}}}));
         assert_eq!(one.intersection(&two).shown(), [".metadata.labels.b"]);
         assert_eq!(one.difference(&two).shown(), [".metadata.labels.a"]);
-        assert_eq!(one.union(&two).shown(), [".metadata.labels.a", ".metadata.labels.b", ".metadata.labels.c"]);
+        assert_eq!(
+            one.union(&two).shown(),
+            [
+                ".metadata.labels.a",
+                ".metadata.labels.b",
+                ".metadata.labels.c"
+            ]
+        );
     }
 }

@@ -25,13 +25,19 @@ pub(super) fn create(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// Creates `object`; `managed` is set if its managedFields are already right (an apply).
-pub(super) fn insert(call: &Call<'_>, mut object: Value, managed: bool) -> Result<std::sync::Arc<Stored>, ApiError> {
+pub(super) fn insert(
+    call: &Call<'_>,
+    mut object: Value,
+    managed: bool,
+) -> Result<std::sync::Arc<Stored>, ApiError> {
     let resource = call.resource();
     let metadata = &object["metadata"];
     if let Some(version) = metadata["resourceVersion"].as_str()
         && !version.is_empty()
     {
-        return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     check_namespace(call, &mut object)?;
     let name = name_of(&object, "name");
@@ -46,7 +52,11 @@ pub(super) fn insert(call: &Call<'_>, mut object: Value, managed: bool) -> Resul
 
     let name_is_given = !name.is_empty();
     for attempt in 0..NAME_TRIES {
-        let name = if name.is_empty() && !prefix.is_empty() { generated(&prefix) } else { name.clone() };
+        let name = if name.is_empty() && !prefix.is_empty() {
+            generated(&prefix)
+        } else {
+            name.clone()
+        };
         if !name.is_empty() {
             object["metadata"]["name"] = json!(name);
         }
@@ -62,13 +72,30 @@ pub(super) fn insert(call: &Call<'_>, mut object: Value, managed: bool) -> Resul
             continue;
         }
         let mut candidate = object.clone();
-        call.inner.allocators.allocate(resource, None, &mut candidate, call.request.options.dry_run())?;
+        call.inner.allocators.allocate(
+            resource,
+            None,
+            &mut candidate,
+            call.request.options.dry_run(),
+        )?;
         if call.request.options.dry_run() {
             let body = crate::negotiate::to_bytes(&candidate);
-            return Ok(std::sync::Arc::new(Stored { key: key.into(), revision: 0, body }));
+            return Ok(std::sync::Arc::new(Stored {
+                key: key.into(),
+                revision: 0,
+                body,
+            }));
         }
-        let candidate = if resource.group == "events.k8s.io" { events::to_core(&candidate) } else { candidate };
-        match call.inner.store.put(call.storage(), &key, Expect::Absent, candidate.clone()) {
+        let candidate = if resource.group == "events.k8s.io" {
+            events::to_core(&candidate)
+        } else {
+            candidate
+        };
+        match call
+            .inner
+            .store
+            .put(call.storage(), &key, Expect::Absent, candidate.clone())
+        {
             Ok(stored) => return Ok(stored),
             Err(_) => call.inner.allocators.release(resource, &candidate),
         }
@@ -88,7 +115,10 @@ fn name_conflict(call: &Call<'_>, object: &Value, name: &str, existing: &Stored)
 }
 
 fn name_of(object: &Value, field: &str) -> String {
-    object["metadata"][field].as_str().unwrap_or_default().to_owned()
+    object["metadata"][field]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn generated(prefix: &str) -> String {
@@ -117,7 +147,9 @@ fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> 
     };
     if !stored.value()["metadata"]["deletionTimestamp"].is_null() {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let detail = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let detail = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
         let mut error = ApiError::forbidden(call.resource(), name, &detail);
         if let Some(details) = &mut error.details {
             details["causes"] = json!([{"reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"), "field": "metadata.namespace"}]);
@@ -128,8 +160,15 @@ fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> 
 }
 
 fn set_system_fields(call: &Call<'_>, object: &mut Value) {
-    let Some(metadata) = object["metadata"].as_object_mut() else { return };
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "resourceVersion",
+    ] {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), json!(crate::server::new_uid()));

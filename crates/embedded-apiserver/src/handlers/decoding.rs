@@ -88,13 +88,18 @@ fn from_json(resource: &Resource, body: &[u8]) -> Result<Value, ApiError> {
             let into = r#"json: cannot unmarshal WHAT into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
             Err(unrecognised(into.replace("WHAT", what), shown_body(body)))
         }
-        Err(problem) if problem.is_eof() => {
-            Err(unrecognised("unexpected end of JSON input".to_owned(), shown_body(body)))
-        }
+        Err(problem) if problem.is_eof() => Err(unrecognised(
+            "unexpected end of JSON input".to_owned(),
+            shown_body(body),
+        )),
         Err(problem) => {
-            let at = problem.column().saturating_sub(1).min(body.len().saturating_sub(1));
+            let at = problem
+                .column()
+                .saturating_sub(1)
+                .min(body.len().saturating_sub(1));
             let found = body.get(at).map_or(' ', |byte| char::from(*byte));
-            let problem = format!("invalid character '{found}' looking for beginning of object key string");
+            let problem =
+                format!("invalid character '{found}' looking for beginning of object key string");
             Err(unrecognised(problem, shown_body(body)))
         }
     }
@@ -116,8 +121,10 @@ pub(super) fn from_yaml(body: &[u8]) -> Result<Value, ApiError> {
     if let Ok(value) = serde_json::from_slice(body) {
         return Ok(value);
     }
-    let text = std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
-    serde_saphyr::from_str(text).map_err(|problem| ApiError::bad_request(format!("error decoding YAML: {problem}")))
+    let text =
+        std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+    serde_saphyr::from_str(text)
+        .map_err(|problem| ApiError::bad_request(format!("error decoding YAML: {problem}")))
 }
 
 /// Checks kind and version, then the fields.
@@ -127,24 +134,49 @@ pub(super) fn decode_object(call: &Call<'_>, value: Value) -> Result<Decoded, Ap
     check_kind(resource, &value)?;
     let resets_managers = value["metadata"]["managedFields"]
         .as_array()
-        .is_some_and(|entries| entries.iter().all(|entry| entry.as_object().is_some_and(serde_json::Map::is_empty)));
+        .is_some_and(|entries| {
+            entries
+                .iter()
+                .all(|entry| entry.as_object().is_some_and(serde_json::Map::is_empty))
+        });
     let ty = Schema::get().type_of(resource.type_name);
     let mut unknown = Vec::new();
-    let mut object = decode::decode(value, &ty, &mut unknown).map_err(|problem| cannot_handle(resource, &problem))?;
+    let mut object = decode::decode(value, &ty, &mut unknown)
+        .map_err(|problem| cannot_handle(resource, &problem))?;
     if let Some(map) = object.as_object_mut() {
         map.remove("kind");
         map.remove("apiVersion");
     }
-    let is_whole = matches!(call.request.verb, Verb::Create | Verb::Update) && validation != FieldValidation::Ignore;
-    let doubled = if is_whole { duplicates::find(call.body) } else { Vec::new() };
-    let doubled = doubled.iter().map(|path| format!("duplicate field \"{path}\""));
-    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let is_whole = matches!(call.request.verb, Verb::Create | Verb::Update)
+        && validation != FieldValidation::Ignore;
+    let doubled = if is_whole {
+        duplicates::find(call.body)
+    } else {
+        Vec::new()
+    };
+    let doubled = doubled
+        .iter()
+        .map(|path| format!("duplicate field \"{path}\""));
+    let unknown = unknown
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""));
     let problems: Vec<String> = doubled.chain(unknown).collect();
     if validation == FieldValidation::Strict && !problems.is_empty() {
-        return Err(cannot_handle(resource, &format!("strict decoding error: {}", problems.join(", "))));
+        return Err(cannot_handle(
+            resource,
+            &format!("strict decoding error: {}", problems.join(", ")),
+        ));
     }
-    let warnings = if validation == FieldValidation::Warn { problems } else { Vec::new() };
-    Ok(Decoded { object, warnings, resets_managers })
+    let warnings = if validation == FieldValidation::Warn {
+        problems
+    } else {
+        Vec::new()
+    };
+    Ok(Decoded {
+        object,
+        warnings,
+        resets_managers,
+    })
 }
 
 fn check_kind(resource: &Resource, value: &Value) -> Result<(), ApiError> {
@@ -152,7 +184,11 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), ApiError> {
     let (kind, version) = (text("kind"), text("apiVersion"));
     let (kind, version) = (
         if kind.is_empty() { resource.kind } else { kind },
-        if version.is_empty() { resource.api_version() } else { version.to_owned() },
+        if version.is_empty() {
+            resource.api_version()
+        } else {
+            version.to_owned()
+        },
     );
     if kind == resource.kind && version == resource.api_version() {
         return Ok(());
@@ -167,11 +203,21 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), ApiError> {
         let package = if resource.group.is_empty() {
             "core".to_owned()
         } else {
-            resource.group.split('.').next().unwrap_or_default().to_owned()
+            resource
+                .group
+                .split('.')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
         };
-        format!("converting (v1.{kind}) to ({package}.{}): unknown conversion", resource.kind)
+        format!(
+            "converting (v1.{kind}) to ({package}.{}): unknown conversion",
+            resource.kind
+        )
     } else {
-        format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"")
+        format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        )
     };
     Err(ApiError::bad_request(format!("{handled}: {detail}")))
 }

@@ -72,12 +72,19 @@ impl Call<'_> {
         let mut response = respond(self.form, code, self.view().object(stored, true));
         let is_write = matches!(self.request.verb, Verb::Create | Verb::Update | Verb::Patch);
         let own = if is_write {
-            validation::warnings(self.resource(), self.subresource(), &self.view().value(stored))
+            validation::warnings(
+                self.resource(),
+                self.subresource(),
+                &self.view().value(stored),
+            )
         } else {
             Vec::new()
         };
         for warning in warnings.iter().chain(&own) {
-            let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+            let text = format!(
+                "299 - \"{}\"",
+                warning.replace('\\', "\\\\").replace('"', "\\\"")
+            );
             if let Ok(value) = HeaderValue::from_str(&text) {
                 response.headers_mut().append(http::header::WARNING, value);
             }
@@ -89,16 +96,19 @@ impl Call<'_> {
 /// Answers a path without a handler: below a known group like the API, any other like the mux before it.
 fn unknown_path(path: &str) -> Result<Response<Body>, ApiError> {
     let known = path.starts_with("/api/")
-        || GROUPS
-            .iter()
-            .any(|(group, _)| path.strip_prefix("/apis/").is_some_and(|p| p.starts_with(&format!("{group}/"))));
+        || GROUPS.iter().any(|(group, _)| {
+            path.strip_prefix("/apis/")
+                .is_some_and(|p| p.starts_with(&format!("{group}/")))
+        });
     if known {
         return Err(ApiError::unknown_path());
     }
     let mut response = Response::new(Body::from("404 page not found\n"));
     *response.status_mut() = http::StatusCode::NOT_FOUND;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, text);
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, text);
     Ok(response)
 }
 
@@ -122,12 +132,21 @@ pub(crate) async fn dispatch(
     }
     let form = Form::of(&request.headers)?;
     check_include(request, form)?;
-    let call = Call { inner, request, target, body: &body, form, user };
+    let call = Call {
+        inner,
+        request,
+        target,
+        body: &body,
+        form,
+        user,
+    };
     let response = match request.verb {
         Verb::Get => get::get(&call),
         Verb::List => list::list(&call),
         Verb::Watch => watch::watch(&call, entry).await,
-        Verb::Create if target.subresource.as_deref() == Some("token") => review::token_request(&call),
+        Verb::Create if target.subresource.as_deref() == Some("token") => {
+            review::token_request(&call)
+        }
         Verb::Create if target.resource.verbs == Verbs::CreateOnly => review::review(&call),
         Verb::Create => create::create(&call),
         Verb::Update => update::update(&call),
@@ -142,8 +161,11 @@ pub(crate) async fn dispatch(
 /// Adds the warning about a kind that is going away.
 fn with_deprecation(resource: &Resource, mut response: Response<Body>) -> Response<Body> {
     if resource.plural == "endpoints" {
-        let text = "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
-        response.headers_mut().append(http::header::WARNING, HeaderValue::from_static(text));
+        let text =
+            "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
+        response
+            .headers_mut()
+            .append(http::header::WARNING, HeaderValue::from_static(text));
     }
     response
 }
@@ -173,7 +195,9 @@ fn is_allowed(verb: Verb, target: &Target) -> bool {
                 && (target.namespace.is_some() || !target.resource.namespaced)
         }
         Verb::Update | Verb::Patch => target.name.is_some() && verbs.names().contains(&verb.name()),
-        Verb::DeleteCollection => verbs == Verbs::All && (target.namespace.is_some() || !target.resource.namespaced),
+        Verb::DeleteCollection => {
+            verbs == Verbs::All && (target.namespace.is_some() || !target.resource.namespaced)
+        }
         _ => verbs.names().contains(&verb.name()),
     }
 }

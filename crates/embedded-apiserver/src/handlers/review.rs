@@ -17,12 +17,19 @@ const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Returns the user who sent the request.
 pub(crate) fn authenticate(inner: &Inner, request: &Request) -> Result<User, ApiError> {
-    let token = request.header(header::AUTHORIZATION).strip_prefix("Bearer ");
+    let token = request
+        .header(header::AUTHORIZATION)
+        .strip_prefix("Bearer ");
     match token.and_then(|token| inner.options.tokens.get(token)) {
         Some(user) => Ok(user.clone()),
-        None if token.is_some_and(|token| inner.issued_tokens().contains_key(token)) => Ok(User::admin()),
+        None if token.is_some_and(|token| inner.issued_tokens().contains_key(token)) => {
+            Ok(User::admin())
+        }
         None if inner.options.require_token
-            && !matches!(request.path.as_str(), "/healthz" | "/livez" | "/readyz" | "/version") =>
+            && !matches!(
+                request.path.as_str(),
+                "/healthz" | "/livez" | "/readyz" | "/version"
+            ) =>
         {
             Err(ApiError::unauthorized())
         }
@@ -43,9 +50,16 @@ pub(super) fn review(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         _ => {
             check_attributes(call, &object, true)?;
-            let groups = object["spec"]["groups"].as_array().cloned().unwrap_or_default();
-            let known =
-                call.inner.options.tokens.values().any(|user| user.is_admin() && object["spec"]["user"] == user.name);
+            let groups = object["spec"]["groups"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let known = call
+                .inner
+                .options
+                .tokens
+                .values()
+                .any(|user| user.is_admin() && object["spec"]["user"] == user.name);
             json!({"allowed": known || groups.iter().any(|group| group == "system:masters")})
         }
     };
@@ -66,7 +80,9 @@ fn user_info(user: &User) -> Value {
 fn token_status(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     let token = object["spec"]["token"].as_str().unwrap_or_default();
     if token.is_empty() {
-        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+        return Err(ApiError::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
     }
     if let Some(user) = call.inner.issued_tokens().get(token) {
         return Ok(json!({"authenticated": true, "user": user, "audiences": [AUDIENCE]}));
@@ -82,20 +98,40 @@ fn token_status(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
 fn check_attributes(call: &Call<'_>, object: &Value, with_subject: bool) -> Result<(), ApiError> {
     let spec = &object["spec"];
     let mut causes = Vec::new();
-    let (resource, path) = (!spec["resourceAttributes"].is_null(), !spec["nonResourceAttributes"].is_null());
+    let (resource, path) = (
+        !spec["resourceAttributes"].is_null(),
+        !spec["nonResourceAttributes"].is_null(),
+    );
     if resource == path {
         let detail = if resource {
             "cannot be specified in combination with resourceAttributes"
         } else {
             "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         };
-        let field = if resource { "spec.nonResourceAttributes" } else { "spec" };
+        let field = if resource {
+            "spec.nonResourceAttributes"
+        } else {
+            "spec"
+        };
         causes.push(StatusCause::invalid(field, &Value::Null, detail));
     }
     if with_subject && spec["user"].is_null() && spec["groups"].is_null() {
-        causes.push(StatusCause::invalid("spec.user", &json!(""), "at least one of user or group must be specified"));
+        causes.push(StatusCause::invalid(
+            "spec.user",
+            &json!(""),
+            "at least one of user or group must be specified",
+        ));
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind(call.resource().group, "", "", &causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid_kind(
+            call.resource().group,
+            "",
+            "",
+            &causes,
+        ))
+    }
 }
 
 fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
@@ -117,18 +153,29 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
         resource_rules.insert(0, everything);
         path_rules.push(all_paths);
     }
-    Ok(json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false}))
+    Ok(
+        json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false}),
+    )
 }
 
 /// Handles `POST serviceaccounts/NAME/token`: issues a token that TokenReviews accept from then on.
 pub(super) fn token_request(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let account = call.existing()?;
     let uid = account.value()["metadata"]["uid"].clone();
-    let (namespace, name) = (call.target.namespace.as_deref().unwrap_or_default(), call.target.name());
+    let (namespace, name) = (
+        call.target.namespace.as_deref().unwrap_or_default(),
+        call.target.name(),
+    );
     let request: Value = serde_json::from_slice(call.body).unwrap_or_else(|_| json!({}));
-    let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(3600);
-    let expires = jiff::Timestamp::from_second(call.inner.now().as_second().saturating_add(seconds));
-    let expires = expires.unwrap_or(call.inner.now()).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let seconds = request["spec"]["expirationSeconds"]
+        .as_i64()
+        .unwrap_or(3600);
+    let expires =
+        jiff::Timestamp::from_second(call.inner.now().as_second().saturating_add(seconds));
+    let expires = expires
+        .unwrap_or(call.inner.now())
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
     let token = format!("embedded-{}", uuid::Uuid::new_v4());
     let info = json!({
         "username": format!("system:serviceaccount:{namespace}:{name}"), "uid": uid,

@@ -31,8 +31,17 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         return Ok(call.answer(201, &stored, &decoded.warnings));
     }
     if exists && resource.plural == "leases" && object["metadata"]["resourceVersion"].is_null() {
-        let cause = StatusCause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-        return Err(ApiError::invalid_kind(resource.group, resource.plural, call.target.name(), &[cause]));
+        let cause = StatusCause::invalid(
+            "metadata.resourceVersion",
+            &json!(0),
+            "must be specified for an update",
+        );
+        return Err(ApiError::invalid_kind(
+            resource.group,
+            resource.plural,
+            call.target.name(),
+            &[cause],
+        ));
     }
     let (stored, _) = modify(call, &|_, _| {
         Ok(RequestedChange {
@@ -48,7 +57,10 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 /// Checks that name and namespace of the object are those of the path.
 pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Result<(), ApiError> {
     let metadata = &mut object["metadata"];
-    let (name, wanted) = (metadata["name"].as_str().unwrap_or_default(), call.target.name());
+    let (name, wanted) = (
+        metadata["name"].as_str().unwrap_or_default(),
+        call.target.name(),
+    );
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"

@@ -31,7 +31,10 @@ const BATCH: usize = 64;
 /// Time before the end of a watch at which it receives its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Response<Body>, ApiError> {
+pub(super) async fn watch(
+    call: &Call<'_>,
+    entry: &LoggedRequest,
+) -> Result<Response<Body>, ApiError> {
     let options = &call.request.options;
     let selector = selector(call)?;
     check_options(call, true)?;
@@ -61,10 +64,19 @@ pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Resp
         phase: Phase::Running,
         inner: call.inner.clone(),
     };
-    watcher.start(wants_initial, options.flag("sendInitialEvents") && wants_initial);
+    watcher.start(
+        wants_initial,
+        options.flag("sendInitialEvents") && wants_initial,
+    );
     let mut response = Response::new(Body::from_stream(watcher.into_stream()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     Ok(response)
 }
 
@@ -187,7 +199,11 @@ impl Watcher {
     }
 
     async fn wait(&mut self) -> Woken {
-        let bookmark = if self.bookmarks { self.next_bookmark } else { self.ends };
+        let bookmark = if self.bookmarks {
+            self.next_bookmark
+        } else {
+            self.ends
+        };
         tokio::select! {
             biased;
             Ok(()) = self.changed.changed() => Woken::Changed,
@@ -199,7 +215,11 @@ impl Watcher {
 
     /// Queues the next changes after the cursor. Returns `true` if there are more.
     fn collect(&mut self) -> bool {
-        match self.inner.store.since(self.storage, self.cursor, self.is_new, BATCH) {
+        match self
+            .inner
+            .store
+            .since(self.storage, self.cursor, self.is_new, BATCH)
+        {
             Ok((revision, events)) => {
                 for event in &events {
                     self.queue_event(event);
@@ -219,17 +239,28 @@ impl Watcher {
 
     /// Queues the event that a change means to this watch: an object may enter its selection or leave it.
     fn queue_event(&mut self, event: &Event) {
-        let was = event.previous.as_ref().is_some_and(|previous| self.selector.matches(previous));
+        let was = event
+            .previous
+            .as_ref()
+            .is_some_and(|previous| self.selector.matches(previous));
         let is = event.change != Change::Deleted && self.selector.matches(&event.object);
         match (was, is) {
             (false, true) => self.queue("ADDED", &event.object),
             (true, true) => self.queue("MODIFIED", &event.object),
-            (true, false) if event.change == Change::Deleted => self.queue("DELETED", &event.object),
+            (true, false) if event.change == Change::Deleted => {
+                self.queue("DELETED", &event.object)
+            }
             (true, false) => {
-                let Some(previous) = &event.previous else { return };
+                let Some(previous) = &event.previous else {
+                    return;
+                };
                 let mut value = previous.value();
                 value["metadata"]["resourceVersion"] = json!(event.revision.to_string());
-                let last = Stored { key: previous.key.clone(), revision: event.revision, body: to_bytes(&value) };
+                let last = Stored {
+                    key: previous.key.clone(),
+                    revision: event.revision,
+                    body: to_bytes(&value),
+                };
                 self.queue("DELETED", &last);
             }
             (false, false) => {}

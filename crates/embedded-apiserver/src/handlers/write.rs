@@ -27,7 +27,9 @@ pub(super) fn check_dry_run(call: &Call<'_>, kind: &str) -> Result<(), ApiError>
 
 /// Checks that the `fieldManager` option is short and printable.
 pub(super) fn check_field_manager(call: &Call<'_>, kind: &str) -> Result<(), ApiError> {
-    let Some(manager) = call.request.options.get("fieldManager") else { return Ok(()) };
+    let Some(manager) = call.request.options.get("fieldManager") else {
+        return Ok(());
+    };
     if manager.len() > 128 {
         let cause = StatusCause::too_long("fieldManager", 128);
         return Err(ApiError::invalid_kind("meta.k8s.io", kind, "", &[cause]));
@@ -88,7 +90,11 @@ pub(super) fn modify(
         let stored = call.existing()?;
         let old = call.view().value(&stored);
         let requested = change(&stored, &old)?;
-        let (warnings, managed, reset) = (requested.warnings, requested.managed, requested.resets_managers);
+        let (warnings, managed, reset) = (
+            requested.warnings,
+            requested.managed,
+            requested.resets_managers,
+        );
         let new = prepare(call, &stored, &old, requested.object, managed, reset)?;
         if let Some(written) = commit(call, &stored, &old, new)? {
             return Ok((written, warnings));
@@ -123,7 +129,12 @@ fn prepare(
 }
 
 /// Checks that UID and resourceVersion in the requested object, if present, are those of the stored one.
-fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) -> Result<(), ApiError> {
+fn check_identity(
+    call: &Call<'_>,
+    stored: &Stored,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
     let (resource, name) = (call.resource(), call.target.name());
     let metadata = &new["metadata"];
     let (uid, old_uid) = (&metadata["uid"], &old["metadata"]["uid"]);
@@ -146,10 +157,15 @@ fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) ->
         );
         return Err(ApiError::conflict(resource, name, &detail));
     }
-    if let Some(version) = metadata["resourceVersion"].as_str().filter(|version| !version.is_empty()) {
-        let parsed: u64 = version
-            .parse()
-            .map_err(|_| ApiError::internal(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")))?;
+    if let Some(version) = metadata["resourceVersion"]
+        .as_str()
+        .filter(|version| !version.is_empty())
+    {
+        let parsed: u64 = version.parse().map_err(|_| {
+            ApiError::internal(format!(
+                "strconv.ParseUint: parsing {version:?}: invalid syntax"
+            ))
+        })?;
         if parsed != stored.revision && parsed != 0 {
             return Err(ApiError::modified(resource, name));
         }
@@ -161,14 +177,20 @@ fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) ->
 fn fixed_fields(old: &Value, new: &Value) -> Vec<StatusCause> {
     let (before, metadata) = (&old["metadata"], &new["metadata"]);
     let fields = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
-    let changed = fields.into_iter().filter(|field| !metadata[*field].is_null() && metadata[*field] != before[*field]);
-    changed.map(|f| StatusCause::invalid(format!("metadata.{f}"), &metadata[f], "field is immutable")).collect()
+    let changed = fields
+        .into_iter()
+        .filter(|field| !metadata[*field].is_null() && metadata[*field] != before[*field]);
+    changed
+        .map(|f| StatusCause::invalid(format!("metadata.{f}"), &metadata[f], "field is immutable"))
+        .collect()
 }
 
 /// Restores the fields that only the server sets.
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let before = &old["metadata"];
-    let Some(metadata) = new["metadata"].as_object_mut() else { return };
+    let Some(metadata) = new["metadata"].as_object_mut() else {
+        return;
+    };
     for field in [
         "name",
         "namespace",
@@ -195,23 +217,50 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
 
 /// Stores the new version, unless it is equal; returns `None` after a conflict with another writer. An object that
 /// waited for its last finalizer is removed.
-fn commit(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, mut new: Value) -> Result<Option<Arc<Stored>>, ApiError> {
+fn commit(
+    call: &Call<'_>,
+    stored: &Arc<Stored>,
+    old: &Value,
+    mut new: Value,
+) -> Result<Option<Arc<Stored>>, ApiError> {
     let resource = call.resource();
     let dry_run = call.request.options.dry_run();
-    call.inner.allocators.allocate(resource, Some(old), &mut new, dry_run)?;
-    let object = if resource.group == "events.k8s.io" { events::to_core(&new) } else { new };
+    call.inner
+        .allocators
+        .allocate(resource, Some(old), &mut new, dry_run)?;
+    let object = if resource.group == "events.k8s.io" {
+        events::to_core(&new)
+    } else {
+        new
+    };
     if object == stored.value() {
         return Ok(Some(stored.clone()));
     }
     if dry_run {
         let body = crate::negotiate::to_bytes(&object);
-        return Ok(Some(Arc::new(Stored { key: stored.key.clone(), revision: stored.revision, body })));
+        return Ok(Some(Arc::new(Stored {
+            key: stored.key.clone(),
+            revision: stored.revision,
+            body,
+        })));
     }
     let metadata = &object["metadata"];
-    let finalizers = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    let finished = resource.plural == "namespaces" && object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
-    if !metadata["deletionTimestamp"].is_null() && !finalizers && (resource.plural != "namespaces" || finished) {
-        let Ok(_) = call.inner.store.remove(call.storage(), &stored.key, stored.revision, None) else {
+    let finalizers = metadata["finalizers"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty());
+    let finished = resource.plural == "namespaces"
+        && object["spec"]["finalizers"]
+            .as_array()
+            .is_none_or(Vec::is_empty);
+    if !metadata["deletionTimestamp"].is_null()
+        && !finalizers
+        && (resource.plural != "namespaces" || finished)
+    {
+        let Ok(_) = call
+            .inner
+            .store
+            .remove(call.storage(), &stored.key, stored.revision, None)
+        else {
             return Ok(None);
         };
         call.inner.allocators.release(resource, &object);
@@ -220,7 +269,20 @@ fn commit(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, mut new: Value) ->
         }
         // The response is the requested object at the version that was read.
         let body = crate::negotiate::to_bytes(&object);
-        return Ok(Some(Arc::new(Stored { key: stored.key.clone(), revision: stored.revision, body })));
+        return Ok(Some(Arc::new(Stored {
+            key: stored.key.clone(),
+            revision: stored.revision,
+            body,
+        })));
     }
-    Ok(call.inner.store.put(call.storage(), &stored.key, Expect::Revision(stored.revision), object).ok())
+    Ok(call
+        .inner
+        .store
+        .put(
+            call.storage(),
+            &stored.key,
+            Expect::Revision(stored.revision),
+            object,
+        )
+        .ok())
 }

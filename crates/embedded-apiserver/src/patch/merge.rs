@@ -11,7 +11,9 @@ pub(crate) fn apply(object: &mut Value, patch: Value) {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
-    let Some(map) = object.as_object_mut() else { return };
+    let Some(map) = object.as_object_mut() else {
+        return;
+    };
     for (key, change) in changes {
         if change.is_null() {
             map.remove(&key);
@@ -30,7 +32,10 @@ mod tests {
     #[test]
     fn null_removes_and_lists_are_replaced() {
         let mut object = json!({"a": {"b": 1, "c": 2}, "l": [1, 2]});
-        apply(&mut object, json!({"a": {"b": null, "d": {"e": null}}, "l": [3]}));
+        apply(
+            &mut object,
+            json!({"a": {"b": null, "d": {"e": null}}, "l": [3]}),
+        );
         assert_eq!(object, json!({"a": {"c": 2, "d": {}}, "l": [3]}));
     }
 }

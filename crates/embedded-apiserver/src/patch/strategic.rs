@@ -36,16 +36,29 @@ struct ListRule {
 
 fn list_rule(ty: &Type) -> ListRule {
     match ty {
-        Type::List { item, merge_key, merge, .. } => {
-            ListRule { merge: *merge, key: merge_key.clone(), item: (**item).clone() }
-        }
-        _ => ListRule { merge: false, key: None, item: Type::Any },
+        Type::List {
+            item,
+            merge_key,
+            merge,
+            ..
+        } => ListRule {
+            merge: *merge,
+            key: merge_key.clone(),
+            item: (**item).clone(),
+        },
+        _ => ListRule {
+            merge: false,
+            key: None,
+            item: Type::Any,
+        },
     }
 }
 
 fn field_type(ty: &Type, name: &str) -> Type {
     match ty {
-        Type::Object(_) => Schema::get().field(ty, name).map_or(Type::Any, |field| field.ty.clone()),
+        Type::Object(_) => Schema::get()
+            .field(ty, name)
+            .map_or(Type::Any, |field| field.ty.clone()),
         Type::Map { value, .. } => (**value).clone(),
         _ => Type::Any,
     }
@@ -81,8 +94,12 @@ fn merge_map(
         let merged = match (object.remove(&key), change) {
             // There is nothing to replace or delete, and so nothing comes of it.
             (None, new) if is_directive(&new) => continue,
-            (Some(Value::Object(old)), Value::Object(new)) => Value::Object(merge_map(old, new, &below)?),
-            (Some(Value::Array(old)), Value::Array(new)) => Value::Array(merge_list(&old, new, &below, &key)?),
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                Value::Object(merge_map(old, new, &below)?)
+            }
+            (Some(Value::Array(old)), Value::Array(new)) => {
+                Value::Array(merge_list(&old, new, &below, &key)?)
+            }
             (_, new) => without_directives(new),
         };
         object.insert(key, merged);
@@ -91,14 +108,26 @@ fn merge_map(
 }
 
 /// Keeps only the listed keys of the object.
-fn retain_keys(object: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), String> {
-    let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+fn retain_keys(
+    object: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let Some(keys) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
     let Value::Array(keys) = keys else {
-        return Err(format!("invalid patch format: {RETAIN_KEYS} must be a list"));
+        return Err(format!(
+            "invalid patch format: {RETAIN_KEYS} must be a list"
+        ));
     };
     let listed = |key: &str| keys.iter().any(|k| k.as_str() == Some(key));
-    if let Some(stranger) = patch.keys().find(|key| !key.starts_with('$') && !listed(key)) {
-        return Err(format!("{RETAIN_KEYS} directive must contain all fields in the patch; {stranger:?} is missing"));
+    if let Some(stranger) = patch
+        .keys()
+        .find(|key| !key.starts_with('$') && !listed(key))
+    {
+        return Err(format!(
+            "{RETAIN_KEYS} directive must contain all fields in the patch; {stranger:?} is missing"
+        ));
     }
     object.retain(|key, _| listed(key));
     Ok(())
@@ -106,7 +135,9 @@ fn retain_keys(object: &mut Map<String, Value>, patch: &mut Map<String, Value>) 
 
 fn delete_from(object: &mut Map<String, Value>, list: &str, gone: &Value) -> Result<(), String> {
     let Value::Array(gone) = gone else {
-        return Err(format!("invalid patch format: {DELETE_FROM}{list} must be a list"));
+        return Err(format!(
+            "invalid patch format: {DELETE_FROM}{list} must be a list"
+        ));
     };
     if let Some(Value::Array(items)) = object.get_mut(list) {
         items.retain(|item| !gone.contains(item));
@@ -115,8 +146,16 @@ fn delete_from(object: &mut Map<String, Value>, list: &str, gone: &Value) -> Res
 }
 
 /// Merges the lists that come with an order, and puts them in it.
-fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, ty: &Type) -> Result<(), String> {
-    let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
+fn set_orders(
+    object: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+    ty: &Type,
+) -> Result<(), String> {
+    let directives: Vec<String> = patch
+        .keys()
+        .filter(|key| key.starts_with(SET_ORDER))
+        .cloned()
+        .collect();
     for directive in directives {
         let Some(Value::Array(order)) = patch.remove(&directive) else {
             return Err(format!("invalid patch format: {directive} must be a list"));
@@ -133,7 +172,11 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
             }
             None => None,
         };
-        check_order(changes.as_deref().unwrap_or_default(), &order, rule.key.as_deref())?;
+        check_order(
+            changes.as_deref().unwrap_or_default(),
+            &order,
+            rule.key.as_deref(),
+        )?;
         let before = match object.remove(name) {
             Some(Value::Array(items)) => Some(items),
             _ => None,
@@ -143,17 +186,27 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
         if let Some(gone) = patch.remove(&deleted) {
             let mut holder = Map::from_iter([(name.to_owned(), Value::Array(live))]);
             delete_from(&mut holder, name, &gone)?;
-            live = holder.remove(name).and_then(|v| v.as_array().cloned()).unwrap_or_default();
+            live = holder
+                .remove(name)
+                .and_then(|v| v.as_array().cloned())
+                .unwrap_or_default();
         }
         let merged = match (&before, changes) {
             (None, None) => continue,
             (Some(_), None) => live,
-            (None, Some(changes)) => {
-                changes.into_iter().filter(|item| !is_directive(item)).map(without_directives).collect()
-            }
+            (None, Some(changes)) => changes
+                .into_iter()
+                .filter(|item| !is_directive(item))
+                .map(without_directives)
+                .collect(),
             (Some(_), Some(changes)) => merge_list(&live, changes, &below, name)?,
         };
-        let ordered = in_order(merged, &order, before.as_deref().unwrap_or_default(), rule.key.as_deref());
+        let ordered = in_order(
+            merged,
+            &order,
+            before.as_deref().unwrap_or_default(),
+            rule.key.as_deref(),
+        );
         object.insert(name.to_owned(), Value::Array(ordered));
     }
     Ok(())
@@ -163,11 +216,17 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
 fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<(), String> {
     let mut wanted = order.iter();
     let in_turn = |item: &Value| wanted.any(|other| same(other, item, key));
-    if changes.iter().filter(|item| !is_directive(item)).all(in_turn) {
+    if changes
+        .iter()
+        .filter(|item| !is_directive(item))
+        .all(in_turn)
+    {
         return Ok(());
     }
     let (changes, order) = (go_list(changes), go_list(order));
-    Err(format!("The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"))
+    Err(format!(
+        "The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"
+    ))
 }
 
 /// Returns `true` for two elements that are equal to a merge by `key`.
@@ -182,7 +241,12 @@ fn is_directive(item: &Value) -> bool {
     item.get(PATCH).is_some()
 }
 
-fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<Vec<Value>, String> {
+fn merge_list(
+    old: &[Value],
+    new: Vec<Value>,
+    ty: &Type,
+    field: &str,
+) -> Result<Vec<Value>, String> {
     let rule = list_rule(ty);
     if !rule.merge {
         return Ok(match without_directives(Value::Array(new)) {
@@ -200,20 +264,34 @@ fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<
         }
         return Ok(in_order(out, &new, old, None));
     }
-    let key = rule.key.ok_or_else(|| format!("cannot merge lists without merge key for {field}"))?;
-    if new.iter().any(|item| item.get(PATCH).and_then(Value::as_str) == Some("replace")) {
-        return Ok(new.into_iter().filter(|item| item.get(PATCH).is_none()).map(without_directives).collect());
+    let key = rule
+        .key
+        .ok_or_else(|| format!("cannot merge lists without merge key for {field}"))?;
+    if new
+        .iter()
+        .any(|item| item.get(PATCH).and_then(Value::as_str) == Some("replace"))
+    {
+        return Ok(new
+            .into_iter()
+            .filter(|item| item.get(PATCH).is_none())
+            .map(without_directives)
+            .collect());
     }
     let (live, changes) = special_elements(old.to_vec(), new, &key)?;
     let order = changes.clone();
     let mut out = live;
     for change in changes {
         let Some(wanted) = change.get(&key).cloned() else {
-            return Err(format!("map: {} does not contain declared merge key: {key}", go_map(&change)));
+            return Err(format!(
+                "map: {} does not contain declared merge key: {key}",
+                go_map(&change)
+            ));
         };
         match out.iter().position(|item| item.get(&key) == Some(&wanted)) {
             Some(index) => {
-                let (Value::Object(was), Value::Object(now)) = (out[index].take(), change) else { continue };
+                let (Value::Object(was), Value::Object(now)) = (out[index].take(), change) else {
+                    continue;
+                };
                 out[index] = Value::Object(merge_map(was, now, &rule.item)?);
             }
             None => out.push(without_directives(change)),
@@ -223,7 +301,11 @@ fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<
 }
 
 /// Applies the items with a `$patch` directive.
-fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), String> {
+fn special_elements(
+    old: Vec<Value>,
+    new: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), String> {
     let mut live = old;
     let mut changes = Vec::new();
     for item in new {
@@ -241,7 +323,9 @@ fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<
                 };
                 live.retain(|other| other.get(key) != Some(wanted));
             }
-            Some("merge") => return Err("merging lists cannot yet be specified in the patch".to_owned()),
+            Some("merge") => {
+                return Err("merging lists cannot yet be specified in the patch".to_owned());
+            }
             _ => return Err(format!("unknown patch type found: {directive}")),
         }
     }
@@ -252,8 +336,9 @@ fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<
 /// that comes after them in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&str>) -> Vec<Value> {
     let rank = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item, key));
-    let (mut ordered, mut rest): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| rank(order, item).is_some());
+    let (mut ordered, mut rest): (Vec<Value>, Vec<Value>) = merged
+        .into_iter()
+        .partition(|item| rank(order, item).is_some());
     ordered.sort_by_key(|item| rank(order, item));
     rest.sort_by_key(|item| rank(live, item).unwrap_or(usize::MAX));
     let mut out = Vec::with_capacity(ordered.len() + rest.len());
@@ -263,7 +348,9 @@ fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&st
             (None, None) => return out,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(l), Some(r)) => matches!((rank(live, l), rank(live, r)), (Some(l), Some(r)) if l < r),
+            (Some(l), Some(r)) => {
+                matches!((rank(live, l), rank(live, r)), (Some(l), Some(r)) if l < r)
+            }
         };
         out.extend(if take_left { left.next() } else { right.next() });
     }
@@ -274,13 +361,19 @@ fn without_directives(value: Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(
             map.into_iter()
-                .filter(|(key, value)| !key.starts_with('$') && !value.is_null() && !is_directive(value))
+                .filter(|(key, value)| {
+                    !key.starts_with('$') && !value.is_null() && !is_directive(value)
+                })
                 .map(|(key, value)| (key, without_directives(value)))
                 .collect(),
         ),
-        Value::Array(items) => {
-            Value::Array(items.into_iter().filter(|item| !is_directive(item)).map(without_directives).collect())
-        }
+        Value::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .filter(|item| !is_directive(item))
+                .map(without_directives)
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -288,18 +381,28 @@ fn without_directives(value: Value) -> Value {
 /// Returns a map as Go prints it.
 fn go_map(value: &Value) -> String {
     let members = value.as_object().into_iter().flatten();
-    let pairs: Vec<String> = members.map(|(key, value)| format!("{key}:{}", go_scalar(value))).collect();
+    let pairs: Vec<String> = members
+        .map(|(key, value)| format!("{key}:{}", go_scalar(value)))
+        .collect();
     format!("map[{}]", pairs.join(" "))
 }
 
 /// Returns a list of maps or scalars as Go prints it.
 fn go_list(items: &[Value]) -> String {
-    let items = items.iter().map(|item| if item.is_object() { go_map(item) } else { go_scalar(item) });
+    let items = items.iter().map(|item| {
+        if item.is_object() {
+            go_map(item)
+        } else {
+            go_scalar(item)
+        }
+    });
     format!("[{}]", items.collect::<Vec<_>>().join(" "))
 }
 
 fn go_scalar(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -12,7 +12,12 @@ use super::{Schema, Type};
 ///
 /// Go's message for the first value that does not fit its field.
 pub(crate) fn decode(value: Value, ty: &Type, unknown: &mut Vec<String>) -> Result<Value, String> {
-    let mut decoder = Decoder { schema: Schema::get(), path: Vec::new(), json_path: String::new(), unknown };
+    let mut decoder = Decoder {
+        schema: Schema::get(),
+        path: Vec::new(),
+        json_path: String::new(),
+        unknown,
+    };
     decoder.value(value, ty, "")
 }
 
@@ -38,7 +43,9 @@ impl Decoder<'_> {
             (Type::Int32, Value::Number(number)) => {
                 self.integer(&number, owner, i64::from(i32::MIN), i64::from(i32::MAX), ty)
             }
-            (Type::Int64, Value::Number(number)) => self.integer(&number, owner, i64::MIN, i64::MAX, ty),
+            (Type::Int64, Value::Number(number)) => {
+                self.integer(&number, owner, i64::MIN, i64::MAX, ty)
+            }
             (Type::Number, Value::Number(number)) => Ok(Value::Number(number)),
             (Type::IntOrString, value @ (Value::Number(_) | Value::String(_))) => Ok(value),
             (Type::Quantity, Value::Number(number)) => self.quantity(&number.to_string()),
@@ -81,7 +88,11 @@ impl Decoder<'_> {
             self.json_path = join(&self.json_path, &key);
             let decoded = self.value(value, item, owner)?;
             self.json_path.truncate(before);
-            let decoded = if decoded.is_null() { zero(item, self.schema) } else { decoded };
+            let decoded = if decoded.is_null() {
+                zero(item, self.schema)
+            } else {
+                decoded
+            };
             out.insert(key, decoded);
         }
         Ok(Value::Object(out))
@@ -94,7 +105,11 @@ impl Decoder<'_> {
             self.json_path.push_str(&format!("[{index}]"));
             let decoded = self.value(value, item, owner)?;
             self.json_path.truncate(before);
-            out.push(if decoded.is_null() { zero(item, self.schema) } else { decoded });
+            out.push(if decoded.is_null() {
+                zero(item, self.schema)
+            } else {
+                decoded
+            });
         }
         Ok(Value::Array(out))
     }
@@ -124,7 +139,10 @@ impl Decoder<'_> {
     fn mismatch(&self, value: &Value, ty: &Type, owner: &str) -> String {
         match (ty, value) {
             (Type::Time | Type::MicroTime, value) => {
-                return format!("json: cannot unmarshal {} into Go value of type string", kind_of(value));
+                return format!(
+                    "json: cannot unmarshal {} into Go value of type string",
+                    kind_of(value)
+                );
             }
             (Type::Quantity, _) => return self.quantity("x").err().unwrap_or_default(),
             _ => {}
@@ -134,7 +152,10 @@ impl Decoder<'_> {
 
     fn cannot_unmarshal(&self, what: &str, ty: &Type, owner: &str) -> String {
         if self.path.is_empty() {
-            return format!("json: cannot unmarshal {what} into Go value of type {}", go_type(ty, self.schema));
+            return format!(
+                "json: cannot unmarshal {what} into Go value of type {}",
+                go_type(ty, self.schema)
+            );
         }
         let path = self.path.join(".");
         format!(
@@ -146,7 +167,12 @@ impl Decoder<'_> {
 
 /// Adds the fields that Go writes although they are zero.
 pub(crate) fn fill(out: &mut Map<String, Value>, index: usize, schema: &Schema) {
-    for (name, field) in schema.object(index).fields.iter().filter(|(_, field)| field.always) {
+    for (name, field) in schema
+        .object(index)
+        .fields
+        .iter()
+        .filter(|(_, field)| field.always)
+    {
         if !out.contains_key(name) {
             out.insert(name.clone(), zero(&field.ty, schema));
         }
@@ -160,7 +186,9 @@ pub(crate) fn zero(ty: &Type, schema: &Schema) -> Value {
         Type::Bool => json!(false),
         Type::Int32 | Type::Int64 | Type::Number | Type::IntOrString => json!(0),
         Type::Quantity => json!("0"),
-        Type::Time | Type::MicroTime | Type::Any | Type::Map { .. } | Type::List { .. } => Value::Null,
+        Type::Time | Type::MicroTime | Type::Any | Type::Map { .. } | Type::List { .. } => {
+            Value::Null
+        }
         Type::Object(index) => {
             let mut map = Map::new();
             fill(&mut map, *index, schema);
@@ -182,7 +210,11 @@ fn is_zero(value: &Value, ty: &Type) -> bool {
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -220,8 +252,12 @@ fn go_type(ty: &Type, schema: &Schema) -> String {
 }
 
 fn time(text: &str) -> Result<Value, String> {
-    let parsed: jiff::Timestamp = text.parse().map_err(|_| go_time_error(text, "2006-01-02T15:04:05Z07:00"))?;
-    Ok(Value::String(parsed.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()))
+    let parsed: jiff::Timestamp = text
+        .parse()
+        .map_err(|_| go_time_error(text, "2006-01-02T15:04:05Z07:00"))?;
+    Ok(Value::String(
+        parsed.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    ))
 }
 
 fn micro_time(text: &str) -> Result<Value, String> {
@@ -231,9 +267,13 @@ fn micro_time(text: &str) -> Result<Value, String> {
     let parsed: jiff::Timestamp = text.parse().map_err(|_| go_time_error(text, LAYOUT))?;
     if digits != 6 {
         let rest = text.get(19..).unwrap_or_default();
-        return Err(format!("parsing time \"{text}\" as \"{LAYOUT}\": cannot parse \"{rest}\" as \".000000\""));
+        return Err(format!(
+            "parsing time \"{text}\" as \"{LAYOUT}\": cannot parse \"{rest}\" as \".000000\""
+        ));
     }
-    Ok(Value::String(parsed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()))
+    Ok(Value::String(
+        parsed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+    ))
 }
 
 fn go_time_error(text: &str, layout: &str) -> String {
@@ -246,7 +286,8 @@ fn bytes(text: String) -> Result<Value, String> {
         Ok(_) => Ok(Value::String(text)),
         Err(problem) => {
             let position = match problem {
-                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidByte(at, _)
+                | base64::DecodeError::InvalidLastSymbol(at, _) => at,
                 _ => text.len(),
             };
             Err(format!("illegal base64 data at input byte {position}"))
@@ -266,9 +307,13 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_dropped_and_reported_with_their_path() {
-        let (decoded, unknown) =
-            node(json!({"spec": {"foo": 1, "taints": [{"key": "a", "effect": "NoSchedule", "x": 1}]}}));
-        assert_eq!(decoded.unwrap()["spec"], json!({"taints": [{"key": "a", "effect": "NoSchedule"}]}));
+        let (decoded, unknown) = node(
+            json!({"spec": {"foo": 1, "taints": [{"key": "a", "effect": "NoSchedule", "x": 1}]}}),
+        );
+        assert_eq!(
+            decoded.unwrap()["spec"],
+            json!({"taints": [{"key": "a", "effect": "NoSchedule"}]})
+        );
         assert_eq!(unknown, ["spec.foo", "spec.taints[0].x"]);
     }
 
@@ -297,6 +342,9 @@ mod tests {
             decoded["status"]["conditions"],
             json!([{"type": "Ready", "status": "", "lastHeartbeatTime": null, "lastTransitionTime": null}])
         );
-        assert_eq!(decoded["status"]["daemonEndpoints"], json!({"kubeletEndpoint": {"Port": 0}}));
+        assert_eq!(
+            decoded["status"]["daemonEndpoints"],
+            json!({"kubeletEndpoint": {"Port": 0}})
+        );
     }
 }

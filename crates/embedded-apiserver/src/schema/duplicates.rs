@@ -9,7 +9,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 pub(crate) fn find(body: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let walk = Walk { path: String::new(), found: &mut found };
+    let walk = Walk {
+        path: String::new(),
+        found: &mut found,
+    };
     // The decoder proper reports invalid JSON.
     let _unreadable = walk.deserialize(&mut deserializer);
     found
@@ -61,7 +64,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while items.next_element_seed(Walk { path: format!("{}[{index}]", self.path), found: self.found })?.is_some() {
+        while items
+            .next_element_seed(Walk {
+                path: format!("{}[{index}]", self.path),
+                found: self.found,
+            })?
+            .is_some()
+        {
             index += 1;
         }
         Ok(())
@@ -70,11 +79,18 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let mut seen = HashSet::new();
         while let Some(name) = entries.next_key::<String>()? {
-            let path = if self.path.is_empty() { name.clone() } else { format!("{}.{name}", self.path) };
+            let path = if self.path.is_empty() {
+                name.clone()
+            } else {
+                format!("{}.{name}", self.path)
+            };
             if !seen.insert(name) && !self.found.contains(&path) {
                 self.found.push(path.clone());
             }
-            entries.next_value_seed(Walk { path, found: self.found })?;
+            entries.next_value_seed(Walk {
+                path,
+                found: self.found,
+            })?;
         }
         Ok(())
     }

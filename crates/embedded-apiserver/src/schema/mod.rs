@@ -42,8 +42,16 @@ pub(crate) enum Type {
     IntOrString,
     Any,
     Object(usize),
-    Map { value: Box<Type>, atomic: bool },
-    List { item: Box<Type>, kind: ListKind, merge_key: Option<String>, merge: bool },
+    Map {
+        value: Box<Type>,
+        atomic: bool,
+    },
+    List {
+        item: Box<Type>,
+        kind: ListKind,
+        merge_key: Option<String>,
+        merge: bool,
+    },
 }
 
 /// A field of an object type.
@@ -96,7 +104,9 @@ impl Schema {
 
     /// Returns the type called `name` (`core.v1.Node`).
     pub(crate) fn type_of(&self, name: &str) -> Type {
-        self.by_name.get(name).map_or(Type::Any, |index| Type::Object(*index))
+        self.by_name
+            .get(name)
+            .map_or(Type::Any, |index| Type::Object(*index))
     }
 
     pub(crate) fn object(&self, index: usize) -> &ObjectType {
@@ -117,16 +127,23 @@ impl Schema {
     }
 
     fn parse(source: &str) -> Self {
-        let raw: BTreeMap<String, Value> = serde_json::from_str(source).expect("the built-in table is JSON");
+        let raw: BTreeMap<String, Value> =
+            serde_json::from_str(source).expect("the built-in table is JSON");
         let by_name: HashMap<String, usize> = raw
             .iter()
             .filter(|(_, value)| value.is_object())
             .enumerate()
             .map(|(index, (name, _))| (name.clone(), index))
             .collect();
-        let parser = Parser { raw: &raw, by_name: &by_name };
-        let objects =
-            raw.iter().filter(|(_, value)| value.is_object()).map(|(name, value)| parser.object(name, value)).collect();
+        let parser = Parser {
+            raw: &raw,
+            by_name: &by_name,
+        };
+        let objects = raw
+            .iter()
+            .filter(|(_, value)| value.is_object())
+            .map(|(name, value)| parser.object(name, value))
+            .collect();
         Self { objects, by_name }
     }
 }
@@ -139,7 +156,9 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn object(&self, name: &str, value: &Value) -> ObjectType {
         let listed = |key: &str, field: &str| {
-            value[key].as_array().is_some_and(|names| names.iter().any(|n| n.as_str() == Some(field)))
+            value[key]
+                .as_array()
+                .is_some_and(|names| names.iter().any(|n| n.as_str() == Some(field)))
         };
         let fields = value["fields"]
             .as_object()
@@ -156,7 +175,11 @@ impl Parser<'_> {
                 (field.clone(), parsed)
             })
             .collect();
-        ObjectType { name: name.to_owned(), fields, atomic: value["atomic"].as_bool().unwrap_or(false) }
+        ObjectType {
+            name: name.to_owned(),
+            fields,
+            atomic: value["atomic"].as_bool().unwrap_or(false),
+        }
     }
 
     fn ty(&self, value: &Value) -> Type {
@@ -166,16 +189,27 @@ impl Parser<'_> {
         if let Some(name) = value["$"].as_str() {
             return match self.by_name.get(name) {
                 Some(index) => Type::Object(*index),
-                None => self.raw.get(name).map_or(Type::Any, |target| self.ty(target)),
+                None => self
+                    .raw
+                    .get(name)
+                    .map_or(Type::Any, |target| self.ty(target)),
             };
         }
         if value.get("map").is_some() {
             let atomic = value["atomic"].as_bool().unwrap_or(false);
-            return Type::Map { value: Box::new(self.ty(&value["map"])), atomic };
+            return Type::Map {
+                value: Box::new(self.ty(&value["map"])),
+                atomic,
+            };
         }
         if value.get("list").is_some() {
             let keys = || {
-                value["keys"].as_array().into_iter().flatten().filter_map(|k| k.as_str().map(str::to_owned)).collect()
+                value["keys"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|k| k.as_str().map(str::to_owned))
+                    .collect()
             };
             let kind = match value["as"].as_str() {
                 Some("set") => ListKind::Set,
@@ -217,10 +251,23 @@ mod tests {
     fn the_ports_of_a_service_are_a_map_by_port_and_protocol() {
         let schema = Schema::get();
         let spec = schema.type_of("core.v1.ServiceSpec");
-        let Some(Field { ty: Type::List { kind, merge_key, merge, .. }, .. }) = schema.field(&spec, "ports") else {
+        let Some(Field {
+            ty:
+                Type::List {
+                    kind,
+                    merge_key,
+                    merge,
+                    ..
+                },
+            ..
+        }) = schema.field(&spec, "ports")
+        else {
             panic!("no list");
         };
-        assert_eq!(kind, &ListKind::Map(vec!["port".to_owned(), "protocol".to_owned()]));
+        assert_eq!(
+            kind,
+            &ListKind::Map(vec!["port".to_owned(), "protocol".to_owned()])
+        );
         assert_eq!((merge_key.as_deref(), *merge), (Some("port"), true));
     }
 
@@ -228,7 +275,11 @@ mod tests {
     fn taints_are_replaced_as_a_whole() {
         let schema = Schema::get();
         let spec = schema.type_of("core.v1.NodeSpec");
-        let Some(Field { ty: Type::List { kind, merge, .. }, .. }) = schema.field(&spec, "taints") else {
+        let Some(Field {
+            ty: Type::List { kind, merge, .. },
+            ..
+        }) = schema.field(&spec, "taints")
+        else {
             panic!("no list");
         };
         assert_eq!((kind, *merge), (&ListKind::Atomic, false));

@@ -100,16 +100,27 @@ fn object(bytes: &[u8], ty: &Type) -> Option<Value> {
     let mut out = Map::new();
     for (number, wire) in Message::parse(bytes)?.0 {
         // Unknown fields, such as the `clusterName` of old metadata, are skipped, as protobuf requires.
-        let Some((name, field)) = object.fields.iter().find(|(_, field)| field.number == number) else { continue };
+        let Some((name, field)) = object
+            .fields
+            .iter()
+            .find(|(_, field)| field.number == number)
+        else {
+            continue;
+        };
         match &field.ty {
             Type::List { item, .. } => {
                 let list = out.entry(name.clone()).or_insert_with(|| json!([]));
                 list.as_array_mut()?.push(scalar_or_message(wire, item)?);
             }
             Type::Map { value, .. } => {
-                let Wire::Bytes(entry) = wire else { return None };
+                let Wire::Bytes(entry) = wire else {
+                    return None;
+                };
                 let (key, value) = map_entry(entry, value)?;
-                out.entry(name.clone()).or_insert_with(|| json!({})).as_object_mut()?.insert(key, value);
+                out.entry(name.clone())
+                    .or_insert_with(|| json!({}))
+                    .as_object_mut()?
+                    .insert(key, value);
             }
             ty => {
                 out.insert(name.clone(), scalar_or_message(wire, ty)?);
@@ -126,8 +137,11 @@ fn map_entry(bytes: &[u8], ty: &Type) -> Option<(String, Value)> {
     let value = match ty {
         // A list as the value of a map is a message with one repeated field.
         Type::List { item, .. } => {
-            let items: Option<Vec<Value>> =
-                Message::parse(value)?.0.into_iter().map(|(_, wire)| scalar_or_message(wire, item)).collect();
+            let items: Option<Vec<Value>> = Message::parse(value)?
+                .0
+                .into_iter()
+                .map(|(_, wire)| scalar_or_message(wire, item))
+                .collect();
             Value::Array(items?)
         }
         ty => scalar_or_message(Wire::Bytes(value), ty)?,
@@ -142,7 +156,9 @@ fn scalar_or_message(wire: Wire<'_>, ty: &Type) -> Option<Value> {
         (Type::Int32 | Type::Int64, Wire::Varint(value)) => Some(json!(value.cast_signed())),
         (Type::String, Wire::Bytes(bytes)) => text(bytes),
         (Type::Bytes, Wire::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))),
-        (Type::Quantity, Wire::Bytes(bytes)) => text(Message::parse(bytes)?.bytes(1).unwrap_or(b"0")),
+        (Type::Quantity, Wire::Bytes(bytes)) => {
+            text(Message::parse(bytes)?.bytes(1).unwrap_or(b"0"))
+        }
         (Type::Time, Wire::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%SZ"),
         (Type::MicroTime, Wire::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ"),
         (Type::IntOrString, Wire::Bytes(bytes)) => {
@@ -153,7 +169,9 @@ fn scalar_or_message(wire: Wire<'_>, ty: &Type) -> Option<Value> {
             Some(json!(message.varint(2).unwrap_or(0).cast_signed()))
         }
         // FieldsV1, the one free-form field of our kinds, is JSON inside.
-        (Type::Any, Wire::Bytes(bytes)) => serde_json::from_slice(Message::parse(bytes)?.bytes(1)?).ok(),
+        (Type::Any, Wire::Bytes(bytes)) => {
+            serde_json::from_slice(Message::parse(bytes)?.bytes(1)?).ok()
+        }
         (Type::Object(_), Wire::Bytes(bytes)) => object(bytes, ty),
         _ => None,
     }
@@ -197,20 +215,41 @@ mod tests {
     fn unknown_fields_of_old_clients_are_skipped() {
         // `clusterName` was field 15 of ObjectMeta until Kubernetes 1.27; 100 is a varint, 101 has eight bytes, 102
         // four.
-        let metadata = [field(1, b"web"), field(15, b"a-cluster"), vec![0xa0, 0x06, 1]].concat();
+        let metadata = [
+            field(1, b"web"),
+            field(15, b"a-cluster"),
+            vec![0xa0, 0x06, 1],
+        ]
+        .concat();
         let unknown = [vec![0xa9, 0x06], vec![0; 8], vec![0xb5, 0x06], vec![0; 4]].concat();
         for (kind, name) in [("core.v1.Service", "Service"), ("core.v1.Node", "Node")] {
             let meta = [field(1, b"v1"), field(2, name.as_bytes())].concat();
-            let body =
-                [MAGIC.to_vec(), field(1, &meta), field(2, &[field(1, &metadata), unknown.clone()].concat())].concat();
+            let body = [
+                MAGIC.to_vec(),
+                field(1, &meta),
+                field(2, &[field(1, &metadata), unknown.clone()].concat()),
+            ]
+            .concat();
             let decoded = decode(&body, &Schema::get().type_of(kind));
-            assert_eq!(decoded, Some(json!({"kind": name, "apiVersion": "v1", "metadata": {"name": "web"}})));
+            assert_eq!(
+                decoded,
+                Some(json!({"kind": name, "apiVersion": "v1", "metadata": {"name": "web"}}))
+            );
         }
     }
 
     #[test]
     fn truncated_message_is_refused() {
-        assert_eq!(decode(b"k8s\0\x0a\x10v1", &Schema::get().type_of("core.v1.ConfigMap")), None);
-        assert_eq!(decode(b"{}", &Schema::get().type_of("core.v1.ConfigMap")), None);
+        assert_eq!(
+            decode(
+                b"k8s\0\x0a\x10v1",
+                &Schema::get().type_of("core.v1.ConfigMap")
+            ),
+            None
+        );
+        assert_eq!(
+            decode(b"{}", &Schema::get().type_of("core.v1.ConfigMap")),
+            None
+        );
     }
 }

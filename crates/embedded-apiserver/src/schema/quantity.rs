@@ -1,10 +1,27 @@
 //! Quantities (`500m`, `4Gi`) in their canonical form.
 
 /// Suffixes with a factor of thousands, by exponent of ten.
-const DECIMAL: [(&str, i32); 10] =
-    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
 /// Suffixes with a factor of 1024.
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const BINARY: [(&str, u32); 6] = [
+    ("Ki", 10),
+    ("Mi", 20),
+    ("Gi", 30),
+    ("Ti", 40),
+    ("Pi", 50),
+    ("Ei", 60),
+];
 
 /// Returns the canonical form, or none if `text` is not a quantity: no fraction, the largest suffix that fits.
 pub(crate) fn canonical(text: &str) -> Option<String> {
@@ -12,7 +29,9 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     let negative = nanos < 0;
     let magnitude = nanos.unsigned_abs();
     let body = match form {
-        Form::Binary if magnitude.is_multiple_of(NANOS) && magnitude >= 1024 * NANOS => binary(magnitude / NANOS),
+        Form::Binary if magnitude.is_multiple_of(NANOS) && magnitude >= 1024 * NANOS => {
+            binary(magnitude / NANOS)
+        }
         Form::Exponent => exponent(magnitude),
         _ => decimal(magnitude),
     };
@@ -35,7 +54,9 @@ fn parse(text: &str) -> Option<(i128, Form)> {
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
     let (number, suffix) = rest.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -44,7 +65,10 @@ fn parse(text: &str) -> Option<(i128, Form)> {
     let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
     let scale = i32::try_from(fraction.len()).ok()?;
     let (value, form) = if let Some((_, shift)) = BINARY.iter().find(|(s, _)| *s == suffix) {
-        (scaled(digits.checked_mul(1_i128 << shift)?, 9 - scale)?, Form::Binary)
+        (
+            scaled(digits.checked_mul(1_i128 << shift)?, 9 - scale)?,
+            Form::Binary,
+        )
     } else if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
         (scaled(digits, 9 + power - scale)?, Form::Decimal)
     } else {
@@ -63,8 +87,12 @@ fn scaled(digits: i128, power: i32) -> Option<i128> {
 }
 
 fn binary(value: u128) -> String {
-    let (suffix, shift) =
-        BINARY.iter().rev().find(|(_, shift)| value.is_multiple_of(1_u128 << shift)).copied().unwrap_or(("", 0));
+    let (suffix, shift) = BINARY
+        .iter()
+        .rev()
+        .find(|(_, shift)| value.is_multiple_of(1_u128 << shift))
+        .copied()
+        .unwrap_or(("", 0));
     format!("{}{suffix}", value >> shift)
 }
 
@@ -88,7 +116,11 @@ fn exponent(nanos: u128) -> String {
         value /= 1000;
         power += 3;
     }
-    if power == 0 { value.to_string() } else { format!("{value}e{power}") }
+    if power == 0 {
+        value.to_string()
+    } else {
+        format!("{value}e{power}")
+    }
 }
 
 #[cfg(test)]

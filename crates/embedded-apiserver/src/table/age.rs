@@ -4,8 +4,13 @@ use serde_json::Value;
 
 /// Returns the time since `timestamp`, or `<unknown>`.
 pub(super) fn since(timestamp: &Value, now: i64) -> String {
-    let parsed = timestamp.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    parsed.map_or_else(|| "<unknown>".to_owned(), |time| human(now - time.as_second()))
+    let parsed = timestamp
+        .as_str()
+        .and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    parsed.map_or_else(
+        || "<unknown>".to_owned(),
+        |time| human(now - time.as_second()),
+    )
 }
 
 /// Formats a duration with two units at most, fewer as it grows.
@@ -16,7 +21,11 @@ fn human(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     let two = |big: i64, unit: &str, small: i64, small_unit: &str| {
-        if small == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{small}{small_unit}") }
+        if small == 0 {
+            format!("{big}{unit}")
+        } else {
+            format!("{big}{unit}{small}{small_unit}")
+        }
     };
     match () {
         () if seconds < 120 => format!("{seconds}s"),

@@ -25,12 +25,30 @@ fn columns(resource: &str) -> Vec<Column> {
     let mut out = vec![NAME];
     match resource {
         "nodes" => {
-            out.extend([text("Status"), text("Roles"), AGE, text("Version"), wide("Internal-IP"), wide("External-IP")]);
-            out.extend([wide("OS-Image"), wide("Kernel-Version"), wide("Container-Runtime")]);
+            out.extend([
+                text("Status"),
+                text("Roles"),
+                AGE,
+                text("Version"),
+                wide("Internal-IP"),
+                wide("External-IP"),
+            ]);
+            out.extend([
+                wide("OS-Image"),
+                wide("Kernel-Version"),
+                wide("Container-Runtime"),
+            ]);
             return out;
         }
         "services" => {
-            out.extend([text("Type"), text("Cluster-IP"), text("External-IP"), text("Port(s)"), AGE, wide("Selector")]);
+            out.extend([
+                text("Type"),
+                text("Cluster-IP"),
+                text("External-IP"),
+                text("Port(s)"),
+                AGE,
+                wide("Selector"),
+            ]);
             return out;
         }
         "events" => {
@@ -48,8 +66,20 @@ fn columns(resource: &str) -> Vec<Column> {
             ];
         }
         "persistentvolumes" => {
-            out.extend([text("Capacity"), text("Access Modes"), text("Reclaim Policy"), text("Status"), text("Claim")]);
-            out.extend([text("StorageClass"), text("VolumeAttributesClass"), text("Reason"), AGE, wide("VolumeMode")]);
+            out.extend([
+                text("Capacity"),
+                text("Access Modes"),
+                text("Reclaim Policy"),
+                text("Status"),
+                text("Claim"),
+            ]);
+            out.extend([
+                text("StorageClass"),
+                text("VolumeAttributesClass"),
+                text("Reason"),
+                AGE,
+                wide("VolumeMode"),
+            ]);
             return out;
         }
         "namespaces" => out.push(text("Status")),

@@ -21,7 +21,11 @@ pub(super) fn cells(resource: &Resource, object: &Value, now: i64) -> Vec<Value>
         "secrets" => vec![json!(text(&object["type"])), json!(count(&object["data"]))],
         "endpoints" => vec![json!(endpoints(object))],
         "endpointslices" => {
-            vec![json!(text(&object["addressType"])), json!(slice_ports(object)), json!(slice_addresses(object))]
+            vec![
+                json!(text(&object["addressType"])),
+                json!(slice_ports(object)),
+                json!(slice_addresses(object)),
+            ]
         }
         _ => Vec::new(),
     };
@@ -33,7 +37,9 @@ fn text(value: &Value) -> &str {
 }
 
 fn or<'a>(value: &'a Value, otherwise: &'a str) -> &'a str {
-    Some(text(value)).filter(|text| !text.is_empty()).unwrap_or(otherwise)
+    Some(text(value))
+        .filter(|text| !text.is_empty())
+        .unwrap_or(otherwise)
 }
 
 fn count(value: &Value) -> usize {
@@ -77,22 +83,33 @@ fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
 fn roles(labels: &Value) -> String {
     let mut roles = BTreeSet::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
-        if let Some(role) = key.strip_prefix("node-role.kubernetes.io/").filter(|role| !role.is_empty()) {
+        if let Some(role) = key
+            .strip_prefix("node-role.kubernetes.io/")
+            .filter(|role| !role.is_empty())
+        {
             roles.insert(role);
         } else if key == "kubernetes.io/role" && !text(value).is_empty() {
             roles.insert(text(value));
         }
     }
-    if roles.is_empty() { "<none>".to_owned() } else { roles.into_iter().collect::<Vec<_>>().join(",") }
+    if roles.is_empty() {
+        "<none>".to_owned()
+    } else {
+        roles.into_iter().collect::<Vec<_>>().join(",")
+    }
 }
 
 fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
     let spec = &object["spec"];
     let ports: Vec<String> = list(&spec["ports"])
-        .map(|port| match port["nodePort"].as_i64().filter(|port| *port > 0) {
-            Some(node_port) => format!("{}:{node_port}/{}", port["port"], text(&port["protocol"])),
-            None => format!("{}/{}", port["port"], text(&port["protocol"])),
-        })
+        .map(
+            |port| match port["nodePort"].as_i64().filter(|port| *port > 0) {
+                Some(node_port) => {
+                    format!("{}:{node_port}/{}", port["port"], text(&port["protocol"]))
+                }
+                None => format!("{}/{}", port["port"], text(&port["protocol"])),
+            },
+        )
         .collect();
     let selector: Vec<String> = spec["selector"]
         .as_object()
@@ -100,7 +117,13 @@ fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
         .flatten()
         .map(|(key, value)| format!("{key}={}", text(value)))
         .collect();
-    let joined = |parts: Vec<String>| if parts.is_empty() { "<none>".to_owned() } else { parts.join(",") };
+    let joined = |parts: Vec<String>| {
+        if parts.is_empty() {
+            "<none>".to_owned()
+        } else {
+            parts.join(",")
+        }
+    };
     vec![
         name,
         json!(text(&spec["type"])),
@@ -135,8 +158,16 @@ fn external_address(service: &Value) -> String {
 
 fn event(event: &Value, name: Value, now: i64) -> Vec<Value> {
     let own = since(&event["eventTime"], now);
-    let first = if event["firstTimestamp"].is_null() { own } else { since(&event["firstTimestamp"], now) };
-    let mut last = if event["lastTimestamp"].is_null() { first.clone() } else { since(&event["lastTimestamp"], now) };
+    let first = if event["firstTimestamp"].is_null() {
+        own
+    } else {
+        since(&event["firstTimestamp"], now)
+    };
+    let mut last = if event["lastTimestamp"].is_null() {
+        first.clone()
+    } else {
+        since(&event["lastTimestamp"], now)
+    };
     let mut times = event["count"].as_i64().unwrap_or(0);
     if event["series"].is_object() {
         last = since(&event["series"]["lastObservedTime"], now);
@@ -167,11 +198,18 @@ fn event(event: &Value, name: Value, now: i64) -> Vec<Value> {
 fn source(event: &Value) -> String {
     let source = &event["source"];
     let (component, instance) = if text(&source["component"]).is_empty() {
-        (text(&event["reportingComponent"]), text(&event["reportingInstance"]))
+        (
+            text(&event["reportingComponent"]),
+            text(&event["reportingInstance"]),
+        )
     } else {
         (text(&source["component"]), text(&source["host"]))
     };
-    if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") }
+    if instance.is_empty() {
+        component.to_owned()
+    } else {
+        format!("{component}, {instance}")
+    }
 }
 
 fn volume(object: &Value, name: Value, age: Value) -> Vec<Value> {
@@ -197,7 +235,11 @@ fn volume(object: &Value, name: Value, age: Value) -> Vec<Value> {
         json!(text(&spec["capacity"]["storage"])),
         json!(modes.join(",")),
         json!(text(&spec["persistentVolumeReclaimPolicy"])),
-        json!(if terminating { "Terminating" } else { text(&object["status"]["phase"]) }),
+        json!(if terminating {
+            "Terminating"
+        } else {
+            text(&object["status"]["phase"])
+        }),
         json!(claim),
         json!(text(&spec["storageClassName"])),
         json!(or(&spec["volumeAttributesClassName"], "<unset>")),
@@ -227,7 +269,11 @@ fn endpoints(object: &Value) -> String {
             }
             for port in &ports {
                 let number = &port["port"];
-                all.push(if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") });
+                all.push(if ip.contains(':') {
+                    format!("[{ip}]:{number}")
+                } else {
+                    format!("{ip}:{number}")
+                });
             }
         }
     }
@@ -239,10 +285,18 @@ fn slice_ports(object: &Value) -> String {
         Some(number) => number.to_string(),
         None => or(&port["name"], "*").to_owned(),
     };
-    shortened(&list(&object["ports"]).map(port).collect::<Vec<_>>(), "<unset>")
+    shortened(
+        &list(&object["ports"]).map(port).collect::<Vec<_>>(),
+        "<unset>",
+    )
 }
 
 fn slice_addresses(object: &Value) -> String {
     let addresses = list(&object["endpoints"]).flat_map(|endpoint| list(&endpoint["addresses"]));
-    shortened(&addresses.map(|address| text(address).to_owned()).collect::<Vec<_>>(), "<unset>")
+    shortened(
+        &addresses
+            .map(|address| text(address).to_owned())
+            .collect::<Vec<_>>(),
+        "<unset>",
+    )
 }

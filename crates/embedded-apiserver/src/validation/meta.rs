@@ -16,17 +16,33 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
         // A trailing dash of the prefix is legal, because more characters follow it.
-        let trimmed = prefix.strip_suffix('-').map_or(prefix.to_owned(), |rest| format!("{rest}a"));
+        let trimmed = prefix
+            .strip_suffix('-')
+            .map_or(prefix.to_owned(), |rest| format!("{rest}a"));
         for problem in name_problems(resource, &trimmed) {
-            causes.push(StatusCause::invalid("metadata.generateName", &json!(prefix), &problem));
+            causes.push(StatusCause::invalid(
+                "metadata.generateName",
+                &json!(prefix),
+                &problem,
+            ));
         }
     }
     let name = text(metadata, "name");
     if name.is_empty() {
-        causes.push(StatusCause::required("metadata.name", "name or generateName is required"));
+        causes.push(StatusCause::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
     } else {
-        for problem in path_segment(name).into_iter().chain(name_problems(resource, name)) {
-            causes.push(StatusCause::invalid("metadata.name", &json!(name), &problem));
+        for problem in path_segment(name)
+            .into_iter()
+            .chain(name_problems(resource, name))
+        {
+            causes.push(StatusCause::invalid(
+                "metadata.name",
+                &json!(name),
+                &problem,
+            ));
         }
     }
     causes.extend(self::object(resource, object));
@@ -42,7 +58,9 @@ pub(super) fn accessor(object: &Value) -> Vec<StatusCause> {
     for (_, finalizer) in items(metadata, "finalizers") {
         let name = finalizer.as_str().unwrap_or_default();
         causes.extend(
-            names::qualified_name(name).iter().map(|p| StatusCause::invalid("metadata.finalizers", finalizer, p)),
+            names::qualified_name(name)
+                .iter()
+                .map(|p| StatusCause::invalid("metadata.finalizers", finalizer, p)),
         );
     }
     causes
@@ -60,8 +78,12 @@ pub(super) fn changes(new: &Value, old: &Value, fixed: &[StatusCause]) -> Vec<St
     let (metadata, before) = (&new["metadata"], &old["metadata"]);
     let mut causes = Vec::new();
     if !before["deletionTimestamp"].is_null() {
-        let had: Vec<&Value> = items(before, "finalizers").map(|(_, value)| value).collect();
-        let added = items(metadata, "finalizers").map(|(_, value)| value).filter(|value| !had.contains(value));
+        let had: Vec<&Value> = items(before, "finalizers")
+            .map(|(_, value)| value)
+            .collect();
+        let added = items(metadata, "finalizers")
+            .map(|(_, value)| value)
+            .filter(|value| !had.contains(value));
         let listed: Vec<String> = added.map(Value::to_string).collect();
         if !listed.is_empty() {
             let detail = format!(
@@ -79,7 +101,12 @@ pub(super) fn changes(new: &Value, old: &Value, fixed: &[StatusCause]) -> Vec<St
 }
 
 /// Validates a change of a core object's metadata.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[StatusCause]) -> Vec<StatusCause> {
+pub(super) fn update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    fixed: &[StatusCause],
+) -> Vec<StatusCause> {
     let mut causes = changes(new, old, fixed);
     causes.extend(finalizers(resource, &new["metadata"]));
     causes
@@ -97,7 +124,11 @@ fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {
         return vec![format!("may not be '{name}'")];
     }
-    ['/', '%'].iter().filter(|c| name.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
+    ['/', '%']
+        .iter()
+        .filter(|c| name.contains(**c))
+        .map(|c| format!("may not contain '{c}'"))
+        .collect()
 }
 
 fn annotations(metadata: &Value) -> Vec<StatusCause> {
@@ -106,11 +137,18 @@ fn annotations(metadata: &Value) -> Vec<StatusCause> {
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         total += key.len() + value.as_str().map_or(0, str::len);
         for problem in names::qualified_name(&key.to_lowercase()) {
-            causes.push(StatusCause::invalid("metadata.annotations", &json!(key), &problem));
+            causes.push(StatusCause::invalid(
+                "metadata.annotations",
+                &json!(key),
+                &problem,
+            ));
         }
     }
     if total > MAX_ANNOTATIONS {
-        causes.push(StatusCause::too_long("metadata.annotations", MAX_ANNOTATIONS));
+        causes.push(StatusCause::too_long(
+            "metadata.annotations",
+            MAX_ANNOTATIONS,
+        ));
     }
     causes
 }
@@ -120,7 +158,11 @@ fn owners(metadata: &Value) -> Vec<StatusCause> {
     for (index, owner) in items(metadata, "ownerReferences") {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, field).is_empty() {
-                let detail = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
+                let detail = if field == "apiVersion" {
+                    "version must not be empty"
+                } else {
+                    "must not be empty"
+                };
                 causes.push(StatusCause::invalid(
                     format!("metadata.ownerReferences[{index}].{field}"),
                     &json!(""),
@@ -142,7 +184,11 @@ fn finalizers(resource: &Resource, metadata: &Value) -> Vec<StatusCause> {
         let name = finalizer.as_str().unwrap_or_default();
         if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(StatusCause::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail));
+            causes.push(StatusCause::invalid(
+                format!("metadata.finalizers[{index}]"),
+                finalizer,
+                detail,
+            ));
         }
     }
     causes
@@ -153,10 +199,18 @@ fn labels(metadata: &Value) -> Vec<StatusCause> {
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         for problem in names::qualified_name(key) {
-            causes.push(StatusCause::invalid("metadata.labels", &json!(key), &problem));
+            causes.push(StatusCause::invalid(
+                "metadata.labels",
+                &json!(key),
+                &problem,
+            ));
         }
         for problem in names::label_value(value) {
-            causes.push(StatusCause::invalid("metadata.labels", &json!(value), &problem));
+            causes.push(StatusCause::invalid(
+                "metadata.labels",
+                &json!(value),
+                &problem,
+            ));
         }
     }
     causes

@@ -27,7 +27,11 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(subdomain_1123(prefix).into_iter().map(|p| format!("prefix part {p}")));
+                problems.extend(
+                    subdomain_1123(prefix)
+                        .into_iter()
+                        .map(|p| format!("prefix part {p}")),
+                );
             }
             name
         }
@@ -71,7 +75,10 @@ pub(crate) fn label_1123(text: &str) -> Vec<String> {
         problems.push("must be no more than 63 characters".to_owned());
     }
     if !is_label(text) {
-        if ends_alphanumeric(text, |c| "-.".contains(c)) && text.contains('.') && text.split('.').all(is_label) {
+        if ends_alphanumeric(text, |c| "-.".contains(c))
+            && text.contains('.')
+            && text.split('.').all(is_label)
+        {
             problems.push("must not contain dots".to_owned());
         } else {
             problems.push(LABEL_1123.to_owned());
@@ -98,7 +105,11 @@ pub(crate) fn config_key(text: &str) -> Vec<String> {
     if text.len() > 253 {
         problems.push(too_long(253));
     }
-    if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+    if text.is_empty()
+        || !text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    {
         problems.push(CONFIG_KEY.to_owned());
     }
     match text {

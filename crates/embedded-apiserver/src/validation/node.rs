@@ -27,9 +27,16 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<StatusCause> {
     let had = text(before, "providerID");
     let has = text(spec, "providerID");
     if !had.is_empty() && has != had {
-        let detail =
-            if has.is_empty() { "field cannot be cleared once set" } else { "field cannot be modified once set" };
-        causes.push(StatusCause::invalid("spec.providerID", &Value::Null, detail));
+        let detail = if has.is_empty() {
+            "field cannot be cleared once set"
+        } else {
+            "field cannot be modified once set"
+        };
+        causes.push(StatusCause::invalid(
+            "spec.providerID",
+            &Value::Null,
+            detail,
+        ));
     }
     causes
 }
@@ -39,21 +46,39 @@ fn taints(node: &Value) -> Vec<StatusCause> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in items(&node["spec"], "taints") {
         let field = format!("metadata.taints[{index}]");
-        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
+        let (key, value, effect) = (
+            text(taint, "key"),
+            text(taint, "value"),
+            text(taint, "effect"),
+        );
         for problem in names::qualified_name(key) {
-            causes.push(StatusCause::invalid(format!("{field}.key"), &json!(key), &problem));
+            causes.push(StatusCause::invalid(
+                format!("{field}.key"),
+                &json!(key),
+                &problem,
+            ));
         }
         let problems = names::label_value(value);
         if !problems.is_empty() {
-            causes.push(StatusCause::invalid(format!("{field}.value"), &json!(value), &problems.join(";")));
+            causes.push(StatusCause::invalid(
+                format!("{field}.value"),
+                &json!(value),
+                &problems.join(";"),
+            ));
         }
         if effect.is_empty() {
             causes.push(StatusCause::required(format!("{field}.effect"), ""));
         } else if !EFFECTS.contains(&effect) {
-            causes.push(StatusCause::unsupported(format!("{field}.effect"), &json!(effect), &EFFECTS));
+            causes.push(StatusCause::unsupported(
+                format!("{field}.effect"),
+                &json!(effect),
+                &EFFECTS,
+            ));
         }
         if seen.contains(&(key, effect)) {
-            let time = taint["timeAdded"].as_str().map_or("null".to_owned(), |time| format!("{time:?}"));
+            let time = taint["timeAdded"]
+                .as_str()
+                .map_or("null".to_owned(), |time| format!("{time:?}"));
             let shown = format!(
                 "{{\"Key\":{key:?},\"Value\":{value:?},\"Effect\":{effect:?},\"TimeAdded\":{time}}}: taints must be unique by key and effect pair"
             );
@@ -69,8 +94,15 @@ fn duplicate_addresses(node: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for (index, address) in items(&node["status"], "addresses") {
         if seen.contains(&address) {
-            let shown = format!("{{\"Type\":{:?},\"Address\":{:?}}}", text(address, "type"), text(address, "address"));
-            causes.push(StatusCause::duplicate(format!("status.addresses[{index}]"), &shown));
+            let shown = format!(
+                "{{\"Type\":{:?},\"Address\":{:?}}}",
+                text(address, "type"),
+                text(address, "address")
+            );
+            causes.push(StatusCause::duplicate(
+                format!("status.addresses[{index}]"),
+                &shown,
+            ));
         }
         seen.push(address);
     }
@@ -84,13 +116,25 @@ fn pod_cidrs(node: &Value) -> Vec<StatusCause> {
         let text = cidr.as_str().unwrap_or_default();
         if !is_cidr(text) {
             let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            causes.push(StatusCause::invalid(format!("spec.podCIDRs[{index}]"), cidr, detail));
+            causes.push(StatusCause::invalid(
+                format!("spec.podCIDRs[{index}]"),
+                cidr,
+                detail,
+            ));
         }
     }
-    let families = |v6: bool| items(spec, "podCIDRs").filter(|(_, cidr)| text_of(cidr).contains(':') == v6).count();
+    let families = |v6: bool| {
+        items(spec, "podCIDRs")
+            .filter(|(_, cidr)| text_of(cidr).contains(':') == v6)
+            .count()
+    };
     if causes.is_empty() && (families(true) > 1 || families(false) > 1) {
         let detail = "may specify no more than one CIDR for each IP family";
-        causes.push(StatusCause::invalid("spec.podCIDRs", &spec["podCIDRs"], detail));
+        causes.push(StatusCause::invalid(
+            "spec.podCIDRs",
+            &spec["podCIDRs"],
+            detail,
+        ));
     }
     causes
 }
@@ -101,8 +145,12 @@ fn text_of(value: &Value) -> &str {
 
 /// Returns `true` if the text has the form `ADDRESS/BITS`.
 pub(super) fn is_cidr(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else { return false };
-    let Ok(bits) = bits.parse::<u8>() else { return false };
+    let Some((address, bits)) = text.split_once('/') else {
+        return false;
+    };
+    let Ok(bits) = bits.parse::<u8>() else {
+        return false;
+    };
     match address.parse::<std::net::IpAddr>() {
         Ok(std::net::IpAddr::V4(_)) => bits <= 32,
         Ok(std::net::IpAddr::V6(_)) => bits <= 128,

@@ -18,24 +18,43 @@ pub(super) fn data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec
         for (key, value) in new[field].as_object().into_iter().flatten() {
             total += value.as_str().map_or(0, str::len);
             causes.extend(
-                names::config_key(key).iter().map(|p| StatusCause::invalid(format!("{field}[{key}]"), &json!(key), p)),
+                names::config_key(key)
+                    .iter()
+                    .map(|p| StatusCause::invalid(format!("{field}[{key}]"), &json!(key), p)),
             );
         }
     }
     if total > MAX_DATA {
-        causes.push(StatusCause::too_long(if resource.plural == "secrets" { "data" } else { "" }, MAX_DATA));
+        causes.push(StatusCause::too_long(
+            if resource.plural == "secrets" {
+                "data"
+            } else {
+                ""
+            },
+            MAX_DATA,
+        ));
     }
     if let Some(old) = old {
         if resource.plural == "secrets" && new["type"] != old["type"] {
-            causes.push(StatusCause::invalid("type", &new["type"], "field is immutable"));
+            causes.push(StatusCause::invalid(
+                "type",
+                &new["type"],
+                "field is immutable",
+            ));
         }
         if old["immutable"] == true {
             if new["immutable"] != true {
-                causes.push(StatusCause::forbidden("immutable", "field is immutable when `immutable` is set"));
+                causes.push(StatusCause::forbidden(
+                    "immutable",
+                    "field is immutable when `immutable` is set",
+                ));
             }
             for field in ["data", "binaryData"] {
                 if new[field] != old[field] {
-                    causes.push(StatusCause::forbidden(field, "field is immutable when `immutable` is set"));
+                    causes.push(StatusCause::forbidden(
+                        field,
+                        "field is immutable when `immutable` is set",
+                    ));
                 }
             }
         }
@@ -46,24 +65,50 @@ pub(super) fn data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec
 pub(super) fn lease(lease: &Value) -> Vec<StatusCause> {
     let spec = &lease["spec"];
     let mut causes = Vec::new();
-    if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
-        causes.push(StatusCause::invalid("spec.leaseDurationSeconds", &json!(seconds), "must be greater than 0"));
+    if let Some(seconds) = spec["leaseDurationSeconds"]
+        .as_i64()
+        .filter(|seconds| *seconds <= 0)
+    {
+        causes.push(StatusCause::invalid(
+            "spec.leaseDurationSeconds",
+            &json!(seconds),
+            "must be greater than 0",
+        ));
     }
     if let Some(count) = spec["leaseTransitions"].as_i64().filter(|count| *count < 0) {
-        causes.push(StatusCause::invalid("spec.leaseTransitions", &json!(count), "must be greater than or equal to 0"));
+        causes.push(StatusCause::invalid(
+            "spec.leaseTransitions",
+            &json!(count),
+            "must be greater than or equal to 0",
+        ));
     }
-    if spec["preferredHolder"].as_str().is_some_and(|holder| !holder.is_empty()) && text(spec, "strategy").is_empty() {
-        causes.push(StatusCause::forbidden("spec.preferredHolder", "may only be specified when `strategy` is defined"));
+    if spec["preferredHolder"]
+        .as_str()
+        .is_some_and(|holder| !holder.is_empty())
+        && text(spec, "strategy").is_empty()
+    {
+        causes.push(StatusCause::forbidden(
+            "spec.preferredHolder",
+            "may only be specified when `strategy` is defined",
+        ));
     }
     causes
 }
 
 pub(super) fn event(event: &Value) -> Vec<StatusCause> {
     let object = &event["involvedObject"];
-    let (own, of) = (text(&event["metadata"], "namespace"), text(object, "namespace"));
+    let (own, of) = (
+        text(&event["metadata"], "namespace"),
+        text(object, "namespace"),
+    );
     // Events about cluster-scoped objects are in the default namespace.
-    if (of.is_empty() && own != "default" && own != "kube-system") || (!of.is_empty() && of != own) {
-        return vec![StatusCause::invalid("involvedObject.namespace", &json!(of), "does not match event.namespace")];
+    if (of.is_empty() && own != "default" && own != "kube-system") || (!of.is_empty() && of != own)
+    {
+        return vec![StatusCause::invalid(
+            "involvedObject.namespace",
+            &json!(of),
+            "does not match event.namespace",
+        )];
     }
     Vec::new()
 }
@@ -75,12 +120,20 @@ pub(super) fn endpoint_slice(new: &Value, old: Option<&Value>) -> Vec<StatusCaus
     if let Some(old) = old
         && old["addressType"] != new["addressType"]
     {
-        causes.push(StatusCause::invalid("addressType", &new["addressType"], "field is immutable"));
+        causes.push(StatusCause::invalid(
+            "addressType",
+            &new["addressType"],
+            "field is immutable",
+        ));
     }
     if kind.is_empty() {
         causes.push(StatusCause::required("addressType", ""));
     } else if !TYPES.contains(&kind) {
-        causes.push(StatusCause::unsupported("addressType", &json!(kind), &TYPES));
+        causes.push(StatusCause::unsupported(
+            "addressType",
+            &json!(kind),
+            &TYPES,
+        ));
     }
     for (index, endpoint) in items(new, "endpoints") {
         if items(endpoint, "addresses").next().is_none() {

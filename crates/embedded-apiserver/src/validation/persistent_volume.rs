@@ -6,7 +6,12 @@ use super::lists::{items, text};
 use super::names;
 use crate::status::StatusCause;
 
-const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const ACCESS_MODES: [&str; 4] = [
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 
@@ -38,11 +43,23 @@ const SOURCES: [&str; 22] = [
 
 /// Deprecated keys of node labels, those that took their place, and since when.
 const STABLE_KEYS: [(&str, &str, &str); 5] = [
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone", "v1.17"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region", "v1.17"),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+        "v1.17",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+        "v1.17",
+    ),
     ("beta.kubernetes.io/os", "kubernetes.io/os", "v1.14"),
     ("beta.kubernetes.io/arch", "kubernetes.io/arch", "v1.14"),
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "v1.17"),
+    (
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "v1.17",
+    ),
 ];
 
 /// Checks a volume; `old` is the version before.
@@ -65,7 +82,9 @@ pub(super) fn warnings(volume: &Value) -> Vec<String> {
     let required = &volume["spec"]["nodeAffinity"]["required"];
     for (at, term) in items(required, "nodeSelectorTerms") {
         for (index, requirement) in items(term, "matchExpressions") {
-            let old = STABLE_KEYS.iter().find(|(beta, ..)| requirement["key"] == *beta);
+            let old = STABLE_KEYS
+                .iter()
+                .find(|(beta, ..)| requirement["key"] == *beta);
             warnings.extend(old.map(|(beta, stable, since)| {
                 let field = format!("spec.nodeAffinity.required.nodeSelectorTerms[{at}].matchExpressions[{index}].key");
                 format!("{field}: {beta} is deprecated since {since}; use \"{stable}\" instead")
@@ -82,15 +101,28 @@ fn spec(spec: &Value) -> Vec<StatusCause> {
     }
     for (_, mode) in items(spec, "accessModes") {
         if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
-            causes.push(StatusCause::unsupported("spec.accessModes", mode, &ACCESS_MODES));
+            causes.push(StatusCause::unsupported(
+                "spec.accessModes",
+                mode,
+                &ACCESS_MODES,
+            ));
         }
     }
-    if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
+    if spec["capacity"]
+        .as_object()
+        .is_none_or(serde_json::Map::is_empty)
+    {
         causes.push(StatusCause::required("spec.capacity", ""));
-        causes.push(StatusCause::unsupported("spec.capacity", &spec["capacity"], &["storage"]));
+        causes.push(StatusCause::unsupported(
+            "spec.capacity",
+            &spec["capacity"],
+            &["storage"],
+        ));
     }
     let one_of = |field: &str, values: &[&str]| {
-        let is_wrong = spec[field].as_str().is_some_and(|value| !value.is_empty() && !values.contains(&value));
+        let is_wrong = spec[field]
+            .as_str()
+            .is_some_and(|value| !value.is_empty() && !values.contains(&value));
         is_wrong.then(|| StatusCause::unsupported(format!("spec.{field}"), &spec[field], values))
     };
     causes.extend(one_of("persistentVolumeReclaimPolicy", &RECLAIM_POLICIES));
@@ -106,10 +138,17 @@ fn source(spec: &Value) -> Vec<StatusCause> {
         return vec![StatusCause::required("spec", "must specify a volume type")];
     };
     let mut causes: Vec<_> = present
-        .map(|name| StatusCause::forbidden(format!("spec.{name}"), "may not specify more than 1 volume type"))
+        .map(|name| {
+            StatusCause::forbidden(
+                format!("spec.{name}"),
+                "may not specify more than 1 volume type",
+            )
+        })
         .collect();
     if first == "csi" {
-        let missing = ["driver", "volumeHandle"].into_iter().filter(|field| text(&spec["csi"], field).is_empty());
+        let missing = ["driver", "volumeHandle"]
+            .into_iter()
+            .filter(|field| text(&spec["csi"], field).is_empty());
         causes.extend(missing.map(|field| StatusCause::required(format!("spec.csi.{field}"), "")));
     }
     causes
@@ -121,19 +160,34 @@ fn affinity(affinity: &Value) -> Vec<StatusCause> {
     }
     let field = "spec.nodeAffinity.required";
     if !affinity["required"].is_object() {
-        return vec![StatusCause::required(field, "must specify required node constraints")];
+        return vec![StatusCause::required(
+            field,
+            "must specify required node constraints",
+        )];
     }
     let terms = format!("{field}.nodeSelectorTerms");
-    if items(&affinity["required"], "nodeSelectorTerms").next().is_none() {
-        return vec![StatusCause::required(terms, "must have at least one node selector term")];
+    if items(&affinity["required"], "nodeSelectorTerms")
+        .next()
+        .is_none()
+    {
+        return vec![StatusCause::required(
+            terms,
+            "must have at least one node selector term",
+        )];
     }
     let mut causes = Vec::new();
     for (at, term) in items(&affinity["required"], "nodeSelectorTerms") {
         for (index, requirement) in items(term, "matchExpressions") {
-            causes.extend(expression(requirement, &format!("{terms}[{at}].matchExpressions[{index}]")));
+            causes.extend(expression(
+                requirement,
+                &format!("{terms}[{at}].matchExpressions[{index}]"),
+            ));
         }
         for (index, requirement) in items(term, "matchFields") {
-            causes.extend(field_requirement(requirement, &format!("{terms}[{at}].matchFields[{index}]")));
+            causes.extend(field_requirement(
+                requirement,
+                &format!("{terms}[{at}].matchFields[{index}]"),
+            ));
         }
     }
     causes
@@ -145,7 +199,10 @@ fn expression(requirement: &Value, field: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     match text(requirement, "operator") {
         "In" | "NotIn" if count == 0 => {
-            causes.push(StatusCause::required(&values, "must be specified when `operator` is 'In' or 'NotIn'"));
+            causes.push(StatusCause::required(
+                &values,
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            ));
         }
         "Exists" | "DoesNotExist" if count > 0 => {
             causes.push(StatusCause::forbidden(
@@ -154,19 +211,28 @@ fn expression(requirement: &Value, field: &str) -> Vec<StatusCause> {
             ));
         }
         "Gt" | "Lt" if count != 1 => {
-            causes
-                .push(StatusCause::required(&values, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+            causes.push(StatusCause::required(
+                &values,
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            ));
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         _ => causes.push(unknown_operator(requirement, field)),
     }
     let key = &requirement["key"];
     let problems = names::qualified_name(text(requirement, "key"));
-    causes.extend(problems.iter().map(|problem| StatusCause::invalid(format!("{field}.key"), key, problem)));
+    causes.extend(
+        problems
+            .iter()
+            .map(|problem| StatusCause::invalid(format!("{field}.key"), key, problem)),
+    );
     for (index, value) in items(requirement, "values") {
         let problems = names::label_value(value.as_str().unwrap_or_default());
-        causes
-            .extend(problems.iter().map(|problem| StatusCause::invalid(format!("{values}[{index}]"), value, problem)));
+        causes.extend(
+            problems
+                .iter()
+                .map(|problem| StatusCause::invalid(format!("{values}[{index}]"), value, problem)),
+        );
     }
     causes
 }
@@ -191,15 +257,19 @@ fn field_requirement(requirement: &Value, field: &str) -> Vec<StatusCause> {
     }
     for (index, value) in items(requirement, "values") {
         let problems = names::subdomain_1123(value.as_str().unwrap_or_default());
-        causes.extend(
-            problems.iter().map(|problem| StatusCause::invalid(format!("{field}.values[{index}]"), value, problem)),
-        );
+        causes.extend(problems.iter().map(|problem| {
+            StatusCause::invalid(format!("{field}.values[{index}]"), value, problem)
+        }));
     }
     causes
 }
 
 fn unknown_operator(requirement: &Value, field: &str) -> StatusCause {
-    StatusCause::invalid(format!("{field}.operator"), &requirement["operator"], "not a valid selector operator")
+    StatusCause::invalid(
+        format!("{field}.operator"),
+        &requirement["operator"],
+        "not a valid selector operator",
+    )
 }
 
 fn changes(new: &Value, old: &Value) -> Vec<StatusCause> {
@@ -211,7 +281,11 @@ fn changes(new: &Value, old: &Value) -> Vec<StatusCause> {
         ));
     }
     if new["volumeMode"] != old["volumeMode"] {
-        causes.push(StatusCause::invalid("volumeMode", &new["volumeMode"], "field is immutable"));
+        causes.push(StatusCause::invalid(
+            "volumeMode",
+            &new["volumeMode"],
+            "field is immutable",
+        ));
     }
     let (after, before) = (&new["nodeAffinity"], &old["nodeAffinity"]);
     if before.is_object() && after != before && with_old_keys(after, before) != *before {
@@ -224,13 +298,21 @@ fn changes(new: &Value, old: &Value) -> Vec<StatusCause> {
 /// Returns the affinity with each stable key taken back to the deprecated one that stood in its place.
 fn with_old_keys(after: &Value, before: &Value) -> Value {
     let mut after = after.clone();
-    let Some(terms) = after.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut) else {
+    let Some(terms) = after
+        .pointer_mut("/required/nodeSelectorTerms")
+        .and_then(Value::as_array_mut)
+    else {
         return after;
     };
     for (at, term) in terms.iter_mut().enumerate() {
-        for (index, requirement) in crate::defaults::items_mut(term, "matchExpressions").enumerate() {
-            let was = &before["required"]["nodeSelectorTerms"][at]["matchExpressions"][index]["key"];
-            let stable = STABLE_KEYS.iter().find(|(beta, ..)| *was == *beta).map(|(_, stable, _)| *stable);
+        for (index, requirement) in crate::defaults::items_mut(term, "matchExpressions").enumerate()
+        {
+            let was =
+                &before["required"]["nodeSelectorTerms"][at]["matchExpressions"][index]["key"];
+            let stable = STABLE_KEYS
+                .iter()
+                .find(|(beta, ..)| *was == *beta)
+                .map(|(_, stable, _)| *stable);
             if stable.is_some_and(|stable| requirement["key"] == stable) {
                 requirement["key"] = was.clone();
             }
@@ -242,9 +324,10 @@ fn with_old_keys(after: &Value, before: &Value) -> Value {
 /// Returns the affinity as the real server prints it: with the names of its own fields.
 fn in_go(affinity: &Value) -> Value {
     let requirements = |term: &Value, field: &str| match &term[field] {
-        Value::Array(list) => {
-            list.iter().map(|r| json!({"Key": r["key"], "Operator": r["operator"], "Values": r["values"]})).collect()
-        }
+        Value::Array(list) => list
+            .iter()
+            .map(|r| json!({"Key": r["key"], "Operator": r["operator"], "Values": r["values"]}))
+            .collect(),
         _ => Value::Null,
     };
     if affinity.is_null() {

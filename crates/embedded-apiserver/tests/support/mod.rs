@@ -24,16 +24,28 @@ pub(crate) async fn send(
     accept: &str,
     body: Option<(&str, Value)>,
 ) -> Answer {
-    let mut request = http::Request::builder().method(method).uri(path).header("accept", accept);
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("accept", accept);
     if let Some((content_type, _)) = &body {
         request = request.header("content-type", *content_type);
     }
     let bytes = body.map(|(_, value)| value.to_string()).unwrap_or_default();
-    let response = server.service().oneshot(request.body(axum::body::Body::from(bytes)).unwrap()).await.unwrap();
+    let response = server
+        .service()
+        .oneshot(request.body(axum::body::Body::from(bytes)).unwrap())
+        .await
+        .unwrap();
     let (parts, body) = response.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
-    let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
-    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    let body =
+        serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+    Answer {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body,
+    }
 }
 
 pub(crate) async fn get(server: &ApiServer, path: &str) -> Answer {
@@ -41,11 +53,25 @@ pub(crate) async fn get(server: &ApiServer, path: &str) -> Answer {
 }
 
 pub(crate) async fn post(server: &ApiServer, path: &str, body: Value) -> Answer {
-    send(server, "POST", path, "application/json", Some(("application/json", body))).await
+    send(
+        server,
+        "POST",
+        path,
+        "application/json",
+        Some(("application/json", body)),
+    )
+    .await
 }
 
 pub(crate) async fn put(server: &ApiServer, path: &str, body: Value) -> Answer {
-    send(server, "PUT", path, "application/json", Some(("application/json", body))).await
+    send(
+        server,
+        "PUT",
+        path,
+        "application/json",
+        Some(("application/json", body)),
+    )
+    .await
 }
 
 pub(crate) async fn delete(server: &ApiServer, path: &str) -> Answer {
@@ -55,7 +81,14 @@ pub(crate) async fn delete(server: &ApiServer, path: &str) -> Answer {
 /// Patches in the format `merge`, `strategic-merge` or `json`.
 pub(crate) async fn patch(server: &ApiServer, format: &str, path: &str, body: Value) -> Answer {
     let content_type = format!("application/{format}-patch+json");
-    send(server, "PATCH", path, "application/json", Some((&content_type, body))).await
+    send(
+        server,
+        "PATCH",
+        path,
+        "application/json",
+        Some((&content_type, body)),
+    )
+    .await
 }
 
 /// A watch with its buffered bytes.
@@ -67,9 +100,16 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) async fn open(server: &ApiServer, path: &str, accept: &str) -> Self {
         let request = http::Request::builder().uri(path).header("accept", accept);
-        let response = server.service().oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+        let response = server
+            .service()
+            .oneshot(request.body(axum::body::Body::empty()).unwrap())
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200);
-        Self { body: response.into_body().into_data_stream(), pending: Vec::new() }
+        Self {
+            body: response.into_body().into_data_stream(),
+            pending: Vec::new(),
+        }
     }
 
     /// Returns the next event; none if the watch ended; an error if it was cut.
@@ -88,6 +128,9 @@ impl Watch {
 
     /// Returns the next event, which must come.
     pub(crate) async fn event(&mut self) -> Value {
-        self.next().await.expect("the watch ended").expect("the watch was cut")
+        self.next()
+            .await
+            .expect("the watch ended")
+            .expect("the watch was cut")
     }
 }

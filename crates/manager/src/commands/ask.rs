@@ -24,8 +24,9 @@ pub(super) async fn ask_within<T>(
     match tokio::time::timeout(deadline, AssertUnwindSafe(question).catch_unwind()).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(Error::other(format!("cloud provider {provider} panicked"))),
-        Err(_) => {
-            Err(Error::other(format!("cloud provider {provider} gave no answer within {} s", deadline.as_secs())))
-        }
+        Err(_) => Err(Error::other(format!(
+            "cloud provider {provider} gave no answer within {} s",
+            deadline.as_secs()
+        ))),
     }
 }

@@ -21,12 +21,19 @@ use read::{list, read_only_client};
 
 /// Runs the subcommand that the first argument names, or prints its help after `help`. Returns `None` for other
 /// arguments.
-pub(crate) fn run(providers: &Registry, program: &Program, arguments: &[OsString]) -> Option<ExitCode> {
+pub(crate) fn run(
+    providers: &Registry,
+    program: &Program,
+    arguments: &[OsString],
+) -> Option<ExitCode> {
     let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
     let called = arguments.iter().take(1).cloned();
     let (name, arguments): (_, Vec<OsString>) = match (word(1)?, word(2)) {
         ("help", Some(name)) => (name, called.chain(["--help".into()]).collect()),
-        (name, _) => (name, called.chain(arguments.iter().skip(2).cloned()).collect()),
+        (name, _) => (
+            name,
+            called.chain(arguments.iter().skip(2).cloned()).collect(),
+        ),
     };
     match name {
         plan::SUBCOMMAND => Some(plan::main(providers, program, arguments)),

@@ -15,7 +15,10 @@ use crate::controller_set::Settings;
 const PAGE: u32 = 500;
 
 /// Returns a client for one component that refuses every write before it is sent.
-pub(super) async fn read_only_client(settings: &Settings, component: &str) -> anyhow::Result<Client> {
+pub(super) async fn read_only_client(
+    settings: &Settings,
+    component: &str,
+) -> anyhow::Result<Client> {
     Ok(read_only(settings.client(component).await?))
 }
 
@@ -53,7 +56,10 @@ pub(super) async fn list<T: Cached>(client: &Client) -> Result<Vec<T>, String> {
             }
             page => page.map_err(|error| {
                 let kind = <T::Wire as kube::Resource>::plural(&());
-                format!("cannot list {kind}: {}; the identity needs the verb \"list\" on them", api_error(&error))
+                format!(
+                    "cannot list {kind}: {}; the identity needs the verb \"list\" on them",
+                    api_error(&error)
+                )
             })?,
         };
         objects.extend(page.items.into_iter().map(T::from_wire));
@@ -82,13 +88,24 @@ mod tests {
         let ask = |method: Method| {
             let client = client.clone();
             async move {
-                let request = Request::builder().method(method).uri("/api/v1/events").body(Body::empty()).unwrap();
-                client.send(request).await.map(drop).map_err(|error| api_error(&error).to_string())
+                let request = Request::builder()
+                    .method(method)
+                    .uri("/api/v1/events")
+                    .body(Body::empty())
+                    .unwrap();
+                client
+                    .send(request)
+                    .await
+                    .map(drop)
+                    .map_err(|error| api_error(&error).to_string())
             }
         };
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             let error = ask(method.clone()).await.unwrap_err();
-            assert!(error.contains(&format!("{method} /api/v1/events is not sent")), "{error}");
+            assert!(
+                error.contains(&format!("{method} /api/v1/events is not sent")),
+                "{error}"
+            );
         }
         assert_eq!(sent.load(Ordering::Relaxed), 0);
         ask(Method::GET).await.unwrap();

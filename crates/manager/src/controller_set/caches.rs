@@ -45,7 +45,11 @@ pub(super) struct NeededCaches {
 
 impl SharedCaches {
     pub(crate) fn new() -> Self {
-        Self { nodes: Cache::new(), services: Cache::new(), volumes: Cache::new() }
+        Self {
+            nodes: Cache::new(),
+            services: Cache::new(),
+            volumes: Cache::new(),
+        }
     }
 
     /// Starts the caches that are needed and not `watched` yet, and keeps them up to date until `shutdown`. No kind
@@ -81,14 +85,21 @@ impl SharedCaches {
 /// for current.
 async fn follow<T: Cached>(watch: Watch<T>, shutdown: CancellationToken) {
     let component = format!("cache of {}", <T::Wire as kube::Resource>::plural(&()));
-    restarting(&component, &shutdown, || watch.clone().run(shutdown.clone())).await;
+    restarting(&component, &shutdown, || {
+        watch.clone().run(shutdown.clone())
+    })
+    .await;
 }
 
 /// Returns the watch configuration. `feature` is the value of `KUBE_FEATURE_WatchListClient`; `false` selects paged
 /// lists instead of streaming lists (APP-152).
 pub(super) fn watch_config(feature: Option<&str>) -> WatchConfig {
-    let is_off = feature.is_some_and(|value| matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE"));
-    WatchConfig { streaming: !is_off, ..WatchConfig::default() }
+    let is_off =
+        feature.is_some_and(|value| matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE"));
+    WatchConfig {
+        streaming: !is_off,
+        ..WatchConfig::default()
+    }
 }
 
 /// The caches as a provider sees them (PROV-20).
@@ -110,8 +121,12 @@ mod tests {
 
     #[test]
     fn streamed_lists_can_be_switched_off_in_the_environment() {
-        for (value, streaming) in [(None, true), (Some("true"), true), (Some("false"), false), (Some("nonsense"), true)]
-        {
+        for (value, streaming) in [
+            (None, true),
+            (Some("true"), true),
+            (Some("false"), false),
+            (Some("nonsense"), true),
+        ] {
             assert_eq!(watch_config(value).streaming, streaming, "{value:?}");
         }
     }

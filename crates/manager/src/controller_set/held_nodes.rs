@@ -22,11 +22,20 @@ pub(crate) struct HeldNodes {
 
 impl HeldNodes {
     pub(crate) fn new(events: EventRecorder, delay: Duration) -> Self {
-        Self { events, delay, told: Mutex::default() }
+        Self {
+            events,
+            delay,
+            told: Mutex::default(),
+        }
     }
 
     fn event(&self, node: &Node, kind: EventType, reason: EventReason, message: String) {
-        self.events.event(&ObjectRef::node(&node.name, &node.uid), kind, reason.as_str(), message);
+        self.events.event(
+            &ObjectRef::node(&node.name, &node.uid),
+            kind,
+            reason.as_str(),
+            message,
+        );
     }
 }
 
@@ -48,11 +57,23 @@ impl HoldObserver<Node> for HeldNodes {
         let told = std::mem::take(&mut *self.told.lock());
         for node in told {
             if gone.iter().any(|gone| gone.uid == node.uid) {
-                let message = "A second list did not show the Node either; it is treated as deleted".to_owned();
-                self.event(&node, EventType::Warning, EventReason::VanishedNodeGone, message);
+                let message =
+                    "A second list did not show the Node either; it is treated as deleted"
+                        .to_owned();
+                self.event(
+                    &node,
+                    EventType::Warning,
+                    EventReason::VanishedNodeGone,
+                    message,
+                );
             } else {
                 let message = "The Node is no longer held: the Kubernetes API shows it again, or reported its deletion";
-                self.event(&node, EventType::Normal, EventReason::VanishedNodeReturned, message.to_owned());
+                self.event(
+                    &node,
+                    EventType::Normal,
+                    EventReason::VanishedNodeReturned,
+                    message.to_owned(),
+                );
             }
         }
     }

@@ -23,9 +23,17 @@ pub(crate) struct RunningController {
 
 /// Returns the controllers that work on an object, with the kind and the age of the oldest work.
 pub(super) fn busy_controllers(running: &[RunningController]) -> String {
-    let busy = running.iter().filter_map(|one| Some((one.names.canonical, one.pulse.oldest()?)));
-    let texts: Vec<_> = busy.map(|(name, oldest)| format!("{name} ({}, {:.1?})", oldest.what, oldest.age)).collect();
-    if texts.is_empty() { "no known work".to_owned() } else { texts.join(", ") }
+    let busy = running
+        .iter()
+        .filter_map(|one| Some((one.names.canonical, one.pulse.oldest()?)));
+    let texts: Vec<_> = busy
+        .map(|(name, oldest)| format!("{name} ({}, {:.1?})", oldest.what, oldest.age))
+        .collect();
+    if texts.is_empty() {
+        "no known work".to_owned()
+    } else {
+        texts.join(", ")
+    }
 }
 
 /// The health check of a controller: fails if the controller makes no progress (P-35). An idle controller is healthy.
@@ -37,10 +45,20 @@ pub(crate) struct Liveness {
 
 impl Check for Liveness {
     fn check(&self) -> Result<(), String> {
-        if self.controller.has_ended.load(Ordering::Relaxed) && !self.controller.shutdown.is_cancelled() {
-            return Err("the controller's loop has ended, which is a defect; restart the process".to_owned());
+        if self.controller.has_ended.load(Ordering::Relaxed)
+            && !self.controller.shutdown.is_cancelled()
+        {
+            return Err(
+                "the controller's loop has ended, which is a defect; restart the process"
+                    .to_owned(),
+            );
         }
-        match self.controller.pulse.oldest().filter(|oldest| oldest.age > self.wedged_after) {
+        match self
+            .controller
+            .pulse
+            .oldest()
+            .filter(|oldest| oldest.age > self.wedged_after)
+        {
             None => Ok(()),
             Some(oldest) => Err(format!(
                 "work of kind {:?} has run for {} s (at most {} s are expected): a call to the cloud probably hangs",

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use cloud_provider::names::{
-    CONTROLLERS, ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
-    SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
+    CONTROLLERS, ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER,
+    ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
 };
 use cloud_provider::{CloudProvider, Cluster, Node, Service};
 use controllers::options::GuardOptions;
@@ -74,7 +74,9 @@ pub async fn start_controllers(
     cluster: Cluster,
     shutdown: CancellationToken,
 ) -> Result<Handles> {
-    ControllerSet::new(settings.clone(), provider, cluster, shutdown).start_all().await
+    ControllerSet::new(settings.clone(), provider, cluster, shutdown)
+        .start_all()
+        .await
 }
 
 /// The set of started controllers and their shared caches. With leader migration there are two groups, one for each
@@ -111,7 +113,13 @@ impl ControllerSet {
         let caches = SharedCaches::new();
         provider.set_caches(Arc::new(caches.clone()));
         Self {
-            builder: ControllerBuilder::new(settings.clone(), provider, cluster, caches.clone(), shutdown.clone()),
+            builder: ControllerBuilder::new(
+                settings.clone(),
+                provider,
+                cluster,
+                caches.clone(),
+                shutdown.clone(),
+            ),
             settings,
             caches,
             running: Vec::new(),
@@ -144,7 +152,10 @@ impl ControllerSet {
     ///
     /// # Errors
     /// If a controller cannot start. Controllers that already run keep running until the shutdown.
-    pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<Vec<RunningController>> {
+    pub(crate) async fn start(
+        &mut self,
+        belongs: impl Fn(ControllerNames) -> bool,
+    ) -> Result<Vec<RunningController>> {
         let already_running = self.running.len();
         for names in CONTROLLERS.into_iter().filter(|names| belongs(*names)) {
             let controller = names.canonical;
@@ -162,7 +173,8 @@ impl ControllerSet {
                 VOLUME_LABEL_CONTROLLER => self.builder.volume_label().await,
                 _ => Ok(None),
             };
-            let built = built.inspect_err(|error| tracing::error!("Error starting {controller:?}: {error:#}"));
+            let built = built
+                .inspect_err(|error| tracing::error!("Error starting {controller:?}: {error:#}"));
             match built.with_context(|| format!("error running controllers: {controller}"))? {
                 Some(built) => {
                     self.spawn(built);
@@ -177,12 +189,24 @@ impl ControllerSet {
 
     /// Spawns the loop of a controller and the task that sends its events.
     fn spawn(&mut self, built: BuiltController) {
-        let BuiltController { names, pulse, events, run } = built;
+        let BuiltController {
+            names,
+            pulse,
+            events,
+            run,
+        } = built;
         self.send_events(events);
         let shutdown = self.shutdown.clone();
-        let running = RunningController { names, pulse, has_ended: Arc::default(), shutdown };
-        let (end, runs) =
-            (RecordedEnd(Arc::clone(&running.has_ended)), self.settings.metrics.controller_runs(names.metric));
+        let running = RunningController {
+            names,
+            pulse,
+            has_ended: Arc::default(),
+            shutdown,
+        };
+        let (end, runs) = (
+            RecordedEnd(Arc::clone(&running.has_ended)),
+            self.settings.metrics.controller_runs(names.metric),
+        );
         self.loops.spawn(async move {
             let _until_the_end = (end, runs);
             run.await;
@@ -217,28 +241,52 @@ impl ControllerSet {
         let client = self.settings.client(INFORMER_CLIENT).await?;
         let feature = std::env::var("KUBE_FEATURE_WatchListClient").ok();
         // Nodes are watched from the start.
-        let guard = self.settings.options.service.vanished.filter(|_| self.watched.is_none());
+        let guard = self
+            .settings
+            .options
+            .service
+            .vanished
+            .filter(|_| self.watched.is_none());
         let source = CacheSource {
             identity: self.settings.identity.clone(),
             config: watch_config(feature.as_deref()),
             hold: guard.map(|guard| self.hold(guard, &client)),
             client,
         };
-        self.caches.watch(&source, self.watched, self.needed, &self.tasks, &self.shutdown);
-        self.tasks.spawn(end_for_another_cluster(self.settings.identity.clone(), self.shutdown.clone()));
+        self.caches.watch(
+            &source,
+            self.watched,
+            self.needed,
+            &self.tasks,
+            &self.shutdown,
+        );
+        self.tasks.spawn(end_for_another_cluster(
+            self.settings.identity.clone(),
+            self.shutdown.clone(),
+        ));
         self.watched = Some(self.needed);
         Ok(())
     }
 
     /// Returns the options of the hold on mass deletions of Nodes (INV-9, D-221), and the observer that records it in
     /// events.
-    fn hold(&self, guard: GuardOptions, client: &Client) -> (HoldOptions, Arc<dyn HoldObserver<Node>>) {
+    fn hold(
+        &self,
+        guard: GuardOptions,
+        client: &Client,
+    ) -> (HoldOptions, Arc<dyn HoldObserver<Node>>) {
         let (events, sender) = recorder(client.clone(), MANAGER_NAME, Arc::new(SystemClock));
         self.send_events(sender);
         let nodes = self.caches.nodes.clone();
-        self.settings.metrics.count_held("node", move || nodes.held());
+        self.settings
+            .metrics
+            .count_held("node", move || nodes.held());
         let GuardOptions { share, delay } = guard;
-        let options = HoldOptions { share, smallest: GuardOptions::SMALLEST_LANDSLIDE, delay };
+        let options = HoldOptions {
+            share,
+            smallest: GuardOptions::SMALLEST_LANDSLIDE,
+            delay,
+        };
         (options, Arc::new(HeldNodes::new(events, delay)))
     }
 
@@ -247,8 +295,14 @@ impl ControllerSet {
     pub(crate) async fn stop(mut self, timeout: Duration) -> bool {
         self.shutdown.cancel();
         let running = std::mem::take(&mut self.running);
-        let has_ended = tokio::time::timeout(timeout, self.finish().wait()).await.is_ok();
-        let given_up: Vec<_> = running.iter().filter(|it| it.pulse.gave_up()).map(|it| it.names.canonical).collect();
+        let has_ended = tokio::time::timeout(timeout, self.finish().wait())
+            .await
+            .is_ok();
+        let given_up: Vec<_> = running
+            .iter()
+            .filter(|it| it.pulse.gave_up())
+            .map(|it| it.names.canonical)
+            .collect();
         if !has_ended {
             tracing::warn!(
                 "work in progress did not end within {} s; the next leader takes over: {}",
@@ -269,7 +323,14 @@ impl ControllerSet {
 
     /// Returns the handles. No controller can be added afterwards. Event senders end after the controllers.
     pub(crate) fn finish(self) -> Handles {
-        let Self { tasks, loops, shutdown, stop_events, caches, .. } = self;
+        let Self {
+            tasks,
+            loops,
+            shutdown,
+            stop_events,
+            caches,
+            ..
+        } = self;
         loops.close();
         tasks.spawn(async move {
             shutdown.cancelled().await;

@@ -41,8 +41,13 @@ impl Selection {
     pub fn parse<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<String>> {
         let (mut selection, mut errors) = (Vec::new(), Vec::new());
         for item in items {
-            let (off, name) = item.strip_prefix('-').map_or((false, item), |name| (true, name));
-            match CONTROLLERS.into_iter().find(|known| name == known.canonical || name == known.alias) {
+            let (off, name) = item
+                .strip_prefix('-')
+                .map_or((false, item), |name| (true, name));
+            match CONTROLLERS
+                .into_iter()
+                .find(|known| name == known.canonical || name == known.alias)
+            {
                 Some(known) if off => selection.push(Item::Off(known.canonical)),
                 Some(known) => selection.push(Item::On(known.canonical)),
                 // The item `-*` is accepted without effect, like in the Go program.
@@ -50,7 +55,11 @@ impl Selection {
                 None => errors.push(unknown(name)),
             }
         }
-        if errors.is_empty() { Ok(Self(selection)) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Self(selection))
+        } else {
+            Err(errors)
+        }
     }
 
     /// Returns `true` if this controller is selected. The first item with its name takes precedence over `*` (APP-31).
@@ -66,8 +75,14 @@ impl Selection {
 }
 
 fn unknown(name: &str) -> String {
-    let known: Vec<_> = CONTROLLERS.iter().map(|known| format!("{} ({})", known.canonical, known.alias)).collect();
-    format!("{name:?} is not in the list of known controllers; known are {ALL}, {}", known.join(", "))
+    let known: Vec<_> = CONTROLLERS
+        .iter()
+        .map(|known| format!("{} ({})", known.canonical, known.alias))
+        .collect();
+    format!(
+        "{name:?} is not in the list of known controllers; known are {ALL}, {}",
+        known.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -77,14 +92,21 @@ mod tests {
     /// Returns the aliases of the selected controllers.
     fn on(items: &[&str]) -> Vec<&'static str> {
         let selection = Selection::parse(items.iter().copied()).unwrap();
-        CONTROLLERS.into_iter().filter(|names| selection.includes(*names)).map(|names| names.alias).collect()
+        CONTROLLERS
+            .into_iter()
+            .filter(|names| selection.includes(*names))
+            .map(|names| names.alias)
+            .collect()
     }
 
     #[test]
     fn the_first_item_that_names_a_controller_decides_and_then_the_star() {
         let standard = ["cloud-node", "cloud-node-lifecycle", "route", "service"];
         assert_eq!(on(&["*"]), standard);
-        assert_eq!(on(&["*", "pvlabel"]), [&standard[..], &["pvlabel"]].concat());
+        assert_eq!(
+            on(&["*", "pvlabel"]),
+            [&standard[..], &["pvlabel"]].concat()
+        );
         assert_eq!(
             on(&["persistent-volume-label-controller", "*"]),
             on(&["*", "pvlabel"]),
@@ -93,7 +115,10 @@ mod tests {
         for without in [["*", "-cloud-node"], ["-cloud-node-controller", "*"]] {
             assert_eq!(on(&without), ["cloud-node-lifecycle", "route", "service"]);
         }
-        assert_eq!(on(&["cloud-node,", "route"].map(|item| item.trim_end_matches(','))), ["cloud-node", "route"]);
+        assert_eq!(
+            on(&["cloud-node,", "route"].map(|item| item.trim_end_matches(','))),
+            ["cloud-node", "route"]
+        );
         assert_eq!(on(&["-route", "route"]), [""; 0]);
         assert_eq!(on(&["-service"]), [""; 0], "nothing is on without a star");
         assert_eq!(on(&[]), [""; 0]);
@@ -104,8 +129,17 @@ mod tests {
     fn unknown_names_are_all_reported() {
         let errors = Selection::parse(["foo", "*", "-bar", ""]).unwrap_err();
         assert_eq!(errors.len(), 3);
-        assert!(errors[0].starts_with("\"foo\" is not in the list of known controllers"), "{errors:?}");
-        assert!(errors[1].starts_with("\"bar\" is not in the list of known controllers"), "{errors:?}");
-        assert!(errors[2].contains("cloud-node-controller (cloud-node)"), "{errors:?}");
+        assert!(
+            errors[0].starts_with("\"foo\" is not in the list of known controllers"),
+            "{errors:?}"
+        );
+        assert!(
+            errors[1].starts_with("\"bar\" is not in the list of known controllers"),
+            "{errors:?}"
+        );
+        assert!(
+            errors[2].contains("cloud-node-controller (cloud-node)"),
+            "{errors:?}"
+        );
     }
 }

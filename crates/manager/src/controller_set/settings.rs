@@ -75,7 +75,10 @@ impl Settings {
     }
 
     fn wiring(&self) -> Wiring {
-        Wiring { metrics: self.contact.noting(self.metrics.requests()), fence: self.fence.clone() }
+        Wiring {
+            metrics: self.contact.noting(self.metrics.requests()),
+            fence: self.fence.clone(),
+        }
     }
 
     /// Returns a client for one component.
@@ -96,6 +99,7 @@ impl Settings {
     /// Returns `true` if the flags select this controller.
     #[must_use]
     pub fn wants(&self, names: ControllerNames) -> bool {
-        self.controllers.includes(names) && (names != ROUTE_CONTROLLER || self.configure_cloud_routes)
+        self.controllers.includes(names)
+            && (names != ROUTE_CONTROLLER || self.configure_cloud_routes)
     }
 }

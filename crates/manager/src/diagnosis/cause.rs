@@ -75,8 +75,12 @@ impl Cause {
     /// Returns the cause of a wrapped error. The deepest error is examined first, because it says most.
     fn of_chain(error: &(dyn Error + 'static)) -> Self {
         // `source` skips the error inside an I/O error and continues below it.
-        let held = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
-        let below = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
+        let held = error
+            .downcast_ref::<io::Error>()
+            .and_then(|error| error.get_ref());
+        let below = held
+            .map(|held| held as &(dyn Error + 'static))
+            .or_else(|| error.source());
         match below.map_or(Self::Other, Self::of_chain) {
             Self::Other => Self::of_one(error),
             known => known,
@@ -109,15 +113,20 @@ impl Cause {
     fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
-            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
-                Self::Unreachable
-            }
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::AddrNotAvailable => Self::Unreachable,
             io::ErrorKind::TimedOut => Self::TimedOut,
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => Self::Cut,
-            _ if error.to_string().contains("failed to lookup address information") => Self::Dns,
+            _ if error
+                .to_string()
+                .contains("failed to lookup address information") =>
+            {
+                Self::Dns
+            }
             _ => Self::Other,
         }
     }
@@ -127,10 +136,17 @@ impl TlsProblem {
     fn of(error: &rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(problem) => match problem {
-                CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownIssuer,
-                CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
-                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotValidYet,
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    Self::UnknownIssuer
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    Self::Expired
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    Self::NotValidYet
+                }
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
                 _ => Self::Other,
             },
             rustls::Error::InvalidMessage(_) => Self::PlainHttp,

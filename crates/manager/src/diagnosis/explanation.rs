@@ -15,7 +15,11 @@ const POD_CREDENTIAL: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 #[must_use]
 pub fn explain(error: &kube::Error, situation: &Situation) -> String {
     let cause = Cause::of(error);
-    let server = if situation.server.is_empty() { "the API server".to_owned() } else { situation.server.clone() };
+    let server = if situation.server.is_empty() {
+        "the API server".to_owned()
+    } else {
+        situation.server.clone()
+    };
     let tried = tried(situation.tried_for);
     let from = &situation.origin;
     let words = words(error);
@@ -24,13 +28,18 @@ pub fn explain(error: &kube::Error, situation: &Situation) -> String {
     }
     match cause {
         Cause::Dns => dns(situation, &tried, &words),
-        Cause::Refused => not_there(situation, &format!("nothing listens at {server} (from {from}){tried}: {words}")),
-        Cause::Unreachable => {
-            not_there(situation, &format!("there is no route to {server} (from {from}){tried}: {words}"))
-        }
-        Cause::TimedOut => {
-            not_there(situation, &format!("the API server at {server} (from {from}) gave no answer{tried}: {words}"))
-        }
+        Cause::Refused => not_there(
+            situation,
+            &format!("nothing listens at {server} (from {from}){tried}: {words}"),
+        ),
+        Cause::Unreachable => not_there(
+            situation,
+            &format!("there is no route to {server} (from {from}){tried}: {words}"),
+        ),
+        Cause::TimedOut => not_there(
+            situation,
+            &format!("the API server at {server} (from {from}) gave no answer{tried}: {words}"),
+        ),
         Cause::Cut => format!(
             "the connection to the API server at {server} was cut{tried}: {words}. A proxy, a load balancer or a firewall \
              in between does that, or an API server that stops: check whether another client gets an answer there"
@@ -53,12 +62,18 @@ pub fn explain(error: &kube::Error, situation: &Situation) -> String {
             "the server at {server} (from {from}) is no Kubernetes API server: {words}. Check scheme, host and port \
              there"
         ),
-        Cause::Other => format!("the API server at {server} (from {from}) could not be asked{tried}: {words}"),
+        Cause::Other => {
+            format!("the API server at {server} (from {from}) could not be asked{tried}: {words}")
+        }
     }
 }
 
 fn tried(time: Duration) -> String {
-    if time.is_zero() { String::new() } else { format!(", tried for {} s", time.as_secs()) }
+    if time.is_zero() {
+        String::new()
+    } else {
+        format!(", tried for {} s", time.as_secs())
+    }
 }
 
 fn dns(situation: &Situation, tried: &str, words: &str) -> String {
@@ -83,7 +98,10 @@ fn not_there(situation: &Situation, what: &str) -> String {
             "{what}. Check that the API server runs there, and that host, port and the firewalls between are right"
         );
     }
-    let is_loopback = situation.host().parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_loopback = situation
+        .host()
+        .parse::<IpAddr>()
+        .is_ok_and(|address| address.is_loopback());
     if is_loopback {
         return format!(
             "{what}. On this node no API server listens there: KUBERNETES_SERVICE_HOST=127.0.0.1 is right only on \
@@ -126,9 +144,14 @@ fn tls(problem: &TlsProblem, situation: &Situation, server: &str, words: &str) -
     let authority = match &situation.origin {
         Origin::Pod | Origin::Candidate => format!("{POD_CREDENTIAL}/ca.crt"),
         Origin::Kubeconfig(path) => {
-            format!("certificate-authority-data or certificate-authority in {}", path.display())
+            format!(
+                "certificate-authority-data or certificate-authority in {}",
+                path.display()
+            )
         }
-        Origin::Master => "the machine's own list, as --master without a kubeconfig names none".to_owned(),
+        Origin::Master => {
+            "the machine's own list, as --master without a kubeconfig names none".to_owned()
+        }
     };
     let (what, remedy) = match problem {
         TlsProblem::UnknownIssuer => (
@@ -174,7 +197,8 @@ fn unauthorized(situation: &Situation, server: &str, words: &str) -> String {
             path.display()
         ),
         Origin::Master => {
-            "--master alone provides no credential: pass --kubeconfig with a valid one as well".to_owned()
+            "--master alone provides no credential: pass --kubeconfig with a valid one as well"
+                .to_owned()
         }
     };
     format!(

@@ -33,16 +33,27 @@ mod tests {
 
     #[test]
     fn forbidden_names_the_role_to_bind_and_anything_else_says_why() {
-        let forbidden =
-            kube::Error::Api(Status::failure("configmaps is forbidden", "Forbidden").with_code(403).boxed());
+        let forbidden = kube::Error::Api(
+            Status::failure("configmaps is forbidden", "Forbidden")
+                .with_code(403)
+                .boxed(),
+        );
         let text = explain_authentication_lookup(&forbidden, &Situation::default());
-        for part in
-            ["configmaps is forbidden", "kubectl create rolebinding -n kube-system", "--authentication-skip-lookup"]
-        {
+        for part in [
+            "configmaps is forbidden",
+            "kubectl create rolebinding -n kube-system",
+            "--authentication-skip-lookup",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let text = explain_authentication_lookup(&kube::Error::Service(refused.into()), &Situation::default());
-        assert!(text.contains("nothing listens at") && text.contains("--authentication-tolerate"), "{text}");
+        let text = explain_authentication_lookup(
+            &kube::Error::Service(refused.into()),
+            &Situation::default(),
+        );
+        assert!(
+            text.contains("nothing listens at") && text.contains("--authentication-tolerate"),
+            "{text}"
+        );
     }
 }

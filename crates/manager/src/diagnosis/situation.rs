@@ -55,13 +55,23 @@ impl Situation {
     pub fn find(options: &ClientOptions) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let pod = || {
-            let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
-            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            let (host, port) = (
+                variable("KUBERNETES_SERVICE_HOST")?,
+                variable("KUBERNETES_SERVICE_PORT")?,
+            );
+            let host = if host.contains(':') {
+                format!("[{host}]")
+            } else {
+                host
+            };
             Some(format!("https://{host}:{port}"))
         };
         let (server, origin) = match (&options.master, &options.kubeconfig) {
             (Some(master), _) => (Some(master.clone()), Origin::Master),
-            (None, Some(path)) => (server_in(path, options.context.as_deref()), Origin::Kubeconfig(path.clone())),
+            (None, Some(path)) => (
+                server_in(path, options.context.as_deref()),
+                Origin::Kubeconfig(path.clone()),
+            ),
             (None, None) => match (pod(), variable("KUBERNETES_MASTER")) {
                 (Some(url), _) => match options.api_servers.in_use() {
                     Some(used) if !is_same(&used, &url) => (Some(used), Origin::Candidate),
@@ -91,7 +101,9 @@ impl Situation {
     pub fn host(&self) -> String {
         let uri = self.server.parse::<Uri>().ok();
         let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
-        host.trim_start_matches('[').trim_end_matches(']').to_owned()
+        host.trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned()
     }
 }
 
@@ -103,7 +115,12 @@ fn is_same(one: &str, other: &str) -> bool {
 fn server_in(path: &Path, context: Option<&str>) -> Option<String> {
     let file = read_kubeconfig(path).ok()?;
     let context = context.or(file.current_context.as_deref())?;
-    let context = file.contexts.iter().find(|it| it.name == context)?.context.as_ref()?;
+    let context = file
+        .contexts
+        .iter()
+        .find(|it| it.name == context)?
+        .context
+        .as_ref()?;
     let cluster = file.clusters.iter().find(|it| it.name == context.cluster)?;
     cluster.cluster.as_ref()?.server.clone()
 }
@@ -112,7 +129,9 @@ fn server_in(path: &Path, context: Option<&str>) -> Option<String> {
 fn resolvers(configuration: &str) -> Vec<String> {
     let servers = configuration.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
-        (words.next()? == "nameserver").then(|| words.next()).flatten()
+        (words.next()? == "nameserver")
+            .then(|| words.next())
+            .flatten()
     });
     servers.map(str::to_owned).collect()
 }
@@ -135,16 +154,29 @@ mod tests {
             ..ClientOptions::default()
         };
         let situation = Situation::find(&options);
-        assert_eq!((situation.origin.clone(), situation.host().as_str()), (Origin::Master, "fd00::1"));
-        let secret = ClientOptions { master: Some("https://admin:s3cr3t@10.0.0.1:6443".into()), ..options.clone() };
+        assert_eq!(
+            (situation.origin.clone(), situation.host().as_str()),
+            (Origin::Master, "fd00::1")
+        );
+        let secret = ClientOptions {
+            master: Some("https://admin:s3cr3t@10.0.0.1:6443".into()),
+            ..options.clone()
+        };
         assert_eq!(Situation::find(&secret).server, "https://10.0.0.1:6443");
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "clusters: [{name: c, cluster: {server: 'https://admin:s3cr3t@10.0.0.1:6443'}}]\n\
                     contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n";
         std::fs::write(file.path(), text).unwrap();
-        let secret = ClientOptions { master: None, kubeconfig: Some(file.path().into()), ..options.clone() };
+        let secret = ClientOptions {
+            master: None,
+            kubeconfig: Some(file.path().into()),
+            ..options.clone()
+        };
         assert_eq!(Situation::find(&secret).server, "https://10.0.0.1:6443");
-        let unread = Situation::find(&ClientOptions { master: None, ..options });
+        let unread = Situation::find(&ClientOptions {
+            master: None,
+            ..options
+        });
         assert_eq!((unread.server.as_str(), unread.host().as_str()), ("", ""));
     }
 }

@@ -19,16 +19,21 @@ pub(crate) async fn access(
     settings: &Settings,
     stop: &CancellationToken,
 ) -> Result<Access, Failure> {
-    let (authentication, authorization) = (configuration.authentication.clone(), configuration.authorization.clone());
+    let (authentication, authorization) = (
+        configuration.authentication.clone(),
+        configuration.authorization.clone(),
+    );
     let requests = settings.contact.noting(settings.metrics.requests());
     let reviewers = match &settings.clients {
         Clients::Configured(options) => {
-            let connected = Reviewers::connect(&authentication, &authorization, options, requests).await;
+            let connected =
+                Reviewers::connect(&authentication, &authorization, options, requests).await;
             connected.map_err(Failure::setup)?
         }
-        Clients::Shared(client) => {
-            Reviewers { authentication: Some(client.clone()), authorization: Some(client.clone()) }
-        }
+        Clients::Shared(client) => Reviewers {
+            authentication: Some(client.clone()),
+            authorization: Some(client.clone()),
+        },
     };
     if reviewers.authentication.is_none() || reviewers.authorization.is_none() {
         tracing::info!(
@@ -37,13 +42,18 @@ pub(crate) async fn access(
         );
     }
     let asked = reviewers.authentication.clone();
-    let access = Access::new(authentication, authorization, reviewers, settings.metrics.access());
+    let access = Access::new(
+        authentication,
+        authorization,
+        reviewers,
+        settings.metrics.access(),
+    );
     let access = access.map_err(Failure::setup)?;
     match (access.look_up(stop).await, asked) {
         (Ok(()), _) => Ok(access),
-        (Err(error @ LookupError::Unreachable { .. }), Some(client)) => {
-            Err(Failure::Setup(anyhow::anyhow!("{error}. {}", why(&client, settings).await)))
-        }
+        (Err(error @ LookupError::Unreachable { .. }), Some(client)) => Err(Failure::Setup(
+            anyhow::anyhow!("{error}. {}", why(&client, settings).await),
+        )),
         (Err(error), _) => Err(Failure::setup(error)),
     }
 }

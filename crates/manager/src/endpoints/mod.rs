@@ -45,15 +45,39 @@ impl Ports {
     /// Binds the ports that the flags configure, the webhook port first (APP-7).
     pub(crate) fn bind(configuration: &Configuration) -> Result<Self, Failure> {
         // Reviews may have megabytes, but the server bounds the data of an HTTP/2 connection.
-        let options = ServingOptions { disable_http2: true, ..configuration.webhook_serving.clone() };
-        let webhooks = configuration.serves_webhooks().then(|| Listener::bind(&options)).transpose();
+        let options = ServingOptions {
+            disable_http2: true,
+            ..configuration.webhook_serving.clone()
+        };
+        let webhooks = configuration
+            .serves_webhooks()
+            .then(|| Listener::bind(&options))
+            .transpose();
         let webhooks = webhooks.map_err(Failure::setup)?;
         let options = &configuration.serving;
-        let secure = (options.port != 0).then(|| Listener::bind(options)).transpose().map_err(Failure::setup)?;
-        let plain = |address: SocketAddr| Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address");
-        let metrics = configuration.metrics_listener.map(plain).transpose().map_err(Failure::setup)?;
-        let health = configuration.health_listener.map(health_port).transpose()?.flatten();
-        Ok(Self { webhooks, secure, metrics, health })
+        let secure = (options.port != 0)
+            .then(|| Listener::bind(options))
+            .transpose()
+            .map_err(Failure::setup)?;
+        let plain = |address: SocketAddr| {
+            Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address")
+        };
+        let metrics = configuration
+            .metrics_listener
+            .map(plain)
+            .transpose()
+            .map_err(Failure::setup)?;
+        let health = configuration
+            .health_listener
+            .map(health_port)
+            .transpose()?
+            .flatten();
+        Ok(Self {
+            webhooks,
+            secure,
+            metrics,
+            health,
+        })
     }
 
     /// Sets up authentication and authorization of the callers of the secure port, and requests client certificates
@@ -64,7 +88,9 @@ impl Ports {
         settings: &Settings,
         stop: &CancellationToken,
     ) -> Result<Option<Access>, Failure> {
-        let Some(listener) = self.secure.take() else { return Ok(None) };
+        let Some(listener) = self.secure.take() else {
+            return Ok(None);
+        };
         let access = callers::access(configuration, settings, stop).await?;
         self.secure = Some(listener.with_client_cas(access.client_cas()));
         Ok(Some(access))
@@ -73,16 +99,25 @@ impl Ports {
     /// Serves metrics at the address that is customary for this cloud, unless a flag sets an address. The address is
     /// only a default, so the process continues without it if the port is taken.
     pub(crate) fn add_metrics_of(&mut self, provider: &dyn CloudProvider) {
-        let Some(text) = provider.metrics_address().filter(|_| self.metrics.is_none()) else { return };
+        let Some(text) = provider
+            .metrics_address()
+            .filter(|_| self.metrics.is_none())
+        else {
+            return;
+        };
         // Unlike the flag, the provider's address may name a host: Go programs listen on `localhost:8233`.
         let named = || text.to_socket_addrs().ok()?.min_by_key(SocketAddr::is_ipv6);
         let parsed = text.parse::<ListenAddress>().map(ListenAddress::get);
-        let bound = parsed.or_else(|error| named().map(Some).ok_or(error)).and_then(|address| match address {
-            None => Ok(None),
-            Some(address) => Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address")
-                .map(Some)
-                .map_err(|error| error.to_string()),
-        });
+        let bound = parsed
+            .or_else(|error| named().map(Some).ok_or(error))
+            .and_then(|address| match address {
+                None => Ok(None),
+                Some(address) => {
+                    Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address")
+                        .map(Some)
+                        .map_err(|error| error.to_string())
+                }
+            });
         match bound {
             Ok(listener) => self.metrics = listener,
             Err(error) => tracing::warn!(
@@ -97,7 +132,11 @@ impl Ports {
 /// Opens the port for health probes without TLS. A port that only the name of the program presets may be taken: then the
 /// process continues without it, because the vendor's probe may not exist.
 fn health_port(health: HealthListener) -> Result<Option<Listener>, Failure> {
-    match Listener::bind_plain(health.address.ip(), health.address.port(), "--health-bind-address") {
+    match Listener::bind_plain(
+        health.address.ip(),
+        health.address.port(),
+        "--health-bind-address",
+    ) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if health.is_required => Err(Failure::setup(error)),
         Err(error) => {
@@ -134,7 +173,10 @@ pub(crate) struct Servers {
 impl Servers {
     /// Serves until [`end`](Self::end) is called.
     pub(crate) fn start(ports: Ports, routes: Routes, metrics: &Metrics) -> Self {
-        let servers = Self { tasks: TaskTracker::new(), end: CancellationToken::new() };
+        let servers = Self {
+            tasks: TaskTracker::new(),
+            end: CancellationToken::new(),
+        };
         let plain_health = routes.plain_health.then(|| routes.health.clone());
         let secure = ports.secure.map(|listener| match plain_health {
             Some(plain) => listener.with_plain_routes(plain),
@@ -150,8 +192,12 @@ impl Servers {
         let budget = Budget::default();
         for (listener, router) in pairs {
             if let Some(listener) = listener {
-                let listener = listener.with_budget(budget.clone()).with_metrics(metrics.servers());
-                servers.tasks.spawn(listener.serve(router, servers.end.clone()));
+                let listener = listener
+                    .with_budget(budget.clone())
+                    .with_metrics(metrics.servers());
+                servers
+                    .tasks
+                    .spawn(listener.serve(router, servers.end.clone()));
             }
         }
         servers.tasks.close();
@@ -180,7 +226,11 @@ impl Routes {
             metrics: plain(health, metrics),
             health: health.plain_routes(&configuration.authorization.always_allow_paths),
             plain_health: configuration.plain_health,
-            webhooks: serving::webhook::router(webhooks, WebhookLimits::default(), metrics.webhooks()),
+            webhooks: serving::webhook::router(
+                webhooks,
+                WebhookLimits::default(),
+                metrics.webhooks(),
+            ),
         }
     }
 }
@@ -198,7 +248,10 @@ fn secure(
         let body = document.clone();
         std::future::ready(([(CONTENT_TYPE, "application/json")], body))
     };
-    let router = health.routes().merge(metrics.router(health)).route("/configz", get(configz));
+    let router = health
+        .routes()
+        .merge(metrics.router(health))
+        .route("/configz", get(configz));
     let router = match log.filter(|_| configuration.profiling) {
         Some(log) => router.merge(debug::routes(verbosity_of(log))),
         None => router,
@@ -217,7 +270,10 @@ fn verbosity_of(log: &logging::Handle) -> SetVerbosity {
 
 /// Returns the routes of the plain port, which serves only metrics.
 fn plain(health: &Health, metrics: &Metrics) -> Router {
-    metrics.router(health).fallback(serving::not_found).layer(middleware::from_fn(read_only))
+    metrics
+        .router(health)
+        .fallback(serving::not_found)
+        .layer(middleware::from_fn(read_only))
 }
 
 /// Refuses all methods except GET and HEAD. Callers of the plain port are not authenticated, so they must not change
@@ -239,11 +295,19 @@ mod tests {
     use crate::test_provider::Acme;
 
     fn acme(address: String) -> Acme {
-        Acme { metrics_address: Some(address), ..Acme::default() }
+        Acme {
+            metrics_address: Some(address),
+            ..Acme::default()
+        }
     }
 
     fn none() -> Ports {
-        Ports { webhooks: None, secure: None, metrics: None, health: None }
+        Ports {
+            webhooks: None,
+            secure: None,
+            metrics: None,
+            health: None,
+        }
     }
 
     #[tokio::test]
@@ -253,7 +317,11 @@ mod tests {
         let taken = ports.metrics.as_ref().unwrap().local_address();
 
         ports.add_metrics_of(&acme(":1".into()));
-        assert_eq!(ports.metrics.as_ref().unwrap().local_address(), taken, "the first one stays");
+        assert_eq!(
+            ports.metrics.as_ref().unwrap().local_address(),
+            taken,
+            "the first one stays"
+        );
 
         let mut by_name = none();
         by_name.add_metrics_of(&acme("localhost:0".into()));
@@ -268,13 +336,34 @@ mod tests {
 
     #[tokio::test]
     async fn a_taken_health_port_is_an_error_only_if_a_flag_names_it() {
-        let holder = Listener::bind_plain([127, 0, 0, 1].into(), 0, "--health-bind-address").unwrap();
+        let holder =
+            Listener::bind_plain([127, 0, 0, 1].into(), 0, "--health-bind-address").unwrap();
         let address = holder.local_address();
-        assert!(matches!(health_port(HealthListener { address, is_required: false }), Ok(None)));
-        let Err(failure) = health_port(HealthListener { address, is_required: true }) else { panic!("it is taken") };
-        assert!(failure.to_string().contains("--health-bind-address"), "{failure}");
+        assert!(matches!(
+            health_port(HealthListener {
+                address,
+                is_required: false
+            }),
+            Ok(None)
+        ));
+        let Err(failure) = health_port(HealthListener {
+            address,
+            is_required: true,
+        }) else {
+            panic!("it is taken")
+        };
+        assert!(
+            failure.to_string().contains("--health-bind-address"),
+            "{failure}"
+        );
         drop(holder);
-        assert!(matches!(health_port(HealthListener { address, is_required: false }), Ok(Some(_))));
+        assert!(matches!(
+            health_port(HealthListener {
+                address,
+                is_required: false
+            }),
+            Ok(Some(_))
+        ));
     }
 
     #[tokio::test]
@@ -283,11 +372,23 @@ mod tests {
         for (method, path, expected) in [
             (Method::GET, "/metrics", StatusCode::OK),
             (Method::GET, "/metrics/slis", StatusCode::OK),
-            (Method::DELETE, "/metrics/slis", StatusCode::METHOD_NOT_ALLOWED),
+            (
+                Method::DELETE,
+                "/metrics/slis",
+                StatusCode::METHOD_NOT_ALLOWED,
+            ),
             (Method::GET, "/healthz", StatusCode::NOT_FOUND),
         ] {
-            let request = http::Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-            assert_eq!(router.clone().oneshot(request).await.unwrap().status(), expected, "{path}");
+            let request = http::Request::builder()
+                .method(method)
+                .uri(path)
+                .body(Body::empty())
+                .unwrap();
+            assert_eq!(
+                router.clone().oneshot(request).await.unwrap().status(),
+                expected,
+                "{path}"
+            );
         }
     }
 }

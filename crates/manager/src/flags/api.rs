@@ -20,7 +20,11 @@ pub struct ApiFlags {
     #[arg(long, default_value_t = DEFAULT_BURST.cast_signed(), value_parser = go_int)]
     pub kube_api_burst: i32,
     /// Accepted with any value: requests to the API server always use JSON.
-    #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_name = "TYPE")]
+    #[arg(
+        long,
+        default_value = "application/vnd.kubernetes.protobuf",
+        value_name = "TYPE"
+    )]
     pub kube_api_content_type: String,
     /// Interval of full resyncs of all objects, multiplied by a random factor from 1 to 2.
     #[arg(long, default_value_t = MIN_RESYNC_PERIOD.into(), value_parser = duration)]

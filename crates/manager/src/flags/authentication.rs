@@ -85,20 +85,40 @@ impl AuthenticationFlags {
     /// Validates the flags. `uid_gate` is the feature gate `RemoteRequestHeaderUID`.
     pub(super) fn validate(&self, uid_gate: bool) -> Vec<String> {
         let lists = [
-            ("requestheader-allowed-names", &self.requestheader_allowed_names),
-            ("requestheader-username-headers", &self.requestheader_username_headers),
+            (
+                "requestheader-allowed-names",
+                &self.requestheader_allowed_names,
+            ),
+            (
+                "requestheader-username-headers",
+                &self.requestheader_username_headers,
+            ),
             ("requestheader-uid-headers", &self.requestheader_uid_headers),
-            ("requestheader-group-headers", &self.requestheader_group_headers),
-            ("requestheader-extra-headers-prefix", &self.requestheader_extra_headers_prefix),
+            (
+                "requestheader-group-headers",
+                &self.requestheader_group_headers,
+            ),
+            (
+                "requestheader-extra-headers-prefix",
+                &self.requestheader_extra_headers_prefix,
+            ),
         ];
-        let blank = lists.into_iter().filter(|(_, list)| List::all(list).any(|item| item.trim().is_empty()));
-        let mut errors: Vec<_> = blank.map(|(name, _)| format!("empty value in {name:?}")).collect();
+        let blank = lists
+            .into_iter()
+            .filter(|(_, list)| List::all(list).any(|item| item.trim().is_empty()));
+        let mut errors: Vec<_> = blank
+            .map(|(name, _)| format!("empty value in {name:?}"))
+            .collect();
         let uid = List::owned(&self.requestheader_uid_headers);
         if !uid.is_empty() && !uid_gate {
             errors.push(
                 "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled".to_owned(),
             );
-        } else if !uid.is_empty() && !uid.iter().any(|name| name.eq_ignore_ascii_case(STANDARD_UID)) {
+        } else if !uid.is_empty()
+            && !uid
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(STANDARD_UID))
+        {
             errors.push(format!(
                 "--requestheader-uid-headers is set without specifying the standard {STANDARD_UID} header - API \
                  aggregation will not work"
@@ -110,9 +130,21 @@ impl AuthenticationFlags {
     /// Returns warnings about lists that lack the header that API aggregation sends (FLAG-40).
     pub(super) fn warnings(&self) -> Vec<String> {
         let lists = [
-            ("--requestheader-username-headers", &self.requestheader_username_headers, "x-remote-user"),
-            ("--requestheader-group-headers", &self.requestheader_group_headers, "x-remote-group"),
-            ("--requestheader-extra-headers-prefix", &self.requestheader_extra_headers_prefix, "x-remote-extra-"),
+            (
+                "--requestheader-username-headers",
+                &self.requestheader_username_headers,
+                "x-remote-user",
+            ),
+            (
+                "--requestheader-group-headers",
+                &self.requestheader_group_headers,
+                "x-remote-group",
+            ),
+            (
+                "--requestheader-extra-headers-prefix",
+                &self.requestheader_extra_headers_prefix,
+                "x-remote-extra-",
+            ),
         ];
         let lacks = lists.into_iter().filter(|(_, list, standard)| {
             let mut items = List::all(list).peekable();
@@ -120,7 +152,9 @@ impl AuthenticationFlags {
         });
         lacks
             .map(|(flag, _, standard)| {
-                format!("{flag} is set without the standard {standard}: API aggregation will not work")
+                format!(
+                    "{flag} is set without the standard {standard}: API aggregation will not work"
+                )
             })
             .collect()
     }

@@ -48,7 +48,9 @@ impl AuthorizationFlags {
     pub(super) fn validate(&self) -> Vec<String> {
         let misplaced = |path: &str| path.find('*').is_some_and(|star| star + 1 != path.len());
         let text = |path: &str| {
-            format!("only trailing * allowed in {path:?}; write --authorization-always-allow-paths as in /healthz/*")
+            format!(
+                "only trailing * allowed in {path:?}; write --authorization-always-allow-paths as in /healthz/*"
+            )
         };
         self.paths()
             .iter()
@@ -62,7 +64,9 @@ impl AuthorizationFlags {
     pub(super) fn warnings(&self) -> Option<String> {
         let allows = |pattern: &String| {
             let pattern = pattern.trim_start_matches('/');
-            pattern.strip_suffix('*').map_or(pattern == "healthz", |start| "healthz".starts_with(start))
+            pattern
+                .strip_suffix('*')
+                .map_or(pattern == "healthz", |start| "healthz".starts_with(start))
         };
         let paths = self.paths();
         (!paths.iter().any(allows)).then(|| {

@@ -11,8 +11,14 @@ use super::{Flags, Output, Parsed, Program, parse};
 /// Section of the help with the flags that only `check` has.
 const SECTION: &str = "Check";
 /// Flags of the manager that influence findings.
-const CONCERNED: [&str; 6] =
-    ["cloud-provider", "cloud-config", "load-balancer-classes", "default-load-balancer", "v", "help"];
+const CONCERNED: [&str; 6] = [
+    "cloud-provider",
+    "cloud-config",
+    "load-balancer-classes",
+    "default-load-balancer",
+    "v",
+    "help",
+];
 
 const ABOUT: &str = "Finds mistakes in manifests of Services of type LoadBalancer: unknown annotations, values and \
                      ports that the provider does not accept, annotations that contradict each other. Needs no \
@@ -58,25 +64,41 @@ impl CheckFlags {
     ) -> Parsed<Self> {
         let called = format!("{} {name}", program.name());
         let concerns = |flag: &Arg| {
-            flag.get_help_heading() == Some(SECTION) || flag.get_long().is_some_and(|long| CONCERNED.contains(&long))
+            flag.get_help_heading() == Some(SECTION)
+                || flag
+                    .get_long()
+                    .is_some_and(|long| CONCERNED.contains(&long))
         };
         let command = Self::command()
             .name(name)
             .bin_name(&called)
             .about(ABOUT)
             .after_help(AFTER_HELP)
-            .mut_args(|flag| if concerns(&flag) { flag } else { flag.hide(true) });
+            .mut_args(|flag| {
+                if concerns(&flag) {
+                    flag
+                } else {
+                    flag.hide(true)
+                }
+            });
         parse(program, command, &called, arguments)
     }
 
     /// Returns the files and directories in the order of the command line; `-` is standard input.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        self.filename.iter().filter_map(PathFlag::to_path_buf).collect()
+        self.filename
+            .iter()
+            .filter_map(PathFlag::to_path_buf)
+            .collect()
     }
 }
 
 /// Returns the flags that only `check` has, for completions.
 pub(super) fn arguments() -> Vec<Arg> {
     let command = CheckFlags::command();
-    command.get_arguments().filter(|flag| flag.get_help_heading() == Some(SECTION)).cloned().collect()
+    command
+        .get_arguments()
+        .filter(|flag| flag.get_help_heading() == Some(SECTION))
+        .cloned()
+        .collect()
 }

@@ -40,7 +40,11 @@ impl FromStr for TagFlag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|tag| Self(Some(tag))) }
+        if text.is_empty() {
+            Ok(Self(None))
+        } else {
+            text.parse().map(|tag| Self(Some(tag)))
+        }
     }
 }
 

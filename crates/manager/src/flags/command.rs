@@ -31,7 +31,10 @@ fn by_type(argument: Arg) -> Arg {
     if argument.is_positional() || argument.get_id() == "help" {
         return argument;
     }
-    let nothing = argument.get_default_values().iter().all(|value| value.is_empty());
+    let nothing = argument
+        .get_default_values()
+        .iter()
+        .all(|value| value.is_empty());
     // Flags are in alphabetical order within a section.
     let argument = argument.display_order(0).hide_default_value(nothing);
     match kind(&argument) {
@@ -51,8 +54,16 @@ fn by_type(argument: Arg) -> Arg {
                 "pair" => "CERT,KEY[:NAME,...]",
                 _ => "",
             };
-            let argument = if kind == "path" { argument.value_hint(ValueHint::AnyPath) } else { argument };
-            let argument = if placeholder.is_empty() { argument } else { argument.value_name(placeholder) };
+            let argument = if kind == "path" {
+                argument.value_hint(ValueHint::AnyPath)
+            } else {
+                argument
+            };
+            let argument = if placeholder.is_empty() {
+                argument
+            } else {
+                argument.value_name(placeholder)
+            };
             // The argument after a flag is its value, even if it looks like a flag.
             argument.allow_hyphen_values(true)
         }
@@ -61,7 +72,10 @@ fn by_type(argument: Arg) -> Arg {
 
 /// Allows a Boolean flag without a value, which means `true` (FLAG-2).
 fn switch(argument: Arg) -> Arg {
-    argument.num_args(0..=1).require_equals(true).default_missing_value("true")
+    argument
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
 }
 
 /// Returns the type of a flag's value, as the documentation names it.
@@ -86,7 +100,10 @@ pub(super) fn kind(argument: &Arg) -> &'static str {
         (TypeId::of::<super::FeatureGates>(), "map"),
         (TypeId::of::<VersionFlag>(), "version"),
     ];
-    kinds.into_iter().find(|(known, _)| id == *known).map_or("string", |(_, name)| name)
+    kinds
+        .into_iter()
+        .find(|(known, _)| id == *known)
+        .map_or("string", |(_, name)| name)
 }
 
 /// The parsed values, and the errors of arguments that could not be parsed.
@@ -111,7 +128,11 @@ pub(super) fn read<T: FromArgMatches>(
         let error = match command.clone().try_get_matches_from(&arguments) {
             Ok(matches) => {
                 errors.extend(parse_errors::positional(&matches, name));
-                let version = matches.try_get_one::<VersionFlag>("version").ok().flatten().and_then(VersionFlag::text);
+                let version = matches
+                    .try_get_one::<VersionFlag>("version")
+                    .ok()
+                    .flatten()
+                    .and_then(VersionFlag::text);
                 if let (Some(text), []) = (version, errors.as_slice()) {
                     return Err(Parsed::Say(text));
                 }
@@ -122,7 +143,10 @@ pub(super) fn read<T: FromArgMatches>(
             }
             Err(error) => error,
         };
-        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        if matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+        ) {
             return Err(Parsed::Say(error.render().to_string()));
         }
         errors.push(message(&error, name));
@@ -135,7 +159,9 @@ pub(super) fn read<T: FromArgMatches>(
 /// Removes the flag that an error is about, with its value. Returns `true` if the flag was found.
 fn remove_flag(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     let before = arguments.len();
-    let Some(flag) = parse_errors::flag(error) else { return false };
+    let Some(flag) = parse_errors::flag(error) else {
+        return false;
+    };
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -144,7 +170,9 @@ fn remove_flag(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     let mut rest = arguments.drain(..).peekable();
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
-        let (name, attached) = text.split_once('=').map_or((&*text, false), |(name, _)| (name, true));
+        let (name, attached) = text
+            .split_once('=')
+            .map_or((&*text, false), |(name, _)| (name, true));
         // The argument `-v4` means `--v=4`.
         if name != flag && !(flag == "--v" && text.starts_with("-v")) {
             kept.push(argument);
@@ -153,7 +181,10 @@ fn remove_flag(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
         if !attached {
             let is_value = |next: &OsString| match value.filter(|value| !value.is_empty()) {
                 Some(value) => next == value,
-                None => error.kind() == ErrorKind::UnknownArgument && !next.to_string_lossy().starts_with('-'),
+                None => {
+                    error.kind() == ErrorKind::UnknownArgument
+                        && !next.to_string_lossy().starts_with('-')
+                }
             };
             _ = rest.next_if(is_value);
         }

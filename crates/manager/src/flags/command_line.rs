@@ -29,7 +29,9 @@ pub struct CommandLineFlags {
 /// Formats only the names, because a vendor's flag may be secret (INV-5).
 impl fmt::Debug for CommandLineFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandLineFlags").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("CommandLineFlags")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -46,7 +48,9 @@ impl CommandLineFlags {
 
 impl Args for CommandLineFlags {
     fn augment_args(command: Command) -> Command {
-        let removed = removed::REMOVED.iter().map(|flag| flag.kind.argument(flag.name));
+        let removed = removed::REMOVED
+            .iter()
+            .map(|flag| flag.kind.argument(flag.name));
         let vendors = provider_flags::all().map(|flag| flag.kind.argument(flag.name));
         command.args(removed).args(vendors)
     }
@@ -60,7 +64,9 @@ impl FromArgMatches for CommandLineFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut given = Self::default();
         for id in matches.ids().map(clap::Id::as_str) {
-            let Some(value) = text(matches, id) else { continue };
+            let Some(value) = text(matches, id) else {
+                continue;
+            };
             let name = id.replace('_', "-");
             if matches.value_source(id) == Some(ValueSource::CommandLine) {
                 given.names.insert(name.clone());
@@ -78,20 +84,47 @@ impl FromArgMatches for CommandLineFlags {
 
 /// Returns a flag's value in its canonical form; `None` for clap's groups, which are not flags.
 fn text(matches: &ArgMatches, id: &str) -> Option<String> {
-    fn last<T: Clone + Send + Sync + ToString + 'static>(matches: &ArgMatches, id: &str) -> Option<String> {
-        matches.try_get_many::<T>(id).ok()??.next_back().map(ToString::to_string)
+    fn last<T: Clone + Send + Sync + ToString + 'static>(
+        matches: &ArgMatches,
+        id: &str,
+    ) -> Option<String> {
+        matches
+            .try_get_many::<T>(id)
+            .ok()??
+            .next_back()
+            .map(ToString::to_string)
     }
-    fn joined<T: Clone + Send + Sync + ToString + 'static>(matches: &ArgMatches, id: &str) -> Option<String> {
-        let values: Vec<_> = matches.try_get_many::<T>(id).ok()??.map(ToString::to_string).collect();
-        Some(values.into_iter().filter(|value| !value.is_empty()).collect::<Vec<_>>().join(","))
+    fn joined<T: Clone + Send + Sync + ToString + 'static>(
+        matches: &ArgMatches,
+        id: &str,
+    ) -> Option<String> {
+        let values: Vec<_> = matches
+            .try_get_many::<T>(id)
+            .ok()??
+            .map(ToString::to_string)
+            .collect();
+        Some(
+            values
+                .into_iter()
+                .filter(|value| !value.is_empty())
+                .collect::<Vec<_>>()
+                .join(","),
+        )
     }
-    if matches.try_get_many::<clap::Id>(id).is_ok_and(|group| group.is_some()) {
+    if matches
+        .try_get_many::<clap::Id>(id)
+        .is_ok_and(|group| group.is_some())
+    {
         return None;
     }
     joined::<List>(matches, id)
         .map(|items| format!("[{items}]"))
         .or_else(|| {
-            let all: Vec<_> = matches.try_get_many::<FeatureGates>(id).ok()??.cloned().collect();
+            let all: Vec<_> = matches
+                .try_get_many::<FeatureGates>(id)
+                .ok()??
+                .cloned()
+                .collect();
             Some(FeatureGates::merged(&all).to_string())
         })
         .or_else(|| last::<bool>(matches, id))
@@ -102,7 +135,11 @@ fn text(matches: &ArgMatches, id: &str) -> Option<String> {
         .or_else(|| last::<IpAddr>(matches, id))
         .or_else(|| {
             let raw = matches.get_raw(id)?;
-            Some(raw.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(","))
+            Some(
+                raw.map(|value| value.to_string_lossy())
+                    .collect::<Vec<_>>()
+                    .join(","),
+            )
         })
 }
 
@@ -117,8 +154,15 @@ impl Flags {
     /// Returns all values of `--user-agent`, which the provider appends to the `User-Agent` of its requests to the
     /// cloud.
     pub(super) fn cloud_user_agent(&self) -> Vec<String> {
-        let given = self.value(USER_AGENT).filter(|_| self.command_line.has(USER_AGENT)).unwrap_or_default();
-        given.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
+        let given = self
+            .value(USER_AGENT)
+            .filter(|_| self.command_line.has(USER_AGENT))
+            .unwrap_or_default();
+        given
+            .split(',')
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns the flags that are set and that this provider reads, such as `--linodego-debug`, by name.
@@ -126,7 +170,9 @@ impl Flags {
         let given = provider_flags::read_by(&self.cloud.cloud_provider)
             .into_iter()
             .filter(|(name, _)| self.command_line.has(name) && self.is_wanted(name));
-        Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
+        Environment::of(
+            given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))),
+        )
     }
 
     /// Returns `false` for a flag of a controller that `--controllers` leaves out.
@@ -146,12 +192,17 @@ impl Flags {
 
     /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.
     pub(super) fn has_tagging(&self) -> bool {
-        self.cloud.cloud_provider == "aws" && self.controllers.reserved("aws").any(|name| name == TAGGING)
+        self.cloud.cloud_provider == "aws"
+            && self.controllers.reserved("aws").any(|name| name == TAGGING)
     }
 
     /// Returns the base name of the program.
     #[must_use]
     pub fn binary(&self) -> &str {
-        if self.binary.is_empty() { COMMAND } else { &self.binary }
+        if self.binary.is_empty() {
+            COMMAND
+        } else {
+            &self.binary
+        }
     }
 }

@@ -26,54 +26,87 @@ pub(super) fn script(program: &Program, shell: &str) -> Result<String, String> {
         "bash" => Shell::Bash,
         "zsh" => Shell::Zsh,
         "fish" => Shell::Fish,
-        other => return Err(format!("there are completions for bash, zsh and fish, not for {other:?}")),
+        other => {
+            return Err(format!(
+                "there are completions for bash, zsh and fish, not for {other:?}"
+            ));
+        }
     };
     let mut script = Vec::new();
-    clap_complete::generate(generator, &mut described(program), program.name(), &mut script);
+    clap_complete::generate(
+        generator,
+        &mut described(program),
+        program.name(),
+        &mut script,
+    );
     let script = String::from_utf8_lossy(&script).into_owned();
-    Ok(if shell == "bash" { corrected_for_bash(&script, program.name()) } else { script })
+    Ok(if shell == "bash" {
+        corrected_for_bash(&script, program.name())
+    } else {
+        script
+    })
 }
 
 /// Returns the command with its subcommands, the flags that are offered, and their values.
 fn described(program: &Program) -> Command {
     let flags = || offered(&Flags::command());
-    let complete = |command: Command| command::prepare(command, program).mut_args(|flag| with_values(flag, program));
+    let complete = |command: Command| {
+        command::prepare(command, program).mut_args(|flag| with_values(flag, program))
+    };
     let top = complete(Command::new(program.name()).args(flags()));
     let is_own = |name: &str| program.subcommands.iter().any(|own| own.get_name() == name);
     let top = top.subcommands(&program.subcommands);
-    SUBCOMMANDS.iter().copied().filter(|(name, _)| !is_own(name)).fold(top, |top, (name, about)| {
-        let sub = Command::new(name).about(about);
-        top.subcommand(match name {
-            "plan" | "doctor" => complete(sub.args(offered(&ReportFlags::command()))),
-            "check" => complete(sub.args(flags()).args(check::arguments())),
-            "orphans" => complete(sub.args(offered(&OrphansFlags::command()))),
-            "explain" => {
-                let flags = offered(&ObjectFlags::command());
-                let kinds = ["node", "service"].map(|kind| complete(Command::new(kind).args(flags.clone())));
-                complete(sub.args(flags)).subcommands(kinds)
-            }
-            // Subcommands instead of values, because the generator for fish does not complete values of positional
-            // arguments.
-            "completion" => sub.subcommands(SHELLS.map(Command::new)),
-            "help" => sub.subcommands(SUBCOMMANDS.iter().map(|(name, _)| Command::new(*name))),
-            _ => sub,
+    SUBCOMMANDS
+        .iter()
+        .copied()
+        .filter(|(name, _)| !is_own(name))
+        .fold(top, |top, (name, about)| {
+            let sub = Command::new(name).about(about);
+            top.subcommand(match name {
+                "plan" | "doctor" => complete(sub.args(offered(&ReportFlags::command()))),
+                "check" => complete(sub.args(flags()).args(check::arguments())),
+                "orphans" => complete(sub.args(offered(&OrphansFlags::command()))),
+                "explain" => {
+                    let flags = offered(&ObjectFlags::command());
+                    let kinds = ["node", "service"]
+                        .map(|kind| complete(Command::new(kind).args(flags.clone())));
+                    complete(sub.args(flags)).subcommands(kinds)
+                }
+                // Subcommands instead of values, because the generator for fish does not complete values of positional
+                // arguments.
+                "completion" => sub.subcommands(SHELLS.map(Command::new)),
+                "help" => sub.subcommands(SUBCOMMANDS.iter().map(|(name, _)| Command::new(*name))),
+                _ => sub,
+            })
         })
-    })
 }
 
 /// Returns the flags to complete: all except hidden ones, which are accepted for compatibility only.
 fn offered(command: &Command) -> Vec<Arg> {
-    command.get_arguments().filter(|flag| !flag.is_hide_set() && !flag.is_positional()).cloned().collect()
+    command
+        .get_arguments()
+        .filter(|flag| !flag.is_hide_set() && !flag.is_positional())
+        .cloned()
+        .collect()
 }
 
 /// Adds the fixed values of a flag to its completion.
 fn with_values(flag: Arg, program: &Program) -> Arg {
     let name = flag.get_long().unwrap_or_default();
-    let values = VALUES.into_iter().find(|(flag, _)| *flag == name).map(|(_, values)| values.to_vec());
-    let values = if name == "cloud-provider" { Some(program.providers.clone()) } else { values };
+    let values = VALUES
+        .into_iter()
+        .find(|(flag, _)| *flag == name)
+        .map(|(_, values)| values.to_vec());
+    let values = if name == "cloud-provider" {
+        Some(program.providers.clone())
+    } else {
+        values
+    };
     match values.filter(|values| !values.is_empty()) {
         // An empty default is not one of the values.
-        Some(values) => flag.value_parser(PossibleValuesParser::new(values)).default_value(Resettable::Reset),
+        Some(values) => flag
+            .value_parser(PossibleValuesParser::new(values))
+            .default_value(Resettable::Reset),
         None => flag,
     }
 }

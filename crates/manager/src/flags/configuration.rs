@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::{
     ApiFlags, CloudFlags, ControllersFlags, DebuggingFlags, ElectionSettings, FeatureGates, Flags,
-    GATE_NATIVE_HISTOGRAMS, GATE_WEBHOOK, MiscFlags, OnCloudConfigChange, RouteConfiguration, ValidationAction,
-    WebhookSelection, provider_flags,
+    GATE_NATIVE_HISTOGRAMS, GATE_WEBHOOK, MiscFlags, OnCloudConfigChange, RouteConfiguration,
+    ValidationAction, WebhookSelection, provider_flags,
 };
 use crate::controller_set::{MIN_RESYNC_PERIOD, Selection, Settings};
 use crate::kubernetes::Clients;
@@ -136,11 +136,14 @@ impl Flags {
             help: _,      // Ends the program while the arguments are parsed.
             arguments: _, // Must be empty, which is checked while the arguments are parsed.
             binary: _,    // Read by `binary`.
-            vendor: _,    // Reported by `notices` and `dump`; a vendor reads its own flags with `value`.
+            vendor: _, // Reported by `notices` and `dump`; a vendor reads its own flags with `value`.
             vendor_webhooks,
         } = self;
         // Locks are not profiled.
-        let DebuggingFlags { profiling, contention_profiling: _ } = debugging;
+        let DebuggingFlags {
+            profiling,
+            contention_profiling: _,
+        } = debugging;
         let ControllersFlags {
             controllers: _, // Read by `selection`.
             controller_start_interval,
@@ -149,8 +152,12 @@ impl Flags {
             shutdown_timeout,
         } = controllers;
         // The names were validated when the flags were parsed.
-        let (selection, gates) =
-            (controllers.selection(&cloud.cloud_provider).unwrap_or_default(), controllers.gates());
+        let (selection, gates) = (
+            controllers
+                .selection(&cloud.cloud_provider)
+                .unwrap_or_default(),
+            controllers.gates(),
+        );
         let CloudFlags {
             cloud_provider,
             cloud_config,
@@ -158,7 +165,7 @@ impl Flags {
             cluster_name,
             adoptable_load_balancer_tag,
             allow_untagged_cloud,
-            node_sync_period: _,             // No effect in the Go program, either.
+            node_sync_period: _, // No effect in the Go program, either.
             external_cloud_volume_plugin: _, // CSI drivers manage volumes.
         } = cloud;
         let ApiFlags {
@@ -168,7 +175,12 @@ impl Flags {
             min_resync_period,
             use_service_account_credentials,
         } = api;
-        let MiscFlags { kubeconfig, master, api_server_candidates, node_status_update_frequency } = misc;
+        let MiscFlags {
+            kubeconfig,
+            master,
+            api_server_candidates,
+            node_status_update_frequency,
+        } = misc;
         let (lifecycle, guard) = lifecycle.options();
         let (route_options, route) = route.configuration(gates.route_mode());
         let (serving, plain) = secure_serving.options();
@@ -214,7 +226,10 @@ impl Flags {
             election: leader_election.settings(leader_migration, gates.release_lease()),
             serving,
             metrics_listener: plain.metrics,
-            health_listener: plain.health.map(|address| HealthListener { address, is_required }),
+            health_listener: plain.health.map(|address| HealthListener {
+                address,
+                is_required,
+            }),
             plain_health: provider_flags::ALIBABA.contains(&&**cloud_provider),
             authentication: authentication.options(),
             authorization: authorization.options(),
@@ -239,7 +254,10 @@ impl Configuration {
             configure_cloud_routes: self.route.configure_cloud_routes,
             start_interval: self.controller_start_interval,
             allow_untagged_cloud: self.cloud.allow_untagged,
-            ..Settings::new(self.options.clone(), Clients::Configured(Box::new(self.client_options.clone())))
+            ..Settings::new(
+                self.options.clone(),
+                Clients::Configured(Box::new(self.client_options.clone())),
+            )
         };
         if !self.gates.enabled(GATE_NATIVE_HISTOGRAMS) {
             settings.metrics.disable_native_histograms();
@@ -251,6 +269,8 @@ impl Configuration {
     /// (APP-140, FLAG-25).
     #[must_use]
     pub fn serves_webhooks(&self) -> bool {
-        self.gates.enabled(GATE_WEBHOOK) && !self.webhooks.is_empty() && self.webhook_serving.port != 0
+        self.gates.enabled(GATE_WEBHOOK)
+            && !self.webhooks.is_empty()
+            && self.webhook_serving.port != 0
     }
 }

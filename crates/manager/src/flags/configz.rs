@@ -101,14 +101,20 @@ impl Flags {
 }
 
 /// Returns the document of `/configz` with the leader migration that was read from its file.
-pub(crate) fn configz_with_migration(mut configz: Value, migration: Option<&LeaderMigration>) -> Value {
+pub(crate) fn configz_with_migration(
+    mut configz: Value,
+    migration: Option<&LeaderMigration>,
+) -> Value {
     configz[GROUP]["Generic"]["LeaderMigration"] = leader_migration(migration);
     configz
 }
 
 fn leader_migration(migration: Option<&LeaderMigration>) -> Value {
-    let leaders = migration.map(|migration| migration.controller_leaders.as_slice()).unwrap_or_default();
-    let leader = |leader: &ControllerLeader| json!({ "name": leader.name, "component": leader.component });
+    let leaders = migration
+        .map(|migration| migration.controller_leaders.as_slice())
+        .unwrap_or_default();
+    let leader =
+        |leader: &ControllerLeader| json!({ "name": leader.name, "component": leader.component });
     json!({
         "leaderName": migration.map_or("", |migration| &migration.leader_name),
         "resourceLock": migration.map_or("", |_| "leases"),
@@ -118,7 +124,11 @@ fn leader_migration(migration: Option<&LeaderMigration>) -> Value {
 
 /// Converts a list; Go writes an empty list as `null`.
 fn or_null<T: Into<Value>>(items: Vec<T>) -> Value {
-    if items.is_empty() { Value::Null } else { items.into_iter().map(Into::into).collect() }
+    if items.is_empty() {
+        Value::Null
+    } else {
+        items.into_iter().map(Into::into).collect()
+    }
 }
 
 /// Formats a number like Go formats a `float32`: whole numbers without a point, others with the fewest digits that are
@@ -126,7 +136,10 @@ fn or_null<T: Into<Value>>(items: Vec<T>) -> Value {
 fn number(number: f32) -> Value {
     match number {
         whole if whole.fract() == 0.0 && whole.abs() < 1e9 => json!(whole as i64),
-        other => other.to_string().parse::<f64>().map_or(Value::Null, Value::from),
+        other => other
+            .to_string()
+            .parse::<f64>()
+            .map_or(Value::Null, Value::from),
     }
 }
 
@@ -175,7 +188,10 @@ mod tests {
             "--concurrent-node-lifecycle-syncs=1",
             "--concurrent-service-syncs=1",
         ]);
-        assert_eq!(ours.configz(), serde_json::from_str::<Value>(REFERENCE).unwrap());
+        assert_eq!(
+            ours.configz(),
+            serde_json::from_str::<Value>(REFERENCE).unwrap()
+        );
     }
 
     #[test]
@@ -194,7 +210,10 @@ mod tests {
     fn configz_has_the_assignments_of_leader_migration() {
         let migration = LeaderMigration {
             leader_name: "cloud-provider-extraction-migration".into(),
-            controller_leaders: vec![ControllerLeader { name: "route".into(), component: "*".into() }],
+            controller_leaders: vec![ControllerLeader {
+                name: "route".into(),
+                component: "*".into(),
+            }],
         };
         let shown = flags(&["--enable-leader-migration", "--kube-api-qps=0.1"]).configz();
         let shown = configz_with_migration(shown, Some(&migration));

@@ -13,14 +13,22 @@ use crate::controller_set::Selection;
 pub(super) const TAGGING: &str = "tagging";
 
 /// Names of the controllers of Alibaba Cloud's program, and the controllers here that do their work.
-const OTHER_NAMES: [(&str, &[&str]); 2] =
-    [("node", &["cloud-node-controller", "cloud-node-lifecycle-controller"]), ("nlb", &["service-lb-controller"])];
+const OTHER_NAMES: [(&str, &[&str]); 2] = [
+    (
+        "node",
+        &["cloud-node-controller", "cloud-node-lifecycle-controller"],
+    ),
+    ("nlb", &["service-lb-controller"]),
+];
 
 /// Returns the items of the list with the names of this program.
 fn translated(item: &str) -> Vec<String> {
     let minus = if item.starts_with('-') { "-" } else { "" };
     let known = OTHER_NAMES.iter().find(|(other, _)| *other == name(item));
-    known.map_or_else(|| vec![item.to_owned()], |(_, names)| names.iter().map(|it| format!("{minus}{it}")).collect())
+    known.map_or_else(
+        || vec![item.to_owned()],
+        |(_, names)| names.iter().map(|it| format!("{minus}{it}")).collect(),
+    )
 }
 
 /// Canonical names and aliases of controllers that only some vendors' programs have (APP-22).
@@ -93,13 +101,16 @@ impl ControllersFlags {
 
     /// Returns `true` if the list says that a controller of one of these names shall not run.
     pub(super) fn excludes(&self, names: &[&str]) -> bool {
-        List::all(&self.controllers).any(|item| item.starts_with('-') && names.contains(&name(item)))
+        List::all(&self.controllers)
+            .any(|item| item.starts_with('-') && names.contains(&name(item)))
     }
 
     /// Returns the items with canonical names, as `/configz` shows them (APP-156).
     pub(crate) fn canonical(&self) -> Vec<String> {
         let canonical = |item: &str| {
-            let (minus, name) = item.strip_prefix('-').map_or(("", item), |name| ("-", name));
+            let (minus, name) = item
+                .strip_prefix('-')
+                .map_or(("", item), |name| ("-", name));
             let known = CONTROLLERS.into_iter().find(|known| known.alias == name);
             format!("{minus}{}", known.map_or(name, |known| known.canonical))
         };

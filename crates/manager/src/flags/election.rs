@@ -87,7 +87,11 @@ pub struct MigrationSettings {
 
 impl LeaderElectionFlags {
     /// Returns the settings of leader election; `None` without `--leader-elect`.
-    pub(super) fn settings(&self, migration: &LeaderMigrationFlags, release_on_stop: bool) -> Option<ElectionSettings> {
+    pub(super) fn settings(
+        &self,
+        migration: &LeaderMigrationFlags,
+        release_on_stop: bool,
+    ) -> Option<ElectionSettings> {
         let LeaderElectionFlags {
             leader_elect,
             leader_elect_lease_duration,
@@ -98,7 +102,10 @@ impl LeaderElectionFlags {
             leader_elect_resource_name,
             leader_elect_resource_namespace,
         } = self;
-        let LeaderMigrationFlags { enable_leader_migration, leader_migration_config } = migration;
+        let LeaderMigrationFlags {
+            enable_leader_migration,
+            leader_migration_config,
+        } = migration;
         leader_elect.then(|| ElectionSettings {
             namespace: leader_elect_resource_namespace.clone(),
             name: leader_elect_resource_name.clone(),
@@ -106,8 +113,9 @@ impl LeaderElectionFlags {
             renew_deadline: leader_elect_renew_deadline.to_std_or_zero(),
             retry_period: leader_elect_retry_period.to_std_or_zero(),
             release_on_stop,
-            migration: enable_leader_migration
-                .then(|| MigrationSettings { file: leader_migration_config.to_path_buf() }),
+            migration: enable_leader_migration.then(|| MigrationSettings {
+                file: leader_migration_config.to_path_buf(),
+            }),
         })
     }
 
@@ -124,11 +132,19 @@ impl LeaderElectionFlags {
             ));
         }
         for (flag, value) in [
-            ("--leader-elect-resource-name", &self.leader_elect_resource_name),
-            ("--leader-elect-resource-namespace", &self.leader_elect_resource_namespace),
+            (
+                "--leader-elect-resource-name",
+                &self.leader_elect_resource_name,
+            ),
+            (
+                "--leader-elect-resource-namespace",
+                &self.leader_elect_resource_namespace,
+            ),
         ] {
             if value.is_empty() {
-                errors.push(format!("{flag} must not be empty while electing; pass a name, or --leader-elect=false"));
+                errors.push(format!(
+                    "{flag} must not be empty while electing; pass a name, or --leader-elect=false"
+                ));
             }
         }
         errors.extend(self.timing_errors());
@@ -141,12 +157,20 @@ impl LeaderElectionFlags {
             lease_duration: self.leader_elect_lease_duration.to_std_or_zero(),
             renew_deadline: self.leader_elect_renew_deadline.to_std_or_zero(),
             retry_period: self.leader_elect_retry_period.to_std_or_zero(),
-            ..ElectionConfig::new(&self.leader_elect_resource_namespace, &self.leader_elect_resource_name)
+            ..ElectionConfig::new(
+                &self.leader_elect_resource_namespace,
+                &self.leader_elect_resource_name,
+            )
         };
         let given = format!(
             "--leader-elect-lease-duration={} --leader-elect-renew-deadline={} --leader-elect-retry-period={}",
-            self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period
+            self.leader_elect_lease_duration,
+            self.leader_elect_renew_deadline,
+            self.leader_elect_retry_period
         );
-        election::validate(&config).into_iter().map(|error| format!("{error}: {given}")).collect()
+        election::validate(&config)
+            .into_iter()
+            .map(|error| format!("{error}: {given}"))
+            .collect()
     }
 }

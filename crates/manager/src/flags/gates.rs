@@ -50,13 +50,28 @@ const ALL_ALPHA: &str = "AllAlpha";
 pub const ALL_BETA: &str = "AllBeta";
 
 const fn gate(name: &'static str, stage: Stage, default: bool, effect: &'static str) -> Gate {
-    Gate { name, stage, default, effect }
+    Gate {
+        name,
+        stage,
+        default,
+        effect,
+    }
 }
 
 /// Feature gates that have an effect in this program.
 pub const GATES: [Gate; 9] = [
-    gate(ALL_ALPHA, Stage::Bulk, false, "Sets every alpha gate that is not named."),
-    gate(ALL_BETA, Stage::Bulk, false, "Sets every beta gate that is not named."),
+    gate(
+        ALL_ALPHA,
+        Stage::Bulk,
+        false,
+        "Sets every alpha gate that is not named.",
+    ),
+    gate(
+        ALL_BETA,
+        Stage::Bulk,
+        false,
+        "Sets every beta gate that is not named.",
+    ),
     gate(
         FEATURE_GATE_WATCH_BASED_ROUTES,
         Stage::Alpha,
@@ -64,15 +79,30 @@ pub const GATES: [Gate; 9] = [
         "true: routes are compared after Node events only; false: at a fixed interval only. Unset: after Node events, \
          within --route-reconciliation-period.",
     ),
-    gate(GATE_WEBHOOK, Stage::Alpha, false, "Admission webhooks may be served: those of --webhooks."),
-    gate(GATE_RELEASE_LEASE, Stage::Alpha, false, "Set to false: the lease is not handed over at a graceful stop."),
+    gate(
+        GATE_WEBHOOK,
+        Stage::Alpha,
+        false,
+        "Admission webhooks may be served: those of --webhooks.",
+    ),
+    gate(
+        GATE_RELEASE_LEASE,
+        Stage::Alpha,
+        false,
+        "Set to false: the lease is not handed over at a graceful stop.",
+    ),
     gate(
         GATE_LOGGING_ALPHA,
         Stage::Alpha,
         false,
         "Permits the flags --log-{text,json}-split-stream and --log-{text,json}-info-buffer-size.",
     ),
-    gate(GATE_LOGGING_BETA, Stage::Beta, true, "Permits --logging-format=json."),
+    gate(
+        GATE_LOGGING_BETA,
+        Stage::Beta,
+        true,
+        "Permits --logging-format=json.",
+    ),
     gate(
         GATE_NATIVE_HISTOGRAMS,
         Stage::Beta,
@@ -80,7 +110,12 @@ pub const GATES: [Gate; 9] = [
         "Scrapers that negotiate the protobuf format get histograms with their declared buckets and as native histograms. \
          Set to false: with their declared buckets only.",
     ),
-    gate(GATE_UID_HEADER, Stage::Beta, true, "Permits --requestheader-uid-headers."),
+    gate(
+        GATE_UID_HEADER,
+        Stage::Beta,
+        true,
+        "Permits --requestheader-uid-headers.",
+    ),
 ];
 
 /// Feature gates of the Go program, of Kubernetes 1.36, 1.37 or 1.38, that have no effect here. They are accepted so that
@@ -158,7 +193,14 @@ pub(super) const HISTORIC: [&str; 24] = [
 ];
 /// Values of `--cloud-provider` whose published manifests and charts set historic gates, or pass gates of the user's
 /// choice. For all others a historic gate is an unknown gate.
-pub(super) const HISTORIC_PROVIDERS: [&str; 6] = ["alibabacloud", "alicloud", "aws", "azure", "gce", "openstack"];
+pub(super) const HISTORIC_PROVIDERS: [&str; 6] = [
+    "alibabacloud",
+    "alicloud",
+    "aws",
+    "azure",
+    "gce",
+    "openstack",
+];
 /// Gates without effect that are locked, with their value.
 const LOCKED: [(&str, bool); 1] = [("DeclarativeValidation", true)];
 /// Gates without effect that are deprecated.
@@ -173,18 +215,28 @@ impl FromStr for FeatureGates {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut gates = BTreeMap::new();
-        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let (name, value) = item
-                .split_once('=')
-                .ok_or_else(|| format!("missing bool value for {item}; write {item}=true or {item}=false"))?;
+        for item in text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+        {
+            let (name, value) = item.split_once('=').ok_or_else(|| {
+                format!("missing bool value for {item}; write {item}=true or {item}=false")
+            })?;
             let (name, value) = (name.trim(), value.trim());
             // Flags::errors refuses historic gates, unless the provider's manifests set them.
             if find(name).is_none() && !INERT.contains(&name) && !HISTORIC.contains(&name) {
                 return Err(unknown(name));
             }
-            let on = go_bool(value).map_err(|error| format!("invalid value of {name}={value}, err: {error}"))?;
-            if let Some((_, locked)) = LOCKED.into_iter().find(|(gate, locked)| *gate == name && *locked != on) {
-                return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {locked}"));
+            let on = go_bool(value)
+                .map_err(|error| format!("invalid value of {name}={value}, err: {error}"))?;
+            if let Some((_, locked)) = LOCKED
+                .into_iter()
+                .find(|(gate, locked)| *gate == name && *locked != on)
+            {
+                return Err(format!(
+                    "cannot set feature gate {name} to {on}, feature is locked to {locked}"
+                ));
             }
             gates.insert(name.to_owned(), on);
         }
@@ -210,7 +262,10 @@ fn find(name: &str) -> Option<Gate> {
 /// Returns the error for an unknown gate.
 pub(super) fn unknown(name: &str) -> String {
     let acting = GATES.map(|gate| gate.name).join(", ");
-    format!("unrecognized feature gate: {name}; known are {acting}, and without effect here: {}", INERT.join(", "))
+    format!(
+        "unrecognized feature gate: {name}; known are {acting}, and without effect here: {}",
+        INERT.join(", ")
+    )
 }
 
 impl FeatureGates {
@@ -235,7 +290,8 @@ impl FeatureGates {
     /// ```
     #[must_use]
     pub fn enabled(&self, name: &str) -> bool {
-        self.said(name).unwrap_or_else(|| find(name).is_some_and(|gate| gate.default))
+        self.said(name)
+            .unwrap_or_else(|| find(name).is_some_and(|gate| gate.default))
     }
 
     /// Returns the value that is set for this gate by name or by stage, if any.
@@ -265,17 +321,26 @@ impl FeatureGates {
 
     /// Returns the gates that are set and have no effect.
     pub(super) fn inert(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str).filter(|name| INERT.contains(name))
+        self.0
+            .keys()
+            .map(String::as_str)
+            .filter(|name| INERT.contains(name))
     }
 
     /// Returns the gates that are set and that only older versions of Kubernetes had.
     pub(super) fn historic(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str).filter(|name| HISTORIC.contains(name))
+        self.0
+            .keys()
+            .map(String::as_str)
+            .filter(|name| HISTORIC.contains(name))
     }
 
     /// Returns the gates that are set and deprecated.
     pub(super) fn deprecated(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str).filter(|name| DEPRECATED.contains(name))
+        self.0
+            .keys()
+            .map(String::as_str)
+            .filter(|name| DEPRECATED.contains(name))
     }
 }
 
@@ -290,22 +355,39 @@ mod tests {
     #[test]
     fn the_routes_gate_has_three_states() {
         let mode = |texts: &[&str]| {
-            FeatureGates::merged(&texts.iter().map(|text| parse(text).unwrap()).collect::<Vec<_>>()).route_mode()
+            FeatureGates::merged(
+                &texts
+                    .iter()
+                    .map(|text| parse(text).unwrap())
+                    .collect::<Vec<_>>(),
+            )
+            .route_mode()
         };
         let gate = |value: &str| format!(" {FEATURE_GATE_WATCH_BASED_ROUTES} = {value} ");
         assert_eq!(mode(&[]), RouteMode::Adaptive);
         assert_eq!(mode(&["", "WatchList=true,"]), RouteMode::Adaptive);
         assert_eq!(mode(&[&gate("true")]), RouteMode::Watch);
-        assert_eq!(mode(&[&gate("T"), &gate("0")]), RouteMode::Periodic, "the last one counts");
+        assert_eq!(
+            mode(&[&gate("T"), &gate("0")]),
+            RouteMode::Periodic,
+            "the last one counts"
+        );
         assert_eq!(mode(&["AllAlpha=true"]), RouteMode::Watch);
-        assert_eq!(mode(&["AllAlpha=true", &gate("false")]), RouteMode::Periodic, "named explicitly");
+        assert_eq!(
+            mode(&["AllAlpha=true", &gate("false")]),
+            RouteMode::Periodic,
+            "named explicitly"
+        );
         assert_eq!(mode(&["AllBeta=true"]), RouteMode::Adaptive);
     }
 
     #[test]
     fn invalid_gate_has_the_error_of_the_go_program() {
         let table = [
-            ("Foo=true", "unrecognized feature gate: Foo; known are AllAlpha"),
+            (
+                "Foo=true",
+                "unrecognized feature gate: Foo; known are AllAlpha",
+            ),
             ("WatchList", "missing bool value for WatchList"),
             (
                 "WatchList=maybe",
@@ -317,10 +399,17 @@ mod tests {
             ),
         ];
         for (text, error) in table {
-            assert!(parse(text).unwrap_err().starts_with(error), "{:?}", parse(text));
+            assert!(
+                parse(text).unwrap_err().starts_with(error),
+                "{:?}",
+                parse(text)
+            );
         }
         assert_eq!(
-            parse("DeclarativeValidation=true,AllBeta=1").unwrap().inert().collect::<Vec<_>>(),
+            parse("DeclarativeValidation=true,AllBeta=1")
+                .unwrap()
+                .inert()
+                .collect::<Vec<_>>(),
             ["DeclarativeValidation"]
         );
         assert!(INERT.is_sorted() && HISTORIC.is_sorted());

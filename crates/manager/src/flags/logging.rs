@@ -49,7 +49,10 @@ impl LoggingFlags {
             log_json_split_stream,
             log_json_info_buffer_size,
         } = self;
-        let streams = |split: &bool, size: &Quantity| Streams { split: *split, info_buffer_size: size.0 };
+        let streams = |split: &bool, size: &Quantity| Streams {
+            split: *split,
+            info_buffer_size: size.0,
+        };
         LoggingOptions {
             // Checked by `validate`.
             format: logging_format.parse().unwrap_or_default(),

@@ -72,10 +72,12 @@ pub(crate) use self::configz::configz_with_migration;
 pub use self::controllers::ControllersFlags;
 pub use self::debugging::DebuggingFlags;
 pub(crate) use self::election::LEASE_NAMESPACE;
-pub use self::election::{ElectionSettings, LeaderElectionFlags, LeaderMigrationFlags, MigrationSettings};
+pub use self::election::{
+    ElectionSettings, LeaderElectionFlags, LeaderMigrationFlags, MigrationSettings,
+};
 pub use self::gates::{
-    ALL_BETA, FeatureGates, GATE_LOGGING_ALPHA, GATE_LOGGING_BETA, GATE_NATIVE_HISTOGRAMS, GATE_RELEASE_LEASE,
-    GATE_UID_HEADER, GATE_WEBHOOK, GATES, Gate, INERT, Stage,
+    ALL_BETA, FeatureGates, GATE_LOGGING_ALPHA, GATE_LOGGING_BETA, GATE_NATIVE_HISTOGRAMS,
+    GATE_RELEASE_LEASE, GATE_UID_HEADER, GATE_WEBHOOK, GATES, Gate, INERT, Stage,
 };
 pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};
@@ -95,7 +97,9 @@ pub use self::tls::{Numbers, SniFlag};
 pub use self::values::{List, ListenAddress, PathFlag};
 pub use self::version::{KUBERNETES_VERSION, VersionFlag};
 pub(crate) use self::webhook::{SERVICES, VOLUMES};
-pub use self::webhook::{ValidationAction, WEBHOOKS, WebhookFlags, WebhookSelection, WebhookServingFlags};
+pub use self::webhook::{
+    ValidationAction, WEBHOOKS, WebhookFlags, WebhookSelection, WebhookServingFlags,
+};
 
 /// Name of the program in help and messages.
 const COMMAND: &str = cloud_provider::names::MANAGER_NAME;
@@ -215,14 +219,19 @@ impl Flags {
         if let Some(document) = reference::document_subcommand(program, &arguments) {
             return document;
         }
-        let first = arguments.get(1).map(|word| word.to_string_lossy().into_owned());
-        let read = match command::read::<Self>(&reference::full_command(program), program.name, arguments) {
-            Ok(read) => read,
-            Err(Parsed::Say(text)) => return Parsed::Say(text),
-            Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
-            Err(Parsed::Flags(flags)) => return Parsed::Flags(Box::new(flags)),
-        };
-        let flags = reference::refuse_plugin(program, first.as_deref()).and_then(|()| finish(program, read));
+        let first = arguments
+            .get(1)
+            .map(|word| word.to_string_lossy().into_owned());
+        let read =
+            match command::read::<Self>(&reference::full_command(program), program.name, arguments)
+            {
+                Ok(read) => read,
+                Err(Parsed::Say(text)) => return Parsed::Say(text),
+                Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
+                Err(Parsed::Flags(flags)) => return Parsed::Flags(Box::new(flags)),
+            };
+        let flags = reference::refuse_plugin(program, first.as_deref())
+            .and_then(|()| finish(program, read));
         flags.map_or_else(Parsed::Wrong, |flags| Parsed::Flags(Box::new(flags)))
     }
 }
@@ -243,7 +252,11 @@ fn finish<T: AsMut<Flags>>(program: &Program, mut read: command::Read<T>) -> Res
         adjust(flags);
     }
     let errors = [read.errors, flags.errors()].concat();
-    if errors.is_empty() { Ok(read.values) } else { Err(parse_errors::together(errors)) }
+    if errors.is_empty() {
+        Ok(read.values)
+    } else {
+        Err(parse_errors::together(errors))
+    }
 }
 
 /// Parses arguments into `T`, a command that has the manager's flags, with the rules that all commands share, and

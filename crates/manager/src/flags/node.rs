@@ -32,8 +32,12 @@ impl NodeFlags {
     /// Returns the options of the cloud-node-controller, with the interval of `--node-status-update-frequency`, which
     /// is in the help's section "Misc".
     pub(super) fn options(&self, status_update_frequency: Duration) -> NodeOptions {
-        let &NodeFlags { concurrent_node_syncs, concurrent_node_status_updates, adopt_nodes, refresh_node_labels } =
-            self;
+        let &NodeFlags {
+            concurrent_node_syncs,
+            concurrent_node_status_updates,
+            adopt_nodes,
+            refresh_node_labels,
+        } = self;
         NodeOptions {
             concurrent_node_syncs,
             concurrent_node_status_updates,
@@ -84,8 +88,10 @@ impl LifecycleFlags {
             node_deletion_guard_share,
             node_deletion_guard_delay,
         } = self;
-        let guard =
-            GuardOptions { share: node_deletion_guard_share, delay: node_deletion_guard_delay.to_std_or_zero() };
+        let guard = GuardOptions {
+            share: node_deletion_guard_share,
+            delay: node_deletion_guard_delay.to_std_or_zero(),
+        };
         let options = LifecycleOptions {
             monitor_period: node_monitor_period.to_std_or_zero(),
             concurrent_syncs: concurrent_node_lifecycle_syncs,

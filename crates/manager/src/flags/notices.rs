@@ -32,26 +32,50 @@ impl Flags {
     /// Returns one line for each deprecated flag that is set, for standard error (FLAG-11).
     #[must_use]
     pub fn deprecations(&self) -> Vec<String> {
-        let removed = removed::REMOVED.iter().map(|flag| (flag.name, flag.instead));
-        let given = removed.chain(removed::DEPRECATED).filter(|(name, _)| self.command_line.has(name));
-        given.map(|(name, message)| format!("Flag --{name} has been deprecated, {message}")).collect()
+        let removed = removed::REMOVED
+            .iter()
+            .map(|flag| (flag.name, flag.instead));
+        let given = removed
+            .chain(removed::DEPRECATED)
+            .filter(|(name, _)| self.command_line.has(name));
+        given
+            .map(|(name, message)| format!("Flag --{name} has been deprecated, {message}"))
+            .collect()
     }
 
     /// Returns all other notices about the flags, for the log.
     #[must_use]
     pub fn notices(&self) -> Vec<Notice> {
         let warnings = [self.inert_flags(), self.vendors_flags(), self.risks()].concat();
-        let warning = |text| Notice { severity: Severity::Warning, text };
+        let warning = |text| Notice {
+            severity: Severity::Warning,
+            text,
+        };
         let gates = self.controllers.gates();
-        let information = |text| Notice { severity: Severity::Information, text };
-        let inert = gates.inert().map(|gate| information(format!("feature gate {gate} has no effect here")));
+        let information = |text| Notice {
+            severity: Severity::Information,
+            text,
+        };
+        let inert = gates
+            .inert()
+            .map(|gate| information(format!("feature gate {gate} has no effect here")));
         let historic = gates.historic().map(|gate| {
-            information(format!("feature gate {gate} has no effect here: Kubernetes no longer has it; remove it"))
+            information(format!(
+                "feature gate {gate} has no effect here: Kubernetes no longer has it; remove it"
+            ))
         });
-        let deprecated = gates
-            .deprecated()
-            .map(|gate| warning(format!("feature gate {gate} is deprecated and will be removed; do not set it")));
-        warnings.into_iter().map(warning).chain(deprecated).chain(inert).chain(historic).collect()
+        let deprecated = gates.deprecated().map(|gate| {
+            warning(format!(
+                "feature gate {gate} is deprecated and will be removed; do not set it"
+            ))
+        });
+        warnings
+            .into_iter()
+            .map(warning)
+            .chain(deprecated)
+            .chain(inert)
+            .chain(historic)
+            .collect()
     }
 
     /// Logs deprecations and notices. The log goes to standard error.
@@ -71,11 +95,18 @@ impl Flags {
     fn inert_flags(&self) -> Vec<String> {
         let ranges = "kube-controller-manager assigns Pod CIDRs to Nodes";
         let table = [
-            ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
+            (
+                "allocate-node-cidrs",
+                self.route.allocate_node_cidrs && !self.has_node_ipam(),
+                ranges,
+            ),
             (
                 "cidr-allocator-type",
                 self.command_line.has("cidr-allocator-type")
-                    && !provider_flags::is_shared_with("cidr-allocator-type", &self.cloud.cloud_provider),
+                    && !provider_flags::is_shared_with(
+                        "cidr-allocator-type",
+                        &self.cloud.cloud_provider,
+                    ),
                 ranges,
             ),
             (
@@ -99,7 +130,8 @@ impl Flags {
     /// Returns notices about vendors' flags that are set.
     fn vendors_flags(&self) -> Vec<String> {
         let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
-        let given = provider_flags::all().filter(|flag| self.command_line.has(flag.name) && !own(flag.name));
+        let given = provider_flags::all()
+            .filter(|flag| self.command_line.has(flag.name) && !own(flag.name));
         given
             .filter_map(|flag| Some((flag.name, flag.inert_reason(&self.cloud.cloud_provider)?)))
             .map(|(name, reason)| format!("--{name} has no effect here: {reason}"))
@@ -140,7 +172,11 @@ impl Flags {
         values.remove("arguments");
         values.insert("help".to_owned(), "false".to_owned());
         // No standard flag is secret.
-        let secret = |name: &str| self.vendor.iter().any(|flag| flag.secret && flag.name == name);
+        let secret = |name: &str| {
+            self.vendor
+                .iter()
+                .any(|flag| flag.secret && flag.name == name)
+        };
         let shown = |(name, value): (String, String)| {
             let value = match name.as_str() {
                 name if secret(name) && !value.is_empty() => REDACTED.to_owned(),

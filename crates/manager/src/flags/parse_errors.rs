@@ -21,7 +21,11 @@ pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> 
     let arguments = matches.try_get_many::<String>("arguments").ok()??;
     let arguments: Vec<_> = arguments.filter(|argument| !argument.is_empty()).collect();
     (!arguments.is_empty()).then(|| {
-        let list = arguments.iter().map(|argument| format!("{argument:?}")).collect::<Vec<_>>().join(" ");
+        let list = arguments
+            .iter()
+            .map(|argument| format!("{argument:?}"))
+            .collect::<Vec<_>>()
+            .join(" ");
         // The name of a subcommand contains a space, and there are no nested subcommands.
         let hint = match arguments.first() {
             Some(word) if !command.contains(' ') => subcommand::hint(word),
@@ -35,7 +39,11 @@ pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> 
 pub(super) fn flag(error: &clap::Error) -> Option<String> {
     // clap shows the value's placeholder after the flag.
     let argument = context(error, ContextKind::InvalidArg)?;
-    argument.split([' ', '=', '[']).next().filter(|flag| flag.starts_with('-')).map(str::to_owned)
+    argument
+        .split([' ', '=', '['])
+        .next()
+        .filter(|flag| flag.starts_with('-'))
+        .map(str::to_owned)
 }
 
 fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
@@ -53,17 +61,26 @@ pub(super) fn message(error: &clap::Error, command: &str) -> String {
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let like = context(error, ContextKind::SuggestedArg);
-            let hint = like.map(|like| format!("did you mean {like}? ")).unwrap_or_default();
+            let hint = like
+                .map(|like| format!("did you mean {like}? "))
+                .unwrap_or_default();
             format!("unknown flag: {flag}; {hint}{see}")
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let value = context(error, ContextKind::InvalidValue).unwrap_or_default();
-            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let why = std::error::Error::source(error)
+                .map(ToString::to_string)
+                .unwrap_or_default();
             if value.is_empty() && why.is_empty() {
                 return format!("flag needs an argument: {flag}; {see}");
             }
             format!("invalid argument {value:?} for {flag:?} flag: {why}")
         }
-        _ => error.render().to_string().trim_start_matches("error: ").trim_end().to_owned(),
+        _ => error
+            .render()
+            .to_string()
+            .trim_start_matches("error: ")
+            .trim_end()
+            .to_owned(),
     }
 }

@@ -59,10 +59,25 @@ type Adjust = dyn Fn(&mut Flags) + Send + Sync;
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { binary, name, defaults, flags, providers, webhooks, subcommands: _, adjust: _ } = self;
+        let Self {
+            binary,
+            name,
+            defaults,
+            flags,
+            providers,
+            webhooks,
+            subcommands: _,
+            adjust: _,
+        } = self;
         let mut debug = f.debug_struct("Program");
-        debug.field("binary", binary).field("name", name).field("defaults", defaults).field("flags", flags);
-        debug.field("providers", providers).field("webhooks", webhooks);
+        debug
+            .field("binary", binary)
+            .field("name", name)
+            .field("defaults", defaults)
+            .field("flags", flags);
+        debug
+            .field("providers", providers)
+            .field("webhooks", webhooks);
         debug.finish_non_exhaustive()
     }
 }
@@ -81,7 +96,11 @@ const SKIP_LOOKUP: &[(&str, &str)] = &[("authentication-skip-lookup", "true")];
 
 /// Name of the program in published manifests, its provider, and further defaults of its `main`. This program's own
 /// name has no row; the manifests of azure and gcp use it as well and name their provider.
-type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Row = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
 pub(super) const PROGRAMS: [Row; 24] = [
     ("alibaba-cloud-controller-manager", "alibabacloud", &[]),
     ("alicloud-cloud-controller-manager", "alicloud", &[]),
@@ -89,7 +108,11 @@ pub(super) const PROGRAMS: [Row; 24] = [
     ("azure-cloud-controller-manager", "azure", &[]),
     ("cce-cloud-controller-manager", "cce", &[]),
     ("ccm-linode", "linode", SKIP_LOOKUP),
-    ("digitalocean-cloud-controller-manager", "digitalocean", SKIP_LOOKUP),
+    (
+        "digitalocean-cloud-controller-manager",
+        "digitalocean",
+        SKIP_LOOKUP,
+    ),
     ("exoscale-cloud-controller-manager", "exoscale", &[]),
     ("gce-cloud-controller-manager", "gce", &[]),
     ("gcp-cloud-controller-manager", "gce", &[]),
@@ -97,8 +120,16 @@ pub(super) const PROGRAMS: [Row; 24] = [
     ("keepalived-cloud-controller-manager", "keepalived", PROBED),
     ("keepalived-cloud-provider", "keepalived", PROBED),
     ("linode-cloud-controller-manager", "linode", SKIP_LOOKUP),
-    ("linode-cloud-controller-manager-linux-amd64", "linode", SKIP_LOOKUP),
-    ("linode-cloud-controller-manager-linux-arm64", "linode", SKIP_LOOKUP),
+    (
+        "linode-cloud-controller-manager-linux-amd64",
+        "linode",
+        SKIP_LOOKUP,
+    ),
+    (
+        "linode-cloud-controller-manager-linux-arm64",
+        "linode",
+        SKIP_LOOKUP,
+    ),
     ("mycloud-cloud-controller-manager", "mycloud", &[]),
     ("oci-cloud-controller-manager", "oci", &[]),
     ("openstack-cloud-controller-manager", "openstack", &[]),
@@ -150,7 +181,10 @@ impl Program {
     #[must_use]
     pub fn called_by(arguments: Vec<OsString>, preset: &str) -> (Self, Vec<OsString>) {
         let arguments = without_entry_point(arguments, cloud_provider::names::MANAGER_NAME);
-        let name = arguments.first().map(OsString::as_os_str).unwrap_or_default();
+        let name = arguments
+            .first()
+            .map(OsString::as_os_str)
+            .unwrap_or_default();
         (Self::called_with_preset(name, preset), arguments)
     }
 
@@ -161,13 +195,20 @@ impl Program {
             Some((name, provider, defaults)) => Self::new(name).with_provider(provider, defaults),
             None if binary.is_empty() => Self::default().with_preset(provider),
             None if binary == PLUGIN => Self::new(PLUGIN).with_preset(provider),
-            None => Self { binary, ..Self::default() }.with_preset(provider),
+            None => Self {
+                binary,
+                ..Self::default()
+            }
+            .with_preset(provider),
         }
     }
 
     /// Presets the kubeconfig that kubectl reads, if this program is its plugin: the first file of `KUBECONFIG` that exists,
     /// or `~/.kube/config`.
-    pub(crate) fn with_configuration_of_kubectl(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    pub(crate) fn with_configuration_of_kubectl(
+        self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
         if self.name != PLUGIN {
             return self;
         }
@@ -187,7 +228,10 @@ impl Program {
 
     /// Presets a provider of any name, with the defaults of its vendor's program.
     fn with_preset(self, provider: &str) -> Self {
-        match PROGRAMS.into_iter().find(|(_, known, _)| *known == provider) {
+        match PROGRAMS
+            .into_iter()
+            .find(|(_, known, _)| *known == provider)
+        {
             Some((_, provider, defaults)) => self.with_provider(provider, defaults),
             None if provider.is_empty() => self,
             // Defaults live as long as the program. This happens once in a process.
@@ -195,9 +239,15 @@ impl Program {
         }
     }
 
-    fn with_provider(self, provider: &'static str, defaults: &[(&'static str, &'static str)]) -> Self {
+    fn with_provider(
+        self,
+        provider: &'static str,
+        defaults: &[(&'static str, &'static str)],
+    ) -> Self {
         let program = self.with_default("cloud-provider", provider);
-        defaults.iter().fold(program, |program, (flag, value)| program.with_default(flag, value))
+        defaults.iter().fold(program, |program, (flag, value)| {
+            program.with_default(flag, value)
+        })
     }
 
     /// Replaces a flag's default. An unknown flag has no effect.
@@ -268,14 +318,21 @@ impl Program {
                 argument.default_value(flag.default).value_name("VALUE")
             };
             // A flag that is accepted from other vendors' manifests now belongs to this vendor.
-            if command.get_arguments().any(|argument| argument.get_id() == flag.name) {
+            if command
+                .get_arguments()
+                .any(|argument| argument.get_id() == flag.name)
+            {
                 command.mut_arg(flag.name, own)
             } else {
                 command.arg(own(Arg::new(flag.name).long(flag.name)))
             }
         });
         command.mut_args(|argument| {
-            let default = self.defaults.iter().rev().find(|(flag, _)| argument.get_long() == Some(flag));
+            let default = self
+                .defaults
+                .iter()
+                .rev()
+                .find(|(flag, _)| argument.get_long() == Some(flag));
             match default {
                 Some((_, value)) => argument.default_value(*value),
                 None => argument,
@@ -286,7 +343,11 @@ impl Program {
 
 /// Returns the base name of a program's path.
 fn base_name(path: &OsStr) -> String {
-    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+    Path::new(path)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Returns the arguments as if the program had been called by the path that they begin with. Manifests for an image
@@ -294,14 +355,31 @@ fn base_name(path: &OsStr) -> String {
 /// the program the second. Flags of a wrapper may precede the path. `own` is the name of the program itself. Other
 /// arguments are returned unchanged.
 pub(crate) fn without_entry_point(arguments: Vec<OsString>, own: &str) -> Vec<OsString> {
-    let is_program = |name: &str| name == own || name == PLUGIN || PROGRAMS.iter().any(|(known, ..)| *known == name);
-    let wrapper = arguments.iter().skip(1).take_while(|argument| wrapper_flag(argument).is_some()).count();
-    let (before, rest) = arguments.split_at_checked(1 + wrapper).unwrap_or((&arguments, &[]));
-    let Some((program, flags)) = rest.split_first().filter(|(program, _)| is_program(&base_name(program))) else {
+    let is_program = |name: &str| {
+        name == own || name == PLUGIN || PROGRAMS.iter().any(|(known, ..)| *known == name)
+    };
+    let wrapper = arguments
+        .iter()
+        .skip(1)
+        .take_while(|argument| wrapper_flag(argument).is_some())
+        .count();
+    let (before, rest) = arguments
+        .split_at_checked(1 + wrapper)
+        .unwrap_or((&arguments, &[]));
+    let Some((program, flags)) = rest
+        .split_first()
+        .filter(|(program, _)| is_program(&base_name(program)))
+    else {
         return arguments;
     };
-    let log = before.iter().filter(|argument| wrapper_flag(argument) == Some(WRAPPER_LOG));
-    std::iter::once(program).chain(log).chain(flags).cloned().collect()
+    let log = before
+        .iter()
+        .filter(|argument| wrapper_flag(argument) == Some(WRAPPER_LOG));
+    std::iter::once(program)
+        .chain(log)
+        .chain(flags)
+        .cloned()
+        .collect()
 }
 
 /// Returns the name of a wrapper's flag, if the argument is one with its value.

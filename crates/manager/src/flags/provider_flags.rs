@@ -35,9 +35,10 @@ impl ProviderFlag {
     /// Returns the reason why the flag has no effect for the provider of this name; `None` if the provider gets it.
     pub(super) fn inert_reason(&self, provider: &str) -> Option<String> {
         match self.effect {
-            _ if !self.providers.contains(&provider) => {
-                Some(format!("it is accepted for manifests of {}", self.providers.join(", ")))
-            }
+            _ if !self.providers.contains(&provider) => Some(format!(
+                "it is accepted for manifests of {}",
+                self.providers.join(", ")
+            )),
             Effect::Inert(reason) => Some(reason.to_owned()),
             Effect::Read | Effect::UserAgent => None,
         }
@@ -50,10 +51,22 @@ const fn flags<const N: usize>(
     effect: Effect,
     names: [&'static str; N],
 ) -> [ProviderFlag; N] {
-    let mut flags = [const { ProviderFlag { name: "", kind: Kind::Text, providers: &[], effect: Effect::Read } }; N];
+    let mut flags = [const {
+        ProviderFlag {
+            name: "",
+            kind: Kind::Text,
+            providers: &[],
+            effect: Effect::Read,
+        }
+    }; N];
     let mut index = 0;
     while index < N {
-        flags[index] = ProviderFlag { name: names[index], kind, providers, effect };
+        flags[index] = ProviderFlag {
+            name: names[index],
+            kind,
+            providers,
+            effect,
+        };
         index += 1;
     }
     flags
@@ -76,19 +89,27 @@ const LINODE: &[&str] = &["linode"];
 const OPENSTACK: &[&str] = &["openstack"];
 
 /// Names of the flags of this program that some providers read as well, with those providers.
-pub(super) const SHARED: [(&str, &[&str]); 3] =
-    [("allocate-node-cidrs", NODE_IPAM), ("cidr-allocator-type", IPAM), ("controllers", AWS)];
+pub(super) const SHARED: [(&str, &[&str]); 3] = [
+    ("allocate-node-cidrs", NODE_IPAM),
+    ("cidr-allocator-type", IPAM),
+    ("controllers", AWS),
+];
 
 const PACE: Effect = Effect::Inert("requests are paced and merged by what the cloud answers");
-const NO_HTTP: Effect =
-    Effect::Inert("all endpoints are on --secure-port; use --metrics-bind-address for metrics over plain HTTP");
+const NO_HTTP: Effect = Effect::Inert(
+    "all endpoints are on --secure-port; use --metrics-bind-address for metrics over plain HTTP",
+);
 const NO_BGP: Effect = Effect::Inert("BGP is not supported");
 const NO_L7: Effect = Effect::Inert("this program has no layer 7 load balancers");
 const NO_TENANTS: Effect = Effect::Inert("controllers of GKE are not part of this program");
 const ONE_SUBNET: Effect = Effect::Inert("a Node is used with its first network interface");
 
-const ALIBABA_BOOLS: [ProviderFlag; 3] =
-    flags(ALIBABA, Kind::Bool, Effect::Read, [DRY_RUN, "enable-imdsv2", "skip-disable-source-dest-check"]);
+const ALIBABA_BOOLS: [ProviderFlag; 3] = flags(
+    ALIBABA,
+    Kind::Bool,
+    Effect::Read,
+    [DRY_RUN, "enable-imdsv2", "skip-disable-source-dest-check"],
+);
 const ALIBABA_INTS: [ProviderFlag; 1] = flags(ALIBABA, Kind::Int, Effect::Read, ["sg-batch-size"]);
 const ALIBABA_INERT_INTS: [ProviderFlag; 5] = flags(
     ALIBABA,
@@ -103,14 +124,31 @@ const ALIBABA_INERT_INTS: [ProviderFlag; 5] = flags(
     ],
 );
 const ALIBABA_TEXTS: [ProviderFlag; 1] = flags(ALIBABA, Kind::Text, Effect::Read, ["network"]);
-const ALIBABA_ADDRESSES: [ProviderFlag; 3] =
-    flags(ALIBABA, Kind::Text, NO_HTTP, ["metrics-bind-addr", "health-probe-bind-addr", "pprof-bind-addr"]);
-const AZURE_BOOLS: [ProviderFlag; 1] = flags(AZURE, Kind::Bool, Effect::Read, ["enable-dynamic-reloading"]);
+const ALIBABA_ADDRESSES: [ProviderFlag; 3] = flags(
+    ALIBABA,
+    Kind::Text,
+    NO_HTTP,
+    [
+        "metrics-bind-addr",
+        "health-probe-bind-addr",
+        "pprof-bind-addr",
+    ],
+);
+const AZURE_BOOLS: [ProviderFlag; 1] = flags(
+    AZURE,
+    Kind::Bool,
+    Effect::Read,
+    ["enable-dynamic-reloading"],
+);
 const AZURE_TEXTS: [ProviderFlag; 3] = flags(
     AZURE,
     Kind::Text,
     Effect::Read,
-    ["cloud-config-secret-name", "cloud-config-secret-namespace", "cloud-config-key"],
+    [
+        "cloud-config-secret-name",
+        "cloud-config-secret-namespace",
+        "cloud-config-key",
+    ],
 );
 const GCP_BOOLS: [ProviderFlag; 6] = flags(
     GCP,
@@ -125,22 +163,66 @@ const GCP_BOOLS: [ProviderFlag; 6] = flags(
         "enable-l4-ilb-fine-grained-lock",
     ],
 );
-const GCP_TENANTS: [ProviderFlag; 1] = flags(GCP, Kind::Bool, NO_TENANTS, ["enable-gke-tenant-controller"]);
-const GCP_SUBNETS: [ProviderFlag; 2] =
-    flags(GCP, Kind::Bool, ONE_SUBNET, ["enable-multi-subnet-cluster", "enable-multi-networking"]);
-const GCP_TEXTS: [ProviderFlag; 2] =
-    flags(GCP, Kind::Text, Effect::Read, ["cloud-provider-gce-lb-src-cidrs", "cloud-provider-gce-lb-ipv6-src-cidrs"]);
-const GCP_L7_TEXTS: [ProviderFlag; 1] = flags(GCP, Kind::Text, NO_L7, ["cloud-provider-gce-l7lb-src-cidrs"]);
-const IPAM_TEXTS: [ProviderFlag; 1] = flags(IPAM, Kind::Text, Effect::Read, ["service-cluster-ip-range"]);
+const GCP_TENANTS: [ProviderFlag; 1] = flags(
+    GCP,
+    Kind::Bool,
+    NO_TENANTS,
+    ["enable-gke-tenant-controller"],
+);
+const GCP_SUBNETS: [ProviderFlag; 2] = flags(
+    GCP,
+    Kind::Bool,
+    ONE_SUBNET,
+    ["enable-multi-subnet-cluster", "enable-multi-networking"],
+);
+const GCP_TEXTS: [ProviderFlag; 2] = flags(
+    GCP,
+    Kind::Text,
+    Effect::Read,
+    [
+        "cloud-provider-gce-lb-src-cidrs",
+        "cloud-provider-gce-lb-ipv6-src-cidrs",
+    ],
+);
+const GCP_L7_TEXTS: [ProviderFlag; 1] = flags(
+    GCP,
+    Kind::Text,
+    NO_L7,
+    ["cloud-provider-gce-l7lb-src-cidrs"],
+);
+const IPAM_TEXTS: [ProviderFlag; 1] =
+    flags(IPAM, Kind::Text, Effect::Read, ["service-cluster-ip-range"]);
 const IPAM_INTS: [ProviderFlag; 1] = flags(IPAM, Kind::Int, Effect::Read, ["node-cidr-mask-size"]);
-const IPAM_FAMILY_INTS: [ProviderFlag; 2] =
-    flags(NODE_IPAM, Kind::Int, Effect::Read, ["node-cidr-mask-size-ipv4", "node-cidr-mask-size-ipv6"]);
-const OPENSTACK_TEXTS: [ProviderFlag; 1] = flags(OPENSTACK, Kind::Text, Effect::UserAgent, [USER_AGENT]);
+const IPAM_FAMILY_INTS: [ProviderFlag; 2] = flags(
+    NODE_IPAM,
+    Kind::Int,
+    Effect::Read,
+    ["node-cidr-mask-size-ipv4", "node-cidr-mask-size-ipv6"],
+);
+const OPENSTACK_TEXTS: [ProviderFlag; 1] =
+    flags(OPENSTACK, Kind::Text, Effect::UserAgent, [USER_AGENT]);
 const AWS_TEXTS: [ProviderFlag; 2] = flags(AWS, Kind::Text, Effect::Read, ["tags", "resources"]);
-const AWS_FLOATS: [ProviderFlag; 1] = flags(AWS, Kind::Float, Effect::Read, ["tagging-controller-rate-limit"]);
-const AWS_INTS: [ProviderFlag; 2] =
-    flags(AWS, Kind::Int, Effect::Read, ["tagging-controller-burst-limit", "tagging-controller-concurrent-node-syncs"]);
-const AWS_BOOLS: [ProviderFlag; 1] = flags(AWS, Kind::Bool, Effect::Read, ["tagging-controller-enable-batching"]);
+const AWS_FLOATS: [ProviderFlag; 1] = flags(
+    AWS,
+    Kind::Float,
+    Effect::Read,
+    ["tagging-controller-rate-limit"],
+);
+const AWS_INTS: [ProviderFlag; 2] = flags(
+    AWS,
+    Kind::Int,
+    Effect::Read,
+    [
+        "tagging-controller-burst-limit",
+        "tagging-controller-concurrent-node-syncs",
+    ],
+);
+const AWS_BOOLS: [ProviderFlag; 1] = flags(
+    AWS,
+    Kind::Bool,
+    Effect::Read,
+    ["tagging-controller-enable-batching"],
+);
 const LINODE_BOOLS: [ProviderFlag; 7] = flags(
     LINODE,
     Kind::Bool,
@@ -155,7 +237,12 @@ const LINODE_BOOLS: [ProviderFlag; 7] = flags(
         "disable-ipv6-node-cidr-allocation",
     ],
 );
-const LINODE_INTS: [ProviderFlag; 1] = flags(LINODE, Kind::Int, Effect::Read, ["nodebalancer-backend-ipv4-subnet-id"]);
+const LINODE_INTS: [ProviderFlag; 1] = flags(
+    LINODE,
+    Kind::Int,
+    Effect::Read,
+    ["nodebalancer-backend-ipv4-subnet-id"],
+);
 const LINODE_TEXTS: [ProviderFlag; 11] = flags(
     LINODE,
     Kind::Text,
@@ -174,8 +261,12 @@ const LINODE_TEXTS: [ProviderFlag; 11] = flags(
         "linode-tag-filter",
     ],
 );
-const LINODE_BGP_TEXTS: [ProviderFlag; 2] =
-    flags(LINODE, Kind::Text, NO_BGP, ["bgp-node-selector", "ip-holder-suffix"]);
+const LINODE_BGP_TEXTS: [ProviderFlag; 2] = flags(
+    LINODE,
+    Kind::Text,
+    NO_BGP,
+    ["bgp-node-selector", "ip-holder-suffix"],
+);
 
 const ALL: [&[ProviderFlag]; 24] = [
     &ALIBABA_BOOLS,
@@ -211,7 +302,9 @@ pub(super) fn all() -> impl Iterator<Item = &'static ProviderFlag> {
 
 /// Returns `true` if the provider reads this flag, which the program declares for itself as well.
 pub(super) fn is_shared_with(name: &str, provider: &str) -> bool {
-    SHARED.iter().any(|(flag, providers)| *flag == name && providers.contains(&provider))
+    SHARED
+        .iter()
+        .any(|(flag, providers)| *flag == name && providers.contains(&provider))
 }
 
 /// Returns the names of the flags that the provider of this name gets in `Setup::flags`, each with an example value.
@@ -219,7 +312,9 @@ pub(super) fn is_shared_with(name: &str, provider: &str) -> bool {
 pub fn read_by(provider: &str) -> Vec<(&'static str, &'static str)> {
     let own = all().filter(|flag| flag.effect == Effect::Read && flag.is_read_by(provider));
     let own = own.map(|flag| (flag.name, flag.kind.example()));
-    let shared = SHARED.iter().filter(|(_, providers)| providers.contains(&provider));
+    let shared = SHARED
+        .iter()
+        .filter(|(_, providers)| providers.contains(&provider));
     let shared = shared.map(|(name, _)| match *name {
         "allocate-node-cidrs" => (*name, "true"),
         "cidr-allocator-type" => (*name, "CloudAllocator"),

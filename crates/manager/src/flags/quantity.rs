@@ -43,7 +43,9 @@ impl FromStr for Quantity {
         }
         let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale;
         if bytes < 0.0 {
-            return Err(format!("{text:?} is negative; write bytes as in 512, 1K or 2Ki"));
+            return Err(format!(
+                "{text:?} is negative; write bytes as in 512, 1K or 2Ki"
+            ));
         }
         // Fractions of a byte are rounded up; a quantity that exceeds every machine's memory saturates.
         Ok(Self(bytes.ceil() as usize))

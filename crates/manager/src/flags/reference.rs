@@ -8,7 +8,9 @@ use clap::{Arg, Command, CommandFactory as _};
 use super::gates::{HISTORIC, HISTORIC_PROVIDERS};
 use super::program::{PLUGIN, PROGRAMS, PROVIDERS_OF_OTHERS, Program};
 use super::provider_flags::Effect;
-use super::{Flags, GATES, INERT, Parsed, Stage, command, completion, provider_flags, removed, subcommand};
+use super::{
+    Flags, GATES, INERT, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
+};
 
 /// Flags whose default differs from the Go program's (D-10), with the Go program's default.
 pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 4] = [
@@ -55,7 +57,11 @@ pub(super) fn document_subcommand(program: &Program, arguments: &[OsString]) -> 
 
 /// Returns the help of the plugin of kubectl, if the arguments ask for it. Without arguments the manager would start.
 fn plugin_help(program: &Program, arguments: &[OsString]) -> Option<String> {
-    let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let words: Vec<_> = arguments
+        .iter()
+        .skip(1)
+        .map(|word| word.to_string_lossy())
+        .collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let asks = matches!(words[..], [] | ["help" | "--help" | "-h"]);
     (asks && program.name() == PLUGIN).then(|| {
@@ -74,9 +80,15 @@ pub(super) fn refuse_plugin(program: &Program, first: Option<&str>) -> Result<()
         return Ok(());
     }
     if let Some(word) = first.filter(|word| !word.starts_with('-')) {
-        return Err(format!("unknown subcommand {word:?}; {}", subcommand::hint(word)));
+        return Err(format!(
+            "unknown subcommand {word:?}; {}",
+            subcommand::hint(word)
+        ));
     }
-    let names: Vec<_> = subcommand::SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = subcommand::SUBCOMMANDS
+        .iter()
+        .map(|(name, _)| *name)
+        .collect();
     Err(format!(
         "{PLUGIN} runs no controllers: write one of the subcommands {} first, or call the program {}",
         names.join(", "),
@@ -86,12 +98,17 @@ pub(super) fn refuse_plugin(program: &Program, first: Option<&str>) -> Result<()
 
 /// Returns the program as a clap command with the program's name.
 pub(super) fn full_command(program: &Program) -> Command {
-    let template =
-        format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\nSubcommands:\n{}\n\n{{all-args}}", subcommand::list());
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\nSubcommands:\n{}\n\n{{all-args}}",
+        subcommand::list()
+    );
     command::prepare(Flags::command(), program)
         .name(program.name())
         .bin_name(program.name())
-        .override_usage(format!("{0} [FLAGS]\n       {0} SUBCOMMAND [FLAGS]", program.name()))
+        .override_usage(format!(
+            "{0} [FLAGS]\n       {0} SUBCOMMAND [FLAGS]",
+            program.name()
+        ))
         .help_template(template)
 }
 
@@ -100,9 +117,16 @@ fn help(program: &Program, name: &str) -> Parsed {
     if name.is_empty() {
         return Parsed::Say(full_command(program).render_help().to_string());
     }
-    match subcommand::SUBCOMMANDS.iter().copied().find(|(known, _)| *known == name) {
+    match subcommand::SUBCOMMANDS
+        .iter()
+        .copied()
+        .find(|(known, _)| *known == name)
+    {
         Some((_, about)) => Parsed::Say(format!("{} {name}: {about}\n", program.name())),
-        None => Parsed::Wrong(format!("unknown subcommand {name:?}; {}", subcommand::hint(name))),
+        None => Parsed::Wrong(format!(
+            "unknown subcommand {name:?}; {}",
+            subcommand::hint(name)
+        )),
     }
 }
 
@@ -110,7 +134,10 @@ fn man(program: &Program) -> String {
     let mut text = Vec::new();
     // Writing to memory does not fail.
     let command = full_command(program).after_help(format!("Subcommands:\n{}", subcommand::list()));
-    _ = clap_mangen::Man::new(command).section("8").source(subcommand::product()).render(&mut text);
+    _ = clap_mangen::Man::new(command)
+        .section("8")
+        .source(subcommand::product())
+        .render(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -127,8 +154,9 @@ pub fn markdown() -> String {
          as `-`. All that is wrong is reported at once, with exit code 1.\n",
     );
     for section in SECTIONS {
-        let flags =
-            command.get_arguments().filter(|flag| flag.get_help_heading() == Some(section) && !flag.is_hide_set());
+        let flags = command
+            .get_arguments()
+            .filter(|flag| flag.get_help_heading() == Some(section) && !flag.is_hide_set());
         table(&mut page, section, flags);
     }
     accepted(&mut page, &command);
@@ -140,12 +168,24 @@ pub fn markdown() -> String {
 fn table<'a>(page: &mut String, title: &str, flags: impl Iterator<Item = &'a Arg>) {
     let mut flags: Vec<_> = flags.collect();
     flags.sort_by_key(|flag| flag.get_long());
-    _ = write!(page, "\n## {title}\n\n| flag | type | default | meaning |\n|---|---|---|---|\n");
+    _ = write!(
+        page,
+        "\n## {title}\n\n| flag | type | default | meaning |\n|---|---|---|---|\n"
+    );
     for flag in flags {
         let name = flag.get_long().unwrap_or_default();
-        let short = flag.get_short().map(|short| format!(", `-{short}`")).unwrap_or_default();
+        let short = flag
+            .get_short()
+            .map(|short| format!(", `-{short}`"))
+            .unwrap_or_default();
         let meaning = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        _ = writeln!(page, "| `--{name}`{short} | {} | {} | {} |", kind(flag), default(flag), escape(&meaning));
+        _ = writeln!(
+            page,
+            "| `--{name}`{short} | {} | {} | {} |",
+            kind(flag),
+            default(flag),
+            escape(&meaning)
+        );
     }
 }
 
@@ -158,12 +198,18 @@ pub(super) fn kind(flag: &Arg) -> &'static str {
 
 /// Returns a flag's default, with the Go program's default if that differs.
 fn default(flag: &Arg) -> String {
-    let ours: Vec<_> = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let ours: Vec<_> = flag
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy())
+        .collect();
     let ours = match ours.join(",") {
         empty if empty.is_empty() => String::new(),
         value => format!("`{value}`"),
     };
-    let theirs = REFERENCE_DEFAULTS.into_iter().find(|(name, _)| flag.get_long() == Some(name));
+    let theirs = REFERENCE_DEFAULTS
+        .into_iter()
+        .find(|(name, _)| flag.get_long() == Some(name));
     match theirs {
         Some((_, theirs)) if ours.is_empty() => format!("none (reference: `{theirs}`)"),
         Some((_, theirs)) => format!("{ours} (reference: `{theirs}`)"),
@@ -172,29 +218,50 @@ fn default(flag: &Arg) -> String {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('|', "\\|").replace('*', "\\*").replace('\n', " ")
+    text.replace('|', "\\|")
+        .replace('*', "\\*")
+        .replace('\n', " ")
 }
 
 /// Adds the flags that the help does not show.
 fn accepted(page: &mut String, command: &Command) {
     let deprecated = removed::DEPRECATED.map(|(name, _)| name);
-    let hidden = |flag: &&Arg| flag.get_long().is_some_and(|name| deprecated.contains(&name));
+    let hidden = |flag: &&Arg| {
+        flag.get_long()
+            .is_some_and(|name| deprecated.contains(&name))
+    };
     page.push_str(
         "\n# Accepted for existing manifests\n\nNot shown by `--help`; each use is said once at the start.\n",
     );
     table(page, "Deprecated", command.get_arguments().filter(hidden));
     page.push_str("\n## Historic, without effect\n\n| flag | type | note |\n|---|---|---|\n");
     for flag in &removed::REMOVED {
-        _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.instead);
+        _ = writeln!(
+            page,
+            "| `--{}` | {} | {} |",
+            flag.name,
+            flag.kind.name(),
+            flag.instead
+        );
     }
-    page.push_str("\n## Of vendors' programs\n\n| flag | type | providers | effect |\n|---|---|---|---|\n");
+    page.push_str(
+        "\n## Of vendors' programs\n\n| flag | type | providers | effect |\n|---|---|---|---|\n",
+    );
     for flag in provider_flags::all() {
         let effect = match flag.effect {
             Effect::Read => "The provider's page explains the flag.".to_owned(),
-            Effect::UserAgent => "The value goes into the `User-Agent` of requests to the cloud.".to_owned(),
+            Effect::UserAgent => {
+                "The value goes into the `User-Agent` of requests to the cloud.".to_owned()
+            }
             Effect::Inert(reason) => format!("None: {reason}."),
         };
-        _ = writeln!(page, "| `--{}` | {} | {} | {effect} |", flag.name, flag.kind.name(), flag.providers.join(", "));
+        _ = writeln!(
+            page,
+            "| `--{}` | {} | {} | {effect} |",
+            flag.name,
+            flag.kind.name(),
+            flag.providers.join(", ")
+        );
     }
 }
 
@@ -206,12 +273,20 @@ fn gates(page: &mut String) {
             Stage::Beta => "beta",
             Stage::Bulk => "–",
         };
-        _ = writeln!(page, "| `{}` | {stage} | {} | {} |", gate.name, gate.default, escape(gate.effect));
+        _ = writeln!(
+            page,
+            "| `{}` | {stage} | {} | {} |",
+            gate.name,
+            gate.default,
+            escape(gate.effect)
+        );
     }
     let inert = INERT.map(|name| format!("`{name}`")).join(", ");
     _ = write!(page, "\nAccepted without effect: {inert}.\n");
     let historic = HISTORIC.map(|name| format!("`{name}`")).join(", ");
-    let providers = HISTORIC_PROVIDERS.map(|name| format!("`{name}`")).join(", ");
+    let providers = HISTORIC_PROVIDERS
+        .map(|name| format!("`{name}`"))
+        .join(", ");
     _ = write!(
         page,
         "\nOf older versions of Kubernetes, accepted without effect with the providers {providers}, whose manifests set \
@@ -228,13 +303,22 @@ fn programs(page: &mut String) {
          reads (the first file of `KUBECONFIG` that exists, or `~/.kube/config`).\n\n| name | `--cloud-provider` | further defaults |\n|---|---|---|\n",
     );
     for (name, provider, defaults) in PROGRAMS {
-        let defaults: Vec<_> = defaults.iter().map(|(flag, value)| format!("`--{flag}={value}`")).collect();
-        _ = writeln!(page, "| `{name}` | `{provider}` | {} |", defaults.join(", "));
+        let defaults: Vec<_> = defaults
+            .iter()
+            .map(|(flag, value)| format!("`--{flag}={value}`"))
+            .collect();
+        _ = writeln!(
+            page,
+            "| `{name}` | `{provider}` | {} |",
+            defaults.join(", ")
+        );
     }
     _ = writeln!(
         page,
         "\nThis project has no provider for {}: vendors embed the manager under these names, and the image has no links for \
          them.",
-        PROVIDERS_OF_OTHERS.map(|provider| format!("`{provider}`")).join(", ")
+        PROVIDERS_OF_OTHERS
+            .map(|provider| format!("`{provider}`"))
+            .join(", ")
     );
 }

@@ -17,7 +17,10 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn argument(self, name: &'static str) -> Arg {
-        let argument = Arg::new(name).long(name).hide(true).action(ArgAction::Append);
+        let argument = Arg::new(name)
+            .long(name)
+            .hide(true)
+            .action(ArgAction::Append);
         match self {
             Self::Bool => argument.action(ArgAction::Set).value_parser(go_bool),
             Self::Int => argument.value_parser(go_int64),
@@ -59,14 +62,19 @@ pub(super) struct RemovedFlag {
 }
 
 const fn removed(name: &'static str, kind: Kind, instead: &'static str) -> RemovedFlag {
-    RemovedFlag { name, kind, instead }
+    RemovedFlag {
+        name,
+        kind,
+        instead,
+    }
 }
 
 const TO_STDERR: &str = "it has no effect: the log goes to standard error; remove it";
-const NO_FILES: &str = "it has no effect: the log is not written to files; redirect standard error, and remove it";
-const HEADERS: &str = "it has no effect: records always have their header; choose --logging-format=json or remove it";
-const NO_HTTP: &str =
-    "it has no effect: there is no plain HTTP port; use --secure-port, or --metrics-bind-address for metrics";
+const NO_FILES: &str =
+    "it has no effect: the log is not written to files; redirect standard error, and remove it";
+const HEADERS: &str =
+    "it has no effect: records always have their header; choose --logging-format=json or remove it";
+const NO_HTTP: &str = "it has no effect: there is no plain HTTP port; use --secure-port, or --metrics-bind-address for metrics";
 const NOT_HIDDEN: &str = "it has no effect: all metrics are always shown; remove it";
 
 /// klog flags removed in Kubernetes 1.26, the insecure port, and metrics flags of other Kubernetes components.
@@ -81,7 +89,11 @@ pub(super) const REMOVED: [RemovedFlag; 17] = [
     removed("skip-headers", Kind::Bool, HEADERS),
     removed("skip-log-headers", Kind::Bool, HEADERS),
     removed("add-dir-header", Kind::Bool, HEADERS),
-    removed("log-backtrace-at", Kind::Text, "it has no effect: use --vmodule for more of one file, or remove it"),
+    removed(
+        "log-backtrace-at",
+        Kind::Text,
+        "it has no effect: use --vmodule for more of one file, or remove it",
+    ),
     removed("port", Kind::Int, NO_HTTP),
     removed("address", Kind::Ip, NO_HTTP),
     removed("show-hidden-metrics-for-version", Kind::Text, NOT_HIDDEN),
@@ -97,5 +109,8 @@ pub(super) const DEPRECATED: [(&str, &str); 2] = [
         "This flag is deprecated and will be removed in a future release. It is still needed, and will be accepted, where \
          the cloud has no cluster id.",
     ),
-    ("node-sync-period", "This flag is currently no-op and will be deleted."),
+    (
+        "node-sync-period",
+        "This flag is currently no-op and will be deleted.",
+    ),
 ];

@@ -55,7 +55,14 @@ impl RouteFlags {
         };
         let cidr_error = cluster_cidrs.err();
         let cluster_cidr = cluster_cidr.clone();
-        (options, RouteConfiguration { cluster_cidr, cidr_error, configure_cloud_routes: *configure_cloud_routes })
+        (
+            options,
+            RouteConfiguration {
+                cluster_cidr,
+                cidr_error,
+                configure_cloud_routes: *configure_cloud_routes,
+            },
+        )
     }
 }
 

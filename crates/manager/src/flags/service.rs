@@ -32,7 +32,10 @@ pub struct ServiceFlags {
 }
 
 /// Values of spec.loadBalancerClass that programs of vendors handle without a flag, by `--cloud-provider`.
-const CLASSES: [(&str, &str); 2] = [("alibabacloud", "alibabacloud.com/nlb"), ("alicloud", "alibabacloud.com/nlb")];
+const CLASSES: [(&str, &str); 2] = [
+    ("alibabacloud", "alibabacloud.com/nlb"),
+    ("alicloud", "alibabacloud.com/nlb"),
+];
 
 impl ServiceFlags {
     /// Returns the options of the service-lb-controller, with the guard for Services that vanish from the API.
@@ -45,7 +48,9 @@ impl ServiceFlags {
             load_balancer_drift,
             exclude_nodes_without_network,
         } = self;
-        let of_vendor = CLASSES.iter().filter(|(name, _)| load_balancer_classes.is_empty() && *name == provider);
+        let of_vendor = CLASSES
+            .iter()
+            .filter(|(name, _)| load_balancer_classes.is_empty() && *name == provider);
         let classes = List::all(load_balancer_classes).chain(of_vendor.map(|(_, class)| *class));
         ServiceOptions {
             concurrent_syncs: *concurrent_service_syncs,

@@ -118,7 +118,14 @@ impl SecureServingFlags {
             min_version: tls_min_version,
             curve_preferences: tls::Numbers::all(tls_curve_preferences),
         };
-        (options, tls, PlainAddresses { metrics: metrics_bind_address.get(), health: health_bind_address.get() })
+        (
+            options,
+            tls,
+            PlainAddresses {
+                metrics: metrics_bind_address.get(),
+                health: health_bind_address.get(),
+            },
+        )
     }
 
     pub(super) fn validate(&self) -> Vec<String> {
@@ -129,8 +136,14 @@ impl SecureServingFlags {
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
             ));
         }
-        let (metrics, health) = (self.metrics_bind_address.get(), self.health_bind_address.get());
-        for (flag, address) in [("metrics-bind-address", metrics), ("health-bind-address", health)] {
+        let (metrics, health) = (
+            self.metrics_bind_address.get(),
+            self.health_bind_address.get(),
+        );
+        for (flag, address) in [
+            ("metrics-bind-address", metrics),
+            ("health-bind-address", health),
+        ] {
             if address.is_some_and(|address| i64::from(address.port()) == port) {
                 errors.push(format!(
                     "--{flag} cannot use the port of --secure-port: both are {port}; choose another port"

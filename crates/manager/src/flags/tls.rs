@@ -30,9 +30,15 @@ impl TlsFlags<'_> {
             certificate,
             sni: self.sni.iter().map(|flag| flag.0.clone()).collect(),
             // Checked by `validate`.
-            min_version: parse_version(self.min_version).map(|(version, _)| version).unwrap_or_default(),
+            min_version: parse_version(self.min_version)
+                .map(|(version, _)| version)
+                .unwrap_or_default(),
             cipher_suites: self.cipher_suites.clone(),
-            curve_preferences: self.curve_preferences.iter().filter_map(|id| u16::try_from(*id).ok()).collect(),
+            curve_preferences: self
+                .curve_preferences
+                .iter()
+                .filter_map(|id| u16::try_from(*id).ok())
+                .collect(),
             ..options
         }
     }
@@ -48,12 +54,20 @@ impl TlsFlags<'_> {
             ));
         }
         let suites = &self.cipher_suites;
-        errors.extend(check_cipher_suites(suites).err().map(|error| format!("{error}: {prefix}cipher-suites")));
+        errors.extend(
+            check_cipher_suites(suites)
+                .err()
+                .map(|error| format!("{error}: {prefix}cipher-suites")),
+        );
         errors.extend(parse_version(self.min_version).err().map(|error| {
             format!("{error}: {prefix}min-version is VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13")
         }));
         let curves = check_curves(&self.curve_preferences);
-        errors.extend(curves.err().map(|error| format!("{error}: {prefix}curve-preferences")));
+        errors.extend(
+            curves
+                .err()
+                .map(|error| format!("{error}: {prefix}curve-preferences")),
+        );
         errors
     }
 
@@ -61,11 +75,17 @@ impl TlsFlags<'_> {
     pub(super) fn warnings(&self) -> Vec<String> {
         let prefix = self.prefix;
         let suites = check_cipher_suites(&self.cipher_suites).unwrap_or_default();
-        let suites = suites.into_iter().map(|name| format!("{prefix}cipher-suites: {name} is not available, skipped"));
-        let version = parse_version(self.min_version).ok().and_then(|(_, warning)| warning);
+        let suites = suites
+            .into_iter()
+            .map(|name| format!("{prefix}cipher-suites: {name} is not available, skipped"));
+        let version = parse_version(self.min_version)
+            .ok()
+            .and_then(|(_, warning)| warning);
         let version = version.map(|warning| format!("{prefix}min-version: {warning}"));
         let curves = check_curves(&self.curve_preferences).unwrap_or_default();
-        let curves = curves.into_iter().map(|id| format!("{prefix}curve-preferences: {id} is not available, skipped"));
+        let curves = curves
+            .into_iter()
+            .map(|id| format!("{prefix}curve-preferences: {id} is not available, skipped"));
         suites.chain(version).chain(curves).collect()
     }
 }
@@ -78,7 +98,9 @@ impl FromStr for SniFlag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse_sni_pair(text).map(Self).map_err(|error| format!("{error}; write CERT,KEY or CERT,KEY:NAME,NAME"))
+        parse_sni_pair(text)
+            .map(Self)
+            .map_err(|error| format!("{error}; write CERT,KEY or CERT,KEY:NAME,NAME"))
     }
 }
 
@@ -89,11 +111,18 @@ pub struct Numbers(Vec<i32>);
 impl Numbers {
     /// Returns the numbers of all occurrences.
     pub(super) fn all(occurrences: &[Self]) -> Vec<i32> {
-        occurrences.iter().flat_map(|numbers| &numbers.0).copied().collect()
+        occurrences
+            .iter()
+            .flat_map(|numbers| &numbers.0)
+            .copied()
+            .collect()
     }
 }
 
 pub(super) fn numbers(text: &str) -> Result<Numbers, String> {
     let items = list(text)?;
-    super::values::List::all(&[items]).map(|item| go_int(item.trim())).collect::<Result<_, _>>().map(Numbers)
+    super::values::List::all(&[items])
+        .map(|item| go_int(item.trim()))
+        .collect::<Result<_, _>>()
+        .map(Numbers)
 }

@@ -19,18 +19,33 @@ impl Flags {
         if self.command_line.has(DRY_RUN) && !ALIBABA.contains(&&*self.cloud.cloud_provider) {
             errors.push(format!("unknown flag: --{DRY_RUN}; the subcommand plan prints each change without making it"));
         }
-        errors.extend(self.controllers.selection(&self.cloud.cloud_provider).err().unwrap_or_default());
+        errors.extend(
+            self.controllers
+                .selection(&self.cloud.cloud_provider)
+                .err()
+                .unwrap_or_default(),
+        );
         if !HISTORIC_PROVIDERS.contains(&&*self.cloud.cloud_provider) {
             let gates = self.controllers.gates();
-            errors.extend(gates.historic().map(|name| format!("--feature-gates: {}", unknown(name))));
+            errors.extend(
+                gates
+                    .historic()
+                    .map(|name| format!("--feature-gates: {}", unknown(name))),
+            );
         }
         errors.extend(self.configuration().options.validate());
         errors.extend(self.period_errors());
         errors.extend(self.leader_election.validate());
         errors.extend(self.webhook.validate(&self.vendor_webhooks));
-        errors.extend(self.webhook_serving.validate(self.secure_serving.secure_port));
+        errors.extend(
+            self.webhook_serving
+                .validate(self.secure_serving.secure_port),
+        );
         errors.extend(self.secure_serving.validate());
-        errors.extend(self.authentication.validate(self.controllers.gates().enabled(GATE_UID_HEADER)));
+        errors.extend(
+            self.authentication
+                .validate(self.controllers.gates().enabled(GATE_UID_HEADER)),
+        );
         errors.extend(self.authorization.validate());
         errors.extend(self.logging.validate(&self.controllers.gates()));
         errors
@@ -41,16 +56,28 @@ impl Flags {
         // Passes without a pause would only use up the cloud's quota.
         for (name, period) in [
             ("node-monitor-period", self.lifecycle.node_monitor_period),
-            ("node-status-update-frequency", self.misc.node_status_update_frequency),
-            ("route-reconciliation-period", self.route.route_reconciliation_period),
+            (
+                "node-status-update-frequency",
+                self.misc.node_status_update_frequency,
+            ),
+            (
+                "route-reconciliation-period",
+                self.route.route_reconciliation_period,
+            ),
         ] {
             if !period.is_positive() {
                 errors.push(format!("{name} is {period}, it must be longer than 0s"));
             }
         }
         for (name, period) in [
-            ("node-deletion-guard-delay", self.lifecycle.node_deletion_guard_delay),
-            ("load-balancer-drift-check-period", self.service.load_balancer_drift_check_period),
+            (
+                "node-deletion-guard-delay",
+                self.lifecycle.node_deletion_guard_delay,
+            ),
+            (
+                "load-balancer-drift-check-period",
+                self.service.load_balancer_drift_check_period,
+            ),
             ("shutdown-timeout", self.controllers.shutdown_timeout),
         ] {
             if !(period.is_positive() || period == GoDuration::ZERO) {

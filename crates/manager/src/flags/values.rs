@@ -13,9 +13,13 @@ use runtime::go_duration::GoDuration;
 pub(super) fn with_hyphens(argument: OsString) -> OsString {
     match argument.to_str() {
         Some(text) if text.starts_with("--") => {
-            let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+            let (name, value) = text
+                .split_once('=')
+                .map_or((text, None), |(name, value)| (name, Some(value)));
             let name = name.replace('_', "-");
-            value.map_or(name.clone(), |value| format!("{name}={value}")).into()
+            value
+                .map_or(name.clone(), |value| format!("{name}={value}"))
+                .into()
         }
         _ => argument,
     }
@@ -26,13 +30,16 @@ pub(super) fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
         "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
-        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax; write true or false")),
+        _ => Err(format!(
+            "strconv.ParseBool: parsing {text:?}: invalid syntax; write true or false"
+        )),
     }
 }
 
 /// Parses a duration (FLAG-4).
 pub(super) fn duration(text: &str) -> Result<GoDuration, String> {
-    text.parse().map_err(|error| format!("{error}; write numbers with units, as in 30s, 5m or 1h30m"))
+    text.parse()
+        .map_err(|error| format!("{error}; write numbers with units, as in 30s, 5m or 1h30m"))
 }
 
 /// Parses an `int`: decimal, hexadecimal, octal or binary, with `_` between digits (FLAG-6).
@@ -65,17 +72,22 @@ pub(super) fn go_int(text: &str) -> Result<i32, String> {
 }
 
 fn out_of_range(text: &str) -> String {
-    format!("strconv.ParseInt: parsing {text:?}: value out of range; write a number up to {}", i32::MAX)
+    format!(
+        "strconv.ParseInt: parsing {text:?}: value out of range; write a number up to {}",
+        i32::MAX
+    )
 }
 
 /// Parses a `float32` (FLAG-6).
 pub(super) fn go_float(text: &str) -> Result<f32, String> {
     match text.replace('_', "").parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
-        Ok(_) => {
-            Err(format!("strconv.ParseFloat: parsing {text:?}: value out of range; write a number, as in 20 or 0.5"))
-        }
-        Err(_) => Err(format!("strconv.ParseFloat: parsing {text:?}: invalid syntax; write a number, as in 20 or 0.5")),
+        Ok(_) => Err(format!(
+            "strconv.ParseFloat: parsing {text:?}: value out of range; write a number, as in 20 or 0.5"
+        )),
+        Err(_) => Err(format!(
+            "strconv.ParseFloat: parsing {text:?}: invalid syntax; write a number, as in 20 or 0.5"
+        )),
     }
 }
 
@@ -130,12 +142,23 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address to listen on; write IP:PORT, as in 127.0.0.1:8233, or :PORT");
+        let wrong = || {
+            format!(
+                "{text:?} is no address to listen on; write IP:PORT, as in 127.0.0.1:8233, or :PORT"
+            )
+        };
         if matches!(text, "" | "0") {
             return Ok(Self(None));
         }
-        let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-        whole.parse().map(|address| Self(Some(address))).map_err(|_| wrong())
+        let whole = if text.starts_with(':') {
+            format!("0.0.0.0{text}")
+        } else {
+            text.to_owned()
+        };
+        whole
+            .parse()
+            .map(|address| Self(Some(address)))
+            .map_err(|_| wrong())
     }
 }
 
@@ -146,7 +169,10 @@ pub struct List(pub(super) Vec<String>);
 impl List {
     /// Returns the items of all occurrences.
     pub(super) fn all(occurrences: &[Self]) -> impl Iterator<Item = &str> {
-        occurrences.iter().flat_map(|list| &list.0).map(String::as_str)
+        occurrences
+            .iter()
+            .flat_map(|list| &list.0)
+            .map(String::as_str)
     }
 
     /// Returns the items of all occurrences.
@@ -182,7 +208,9 @@ pub(super) fn list(text: &str) -> Result<List, String> {
                 let end = rest.find(',').unwrap_or(rest.len());
                 let (field, after) = rest.split_at(end);
                 if field.contains('"') {
-                    return Err(format!("parse error: bare \" in non-quoted field {field:?}"));
+                    return Err(format!(
+                        "parse error: bare \" in non-quoted field {field:?}"
+                    ));
                 }
                 (field.to_owned(), after)
             }
@@ -196,7 +224,11 @@ pub(super) fn list(text: &str) -> Result<List, String> {
             }
             Some(next) => rest = next,
             None if after.is_empty() => break,
-            None => return Err(format!("parse error: extraneous or missing \" in quoted field, before {after:?}")),
+            None => {
+                return Err(format!(
+                    "parse error: extraneous or missing \" in quoted field, before {after:?}"
+                ));
+            }
         }
     }
     Ok(List(fields))
@@ -206,7 +238,9 @@ pub(super) fn list(text: &str) -> Result<List, String> {
 fn quoted_field(text: &str) -> Result<(String, &str), String> {
     let (mut field, mut rest) = (String::new(), text);
     loop {
-        let end = rest.find('"').ok_or_else(|| "parse error: extraneous or missing \" in quoted field".to_owned())?;
+        let end = rest
+            .find('"')
+            .ok_or_else(|| "parse error: extraneous or missing \" in quoted field".to_owned())?;
         field.push_str(&rest[..end]);
         rest = &rest[end + 1..];
         match rest.strip_prefix('"') {
@@ -237,7 +271,16 @@ mod tests {
         ] {
             assert_eq!(go_int(text), Ok(number), "{text}");
         }
-        for text in ["--5", "", "-", "0x", "ten", "9223372036854775808", "-9223372036854775809", "2147483648"] {
+        for text in [
+            "--5",
+            "",
+            "-",
+            "0x",
+            "ten",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "2147483648",
+        ] {
             assert!(go_int(text).is_err(), "{text}");
         }
     }

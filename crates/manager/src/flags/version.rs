@@ -52,7 +52,10 @@ impl VersionFlag {
         match self {
             Self::Run | Self::Report(_) => None,
             // The first line is that of the Go program.
-            Self::Print => Some(format!("Kubernetes {KUBERNETES_VERSION}\n{}\n", subcommand::product())),
+            Self::Print => Some(format!(
+                "Kubernetes {KUBERNETES_VERSION}\n{}\n",
+                subcommand::product()
+            )),
             Self::PrintRaw => Some(record()),
         }
     }
@@ -70,7 +73,10 @@ impl VersionFlag {
 /// Returns the build information in the format of the Go program, with this program's own version.
 fn record() -> String {
     let mut parts = KUBERNETES_VERSION.trim_start_matches('v').split('.');
-    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (major, minor) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
     format!(
         "version.Info{{Major:{major:?}, Minor:{minor:?}, GitVersion:{KUBERNETES_VERSION:?}, Program:\"ccm-rs\", \
          ProgramVersion:\"v{}\", Compiler:\"rustc\", Platform:\"{OS}/{}\"}}\n",

@@ -66,10 +66,13 @@ impl WebhookSelection {
     /// Returns `true` if this webhook is selected. The first item with its name takes precedence over `*` (APP-31).
     #[must_use]
     pub fn includes(&self, name: &str) -> bool {
-        let named = self.items.iter().find_map(|item| match item.strip_prefix('-') {
-            Some(off) => (off == name).then_some(false),
-            None => (item == name).then_some(true),
-        });
+        let named = self
+            .items
+            .iter()
+            .find_map(|item| match item.strip_prefix('-') {
+                Some(off) => (off == name).then_some(false),
+                None => (item == name).then_some(true),
+            });
         named.unwrap_or_else(|| self.items.iter().any(|item| item == ALL))
     }
 
@@ -87,9 +90,21 @@ fn known(vendor: &[&'static str]) -> impl Iterator<Item = &'static str> {
 
 impl WebhookFlags {
     /// Returns the selected webhooks, and the action of the webhook for Services.
-    pub(super) fn configuration(&self, vendor: &[&'static str]) -> (WebhookSelection, ValidationAction) {
-        let WebhookFlags { webhooks, service_validation_action } = self;
-        (WebhookSelection { items: List::owned(webhooks), vendor: vendor.to_vec() }, *service_validation_action)
+    pub(super) fn configuration(
+        &self,
+        vendor: &[&'static str],
+    ) -> (WebhookSelection, ValidationAction) {
+        let WebhookFlags {
+            webhooks,
+            service_validation_action,
+        } = self;
+        (
+            WebhookSelection {
+                items: List::owned(webhooks),
+                vendor: vendor.to_vec(),
+            },
+            *service_validation_action,
+        )
     }
 
     pub(super) fn items(&self) -> Vec<String> {
@@ -99,10 +114,17 @@ impl WebhookFlags {
     pub(super) fn validate(&self, vendor: &[&'static str]) -> Vec<String> {
         let all = known(vendor).collect::<Vec<_>>();
         let items = self.items();
-        let names = items.iter().map(|item| item.strip_prefix('-').unwrap_or(item));
+        let names = items
+            .iter()
+            .map(|item| item.strip_prefix('-').unwrap_or(item));
         names
             .filter(|name| *name != ALL && !all.contains(name))
-            .map(|name| format!("{name:?} is not in the list of known webhooks; known are {ALL}, {}", all.join(", ")))
+            .map(|name| {
+                format!(
+                    "{name:?} is not in the list of known webhooks; known are {ALL}, {}",
+                    all.join(", ")
+                )
+            })
             .collect()
     }
 }

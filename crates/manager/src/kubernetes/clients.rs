@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cloud_provider::{ClientBuilder, Error, Fence, KubernetesApi, Result, async_trait};
 use kube::Client;
 use kube::client::Body;
-use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, connect, wrap};
+use runtime::client::{
+    ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, connect, wrap,
+};
 use tokio::sync::OnceCell;
 
 use crate::controller_set::Settings;
@@ -33,17 +35,39 @@ pub(crate) struct Wiring {
 
 impl Clients {
     /// Returns a client for one component.
-    pub(crate) async fn client(&self, component: &str, wiring: Wiring) -> Result<Client, ClientError> {
+    pub(crate) async fn client(
+        &self,
+        component: &str,
+        wiring: Wiring,
+    ) -> Result<Client, ClientError> {
         match self {
             Self::Configured(options) => {
                 let fence = wiring.fence.unwrap_or_else(|| options.fence.clone());
-                connect(&ClientOptions { fence, ..(**options).clone() }, component, wiring.metrics).await
+                connect(
+                    &ClientOptions {
+                        fence,
+                        ..(**options).clone()
+                    },
+                    component,
+                    wiring.metrics,
+                )
+                .await
             }
             Self::Shared(client) => Ok(match wiring.fence {
                 None => client.clone(),
                 Some(fence) => {
-                    let limits = Limits { single_attempt: true, fence, ..Limits::default() };
-                    wrap(client, IN_PROCESS, &UserAgent::default().with_suffix(component), &limits, wiring.metrics)
+                    let limits = Limits {
+                        single_attempt: true,
+                        fence,
+                        ..Limits::default()
+                    };
+                    wrap(
+                        client,
+                        IN_PROCESS,
+                        &UserAgent::default().with_suffix(component),
+                        &limits,
+                        wiring.metrics,
+                    )
                 }
             }),
         }
@@ -69,10 +93,14 @@ pub(crate) enum ProviderClients {
 impl ClientBuilder for ProviderClients {
     fn client(&self, component: &str) -> Result<Arc<dyn KubernetesApi>> {
         Ok(Arc::new(match self {
-            Self::Shared(client) => Api { cell: client.clone().into(), maker: None },
-            Self::PerComponent(settings) => {
-                Api { cell: OnceCell::new(), maker: Some((settings.clone(), component.to_owned())) }
-            }
+            Self::Shared(client) => Api {
+                cell: client.clone().into(),
+                maker: None,
+            },
+            Self::PerComponent(settings) => Api {
+                cell: OnceCell::new(),
+                maker: Some((settings.clone(), component.to_owned())),
+            },
         }))
     }
 }
@@ -89,15 +117,24 @@ impl Api {
             Some((settings, component)) => settings.client_of_its_own(component).await,
             None => Err(anyhow::anyhow!("there is no client")),
         };
-        self.cell.get_or_try_init(make).await.map_err(|error| Error::other(format!("{error:#}")))
+        self.cell
+            .get_or_try_init(make)
+            .await
+            .map_err(|error| Error::other(format!("{error:#}")))
     }
 }
 
 #[async_trait]
 impl KubernetesApi for Api {
     async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-        let failed = |error: kube::Error| Error::other(runtime::api_error::api_error(&error).to_string());
-        let response = self.client().await?.send(request.map(Body::from)).await.map_err(failed)?;
+        let failed =
+            |error: kube::Error| Error::other(runtime::api_error::api_error(&error).to_string());
+        let response = self
+            .client()
+            .await?
+            .send(request.map(Body::from))
+            .await
+            .map_err(failed)?;
         let (head, body) = response.into_parts();
         let body = body.collect_bytes().await.map_err(failed)?;
         Ok(http::Response::from_parts(head, body.to_vec()))

@@ -26,7 +26,10 @@ pub(crate) async fn read_cluster(
     timeout: Duration,
     shutdown: &CancellationToken,
 ) -> Result<Cluster> {
-    let named = |id| Cluster { name: name.to_owned(), id };
+    let named = |id| Cluster {
+        name: name.to_owned(),
+        id,
+    };
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let deadline = Instant::now() + timeout;
     loop {
@@ -45,14 +48,20 @@ pub(crate) async fn read_cluster(
             return Ok(named(None));
         }
         if Instant::now() >= deadline {
-            let within = if timeout.is_zero() { String::new() } else { format!(" within {} s", timeout.as_secs()) };
+            let within = if timeout.is_zero() {
+                String::new()
+            } else {
+                format!(" within {} s", timeout.as_secs())
+            };
             let problem = if is_answer(&error) {
                 format!(
                     "namespace kube-system, whose UID tells clusters apart, could not be read{within}; check the \
                      permissions of this process, and any proxy between it and the API server"
                 )
             } else {
-                format!("the Kubernetes API server gave no answer{within}; check its address, the network and the DNS")
+                format!(
+                    "the Kubernetes API server gave no answer{within}; check its address, the network and the DNS"
+                )
             };
             return Err(error).context(problem);
         }

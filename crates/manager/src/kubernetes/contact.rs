@@ -40,14 +40,20 @@ impl Contact {
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.age() {
             Some(age) if age <= MAX_AGE => Ok(()),
-            Some(age) => Err(format!("the Kubernetes API server has not answered for {} s", age.as_secs())),
+            Some(age) => Err(format!(
+                "the Kubernetes API server has not answered for {} s",
+                age.as_secs()
+            )),
             None => Err("the Kubernetes API server has not answered yet".to_owned()),
         }
     }
 
     /// Returns request metrics that record answers here and pass each request on to `then`.
     pub(crate) fn noting(&self, then: Arc<dyn RequestMetrics>) -> Arc<dyn RequestMetrics> {
-        Arc::new(Noting { contact: self.clone(), then })
+        Arc::new(Noting {
+            contact: self.clone(),
+            then,
+        })
     }
 
     /// Probes the API server if no other request was answered recently, until `stop`. Controllers that only watch may
@@ -68,7 +74,9 @@ impl Contact {
 /// Returns `true` if the API server accepts the credential. `/version` is refused only to callers whose credential is
 /// invalid.
 async fn is_answered(client: &Client) -> bool {
-    let Ok(request) = http::Request::get("/version").body(Vec::new()) else { return false };
+    let Ok(request) = http::Request::get("/version").body(Vec::new()) else {
+        return false;
+    };
     let answer = tokio::time::timeout(PROBE_TIMEOUT, client.request_text(request)).await;
     matches!(answer, Ok(Ok(_)))
 }
@@ -109,10 +117,17 @@ mod tests {
     async fn contact_counts_an_authenticated_answer_for_a_minute() {
         let contact = Contact::default();
         let metrics = contact.noting(Arc::new(NoRequestMetrics));
-        let request = RequestInfo::new(&Method::GET, &http::Uri::from_static("/api/v1/nodes"), "h".into());
+        let request = RequestInfo::new(
+            &Method::GET,
+            &http::Uri::from_static("/api/v1/nodes"),
+            "h".into(),
+        );
         for nothing in [None, Some(401), Some(503)] {
             metrics.answered(&request, nothing, Duration::ZERO);
-            assert!(contact.check().unwrap_err().contains("not answered yet"), "{nothing:?}");
+            assert!(
+                contact.check().unwrap_err().contains("not answered yet"),
+                "{nothing:?}"
+            );
         }
         metrics.answered(&request, Some(403), Duration::ZERO);
         assert_eq!(contact.check(), Ok(()), "refused, but known");

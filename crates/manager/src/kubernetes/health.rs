@@ -17,7 +17,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A fatal failure with the last answer, if the API server is not healthy within ten seconds.
-pub(crate) async fn wait_until_healthy(client: &Client, situation: &Situation) -> Result<(), Failure> {
+pub(crate) async fn wait_until_healthy(
+    client: &Client,
+    situation: &Situation,
+) -> Result<(), Failure> {
     let deadline = Instant::now() + HEALTH_TIMEOUT;
     let mut last = String::from("no answer");
     loop {
@@ -37,7 +40,9 @@ pub(crate) async fn wait_until_healthy(client: &Client, situation: &Situation) -
 }
 
 async fn ask(client: &Client) -> Result<(), kube::Error> {
-    let request = http::Request::get("/healthz").body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let request = http::Request::get("/healthz")
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
     client.request_text(request).await.map(drop)
 }
 
@@ -54,7 +59,11 @@ mod tests {
         let asked = Arc::clone(asked);
         let answer = move |_: Request<Body>| {
             let is_well = asked.fetch_add(1, Ordering::Relaxed) + 1 >= well_from;
-            let status = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+            let status = if is_well {
+                StatusCode::OK
+            } else {
+                StatusCode::INTERNAL_SERVER_ERROR
+            };
             let mut answer = Response::new(Body::from(b"[-]etcd failed".to_vec()));
             *answer.status_mut() = status;
             async move { Ok::<_, std::convert::Infallible>(answer) }
@@ -65,16 +74,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn api_server_is_probed_every_second_until_it_is_healthy() {
         let (asked, start) = (Arc::default(), Instant::now());
-        wait_until_healthy(&client(4, &asked), &Situation::default()).await.unwrap();
-        assert_eq!((asked.load(Ordering::Relaxed), start.elapsed().as_secs()), (4, 3));
+        wait_until_healthy(&client(4, &asked), &Situation::default())
+            .await
+            .unwrap();
+        assert_eq!(
+            (asked.load(Ordering::Relaxed), start.elapsed().as_secs()),
+            (4, 3)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn ten_seconds_of_illness_are_fatal() {
         let (asked, start) = (Arc::default(), Instant::now());
-        let failure = wait_until_healthy(&client(u32::MAX, &asked), &Situation::default()).await.unwrap_err();
+        let failure = wait_until_healthy(&client(u32::MAX, &asked), &Situation::default())
+            .await
+            .unwrap_err();
         assert_eq!(failure.code(), 255);
         assert!(failure.to_string().contains("etcd failed"), "{failure}");
-        assert!(start.elapsed() <= HEALTH_TIMEOUT + CHECK_INTERVAL, "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() <= HEALTH_TIMEOUT + CHECK_INTERVAL,
+            "{:?}",
+            start.elapsed()
+        );
     }
 }

@@ -22,7 +22,12 @@ pub(super) struct Filter {
 impl Filter {
     /// Returns the highest verbosity of informational records that are written for this source.
     pub(super) fn highest(&self, metadata: &Metadata<'_>) -> i32 {
-        let raised = self.vmodule.0.iter().find(|(pattern, _)| fits(pattern, metadata)).map(|(_, level)| *level);
+        let raised = self
+            .vmodule
+            .0
+            .iter()
+            .find(|(pattern, _)| fits(pattern, metadata))
+            .map(|(_, level)| *level);
         raised.unwrap_or(self.verbosity).max(self.verbosity)
     }
 
@@ -38,7 +43,11 @@ impl Filter {
         }
         if is_library(metadata.target()) {
             // kube_client warns with the whole body of an unreadable answer, which may hold a secret (INV-5).
-            let least = if crate_of(metadata.target()) == "kube_client" { Level::ERROR } else { Level::WARN };
+            let least = if crate_of(metadata.target()) == "kube_client" {
+                Level::ERROR
+            } else {
+                Level::WARN
+            };
             return *metadata.level() <= least;
         }
         match lowest_verbosity(*metadata.level()) {
@@ -49,7 +58,12 @@ impl Filter {
 
     /// Returns the level above which no record is written for any source.
     pub(super) fn ceiling(&self) -> LevelFilter {
-        let highest = self.vmodule.0.iter().map(|(_, level)| *level).fold(self.verbosity, i32::max);
+        let highest = self
+            .vmodule
+            .0
+            .iter()
+            .map(|(_, level)| *level)
+            .fold(self.verbosity, i32::max);
         match highest {
             TRACE.. => LevelFilter::TRACE,
             DEBUG.. => LevelFilter::DEBUG,

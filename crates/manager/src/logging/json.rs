@@ -15,7 +15,11 @@ pub(super) fn write(to: &mut String, record: &Record, now: Timestamp) {
     // Milliseconds with three decimals fit a double exactly enough for some 280,000 years.
     let milliseconds = Json::from(now.as_microsecond() as f64 / 1_000.0);
     let caller = Json::from(format!("{}:{}", record.caller(), record.line));
-    _ = write!(to, r#"{{"ts":{milliseconds},"caller":{caller},"msg":{}"#, Json::from(record.message.as_str()));
+    _ = write!(
+        to,
+        r#"{{"ts":{milliseconds},"caller":{caller},"msg":{}"#,
+        Json::from(record.message.as_str())
+    );
     if record.severity < Severity::Error {
         _ = write!(to, r#","v":{}"#, record.verbosity);
     }

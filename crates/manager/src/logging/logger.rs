@@ -66,7 +66,9 @@ impl Handle {
             return;
         }
         let (shared, period) = (Arc::downgrade(&self.0), options.flush_frequency);
-        let thread = std::thread::Builder::new().name("log-flush".into()).spawn(move || flush_each(&shared, period));
+        let thread = std::thread::Builder::new()
+            .name("log-flush".into())
+            .spawn(move || flush_each(&shared, period));
         if let Err(error) = thread {
             tracing::warn!(%error, "the log is written when its buffer is full, not each {period:?}: there is no thread for it");
         }
@@ -76,16 +78,28 @@ impl Handle {
 fn flush_each(shared: &Weak<Shared>, period: Duration) {
     loop {
         std::thread::sleep(period);
-        let Some(shared) = shared.upgrade() else { return };
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
         shared.sink.flush();
     }
 }
 
 impl Logger {
     pub(super) fn new(options: &LoggingOptions, info: Stream, errors: Stream) -> (Self, Handle) {
-        let filter = Filter { verbosity: options.verbosity, vmodule: options.vmodule.clone() };
-        let shared = Arc::new(Shared { filter: RwLock::new(filter), sink: Sink::new(options, info, errors) });
-        let logger = Self { shared: Arc::clone(&shared), format: options.format, pid: std::process::id() };
+        let filter = Filter {
+            verbosity: options.verbosity,
+            vmodule: options.vmodule.clone(),
+        };
+        let shared = Arc::new(Shared {
+            filter: RwLock::new(filter),
+            sink: Sink::new(options, info, errors),
+        });
+        let logger = Self {
+            shared: Arc::clone(&shared),
+            format: options.format,
+            pid: std::process::id(),
+        };
         (logger, Handle(shared))
     }
 }
@@ -111,7 +125,9 @@ impl Subscriber for Logger {
         }
         let mut named = NamedVerbosity::default();
         event.record(&mut named);
-        let highest = self.shared.filter(|filter| filter.highest(event.metadata()));
+        let highest = self
+            .shared
+            .filter(|filter| filter.highest(event.metadata()));
         named.0.is_none_or(|verbosity| verbosity <= highest)
     }
 
@@ -124,7 +140,12 @@ impl Subscriber for Logger {
         let (record, now) = (Record::of(event), Timestamp::now());
         let mut line = String::with_capacity(256);
         match self.format {
-            Format::Text => text::write(&mut line, &record, &now.to_zoned(TimeZone::system()), self.pid),
+            Format::Text => text::write(
+                &mut line,
+                &record,
+                &now.to_zoned(TimeZone::system()),
+                self.pid,
+            ),
             Format::Report => text::write_sentence(&mut line, &record),
             Format::Json => json::write(&mut line, &record, now),
         }

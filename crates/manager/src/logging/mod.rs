@@ -61,7 +61,10 @@ pub fn subscriber(
 
 /// Starts the log with the default options and this verbosity. Later calls have no effect.
 pub fn init(verbosity: u8) {
-    start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
+    start(&LoggingOptions {
+        verbosity: verbosity.into(),
+        ..LoggingOptions::default()
+    });
 }
 
 /// Starts the log of a subcommand that prints a report: without `-v`, only warnings and errors are
@@ -71,5 +74,9 @@ pub(crate) fn init_for_report(verbosity: u8) {
         0 => (filter::WARNINGS_ONLY, Format::Report),
         _ => (verbosity.into(), Format::Text),
     };
-    start(&LoggingOptions { verbosity, format, ..LoggingOptions::default() });
+    start(&LoggingOptions {
+        verbosity,
+        format,
+        ..LoggingOptions::default()
+    });
 }

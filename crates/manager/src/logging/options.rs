@@ -120,13 +120,22 @@ impl FromStr for Vmodule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let items = text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
         let parsed = items.map(|item| {
-            let fits = item.split_once('=').filter(|(pattern, _)| !pattern.trim().is_empty());
-            let level = fits.and_then(|(pattern, level)| Some((pattern.trim(), level.trim().parse::<i32>().ok()?)));
+            let fits = item
+                .split_once('=')
+                .filter(|(pattern, _)| !pattern.trim().is_empty());
+            let level = fits.and_then(|(pattern, level)| {
+                Some((pattern.trim(), level.trim().parse::<i32>().ok()?))
+            });
             match level {
                 Some((pattern, level)) if level >= 0 => Ok((pattern.to_owned(), level)),
-                Some(_) => Err(format!("{item:?} asks for a negative verbosity; write a number from 0 on")),
+                Some(_) => Err(format!(
+                    "{item:?} asks for a negative verbosity; write a number from 0 on"
+                )),
                 None => Err(format!("{item:?} does not have the pattern=N format")),
             }
         });
@@ -153,6 +162,8 @@ impl Vmodule {
 
     /// Returns the patterns and their verbosity, in order (for `/configz`).
     pub fn iter(&self) -> impl Iterator<Item = (&str, i32)> {
-        self.0.iter().map(|(pattern, level)| (pattern.as_str(), *level))
+        self.0
+            .iter()
+            .map(|(pattern, level)| (pattern.as_str(), *level))
     }
 }

@@ -14,14 +14,26 @@ pub(super) fn log_panics() {
 
 pub(super) fn log_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
-    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = one_line(text.unwrap_or("of a kind that has no text"));
-    let (file, line) = info.location().map_or(("unknown", 0), |place| (place.file(), place.line()));
+    let (file, line) = info
+        .location()
+        .map_or(("unknown", 0), |place| (place.file(), place.line()));
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
     let stack = Backtrace::capture();
     let stack = (stack.status() == BacktraceStatus::Captured).then(|| stack.to_string());
-    tracing::error!(log.file = file, log.line = line, error = text, thread, stack, "panic");
+    tracing::error!(
+        log.file = file,
+        log.line = line,
+        error = text,
+        thread,
+        stack,
+        "panic"
+    );
 }
 
 /// Returns the text on one line, cut to the maximum length.

@@ -68,7 +68,9 @@ impl Record {
 
     /// Returns the name of the file, with its directory if the name alone says nothing, such as `mod.rs`.
     pub(super) fn caller(&self) -> &str {
-        let Some((path, name)) = self.file.rsplit_once('/') else { return &self.file };
+        let Some((path, name)) = self.file.rsplit_once('/') else {
+            return &self.file;
+        };
         let start = match name {
             "mod.rs" => path.rfind('/').map_or(0, |slash| slash + 1),
             _ => path.len() + 1,
@@ -81,10 +83,15 @@ impl Record {
             // Parsers of klog lines look for this key.
             "error" => "err",
             // The field has another spelling because the plain word is a keyword of Rust.
-            name => name.strip_prefix("r#").unwrap_or(name).trim_end_matches('_'),
+            name => name
+                .strip_prefix("r#")
+                .unwrap_or(name)
+                .trim_end_matches('_'),
         };
         match (name, value) {
-            ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => self.message = text,
+            ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => {
+                self.message = text
+            }
             // The location of the caller for whom another function logs.
             ("log.file", Value::Text(text)) => self.file = text,
             ("log.line", Value::Bare(text)) => self.line = text.parse().unwrap_or_default(),
@@ -97,8 +104,11 @@ impl Record {
 impl Visit for Record {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
-        let value =
-            if field.name() != "message" && is_literal(&text) { Value::Quoted(text) } else { Value::Text(text) };
+        let value = if field.name() != "message" && is_literal(&text) {
+            Value::Quoted(text)
+        } else {
+            Value::Text(text)
+        };
         self.take(field, value);
     }
 
@@ -131,8 +141,12 @@ impl Visit for Record {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        let number = serde_json::Number::from_f64(value).map(|number| Value::Bare(number.to_string()));
-        self.take(field, number.unwrap_or_else(|| Value::Text(value.to_string())));
+        let number =
+            serde_json::Number::from_f64(value).map(|number| Value::Bare(number.to_string()));
+        self.take(
+            field,
+            number.unwrap_or_else(|| Value::Text(value.to_string())),
+        );
     }
 }
 
@@ -158,7 +172,12 @@ impl Visit for NamedVerbosity {
 
 /// Returns `true` if the text is a single `Debug` literal, which would be hard to read if quoted again.
 fn is_literal(text: &str) -> bool {
-    let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    let Some(inner) = text
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+    else {
+        return false;
+    };
     let mut escaped = false;
     for c in inner.chars() {
         match c {

@@ -33,8 +33,18 @@ impl Sink {
             (true, Format::Json) => Severity::Error,
             (true, Format::Text | Format::Report) => Severity::Warning,
         };
-        let capacity = if streams.split { streams.info_buffer_size } else { 0 };
-        Self(Mutex::new(Inner { info, errors, buffer: Vec::new(), capacity, split_at }))
+        let capacity = if streams.split {
+            streams.info_buffer_size
+        } else {
+            0
+        };
+        Self(Mutex::new(Inner {
+            info,
+            errors,
+            buffer: Vec::new(),
+            capacity,
+            split_at,
+        }))
     }
 
     /// Returns `true` if records may be buffered.

@@ -28,7 +28,9 @@ impl Kept {
     fn said(&self) -> Vec<String> {
         let message = |line: &str| {
             let rest = line.split_once("] ").map_or(line, |(_, rest)| rest);
-            rest.split_once(" logger=").map_or(rest, |(message, _)| message.trim_matches('"')).to_owned()
+            rest.split_once(" logger=")
+                .map_or(rest, |(message, _)| message.trim_matches('"'))
+                .to_owned()
         };
         self.text().lines().map(message).collect()
     }
@@ -53,20 +55,37 @@ fn heard(options: &LoggingOptions, say: impl FnOnce(&Handle)) -> (Kept, Kept) {
 }
 
 fn with_verbosity(verbosity: i32) -> LoggingOptions {
-    LoggingOptions { verbosity, ..LoggingOptions::default() }
+    LoggingOptions {
+        verbosity,
+        ..LoggingOptions::default()
+    }
 }
 
 fn json_options() -> LoggingOptions {
-    LoggingOptions { format: Format::Json, ..LoggingOptions::default() }
+    LoggingOptions {
+        format: Format::Json,
+        ..LoggingOptions::default()
+    }
 }
 
 fn record(severity: Severity, message: &str, fields: Vec<(&'static str, Field)>) -> Record {
     let file = "crates/controllers/src/node/shell.rs".to_owned();
-    Record { severity, verbosity: 0, file, line: 42, component: None, message: message.to_owned(), fields }
+    Record {
+        severity,
+        verbosity: 0,
+        file,
+        line: 42,
+        component: None,
+        message: message.to_owned(),
+        fields,
+    }
 }
 
 fn klog(record: &Record) -> String {
-    let now = date(2026, 1, 2).at(3, 4, 5, 6_789_000).to_zoned(TimeZone::fixed(offset(1))).unwrap();
+    let now = date(2026, 1, 2)
+        .at(3, 4, 5, 6_789_000)
+        .to_zoned(TimeZone::fixed(offset(1)))
+        .unwrap();
     let mut line = String::new();
     text::write(&mut line, record, &now, 123);
     line
@@ -81,18 +100,29 @@ fn a_record_has_the_layout_of_klog() {
             "I0102 03:04:05.006789     123 shell.rs:42] Caches are synced\n",
         ),
         (
-            record(Severity::Warning, "held", vec![("node", text("a")), ("nodes", Field::Bare("3".into()))]),
+            record(
+                Severity::Warning,
+                "held",
+                vec![("node", text("a")), ("nodes", Field::Bare("3".into()))],
+            ),
             "W0102 03:04:05.006789     123 shell.rs:42] \"held\" node=\"a\" nodes=3\n",
         ),
         (
-            record(Severity::Error, "failed", vec![("err", text("said \"no\" to\t\u{1b}[31m"))]),
+            record(
+                Severity::Error,
+                "failed",
+                vec![("err", text("said \"no\" to\t\u{1b}[31m"))],
+            ),
             "E0102 03:04:05.006789     123 shell.rs:42] \"failed\" err=\"said \\\"no\\\" to\\t\\x1b[31m\"\n",
         ),
         (
             record(
                 Severity::Info,
                 "done",
-                vec![("patch", text("a: 1\n >\n\tb: 2\n")), ("ok", Field::Bare("true".into()))],
+                vec![
+                    ("patch", text("a: 1\n >\n\tb: 2\n")),
+                    ("ok", Field::Bare("true".into())),
+                ],
             ),
             "I0102 03:04:05.006789     123 shell.rs:42] \"done\" patch=<\n\ta: 1\n\t >\n\t\tb: 2\n > ok=true\n",
         ),
@@ -101,26 +131,52 @@ fn a_record_has_the_layout_of_klog() {
             "F0102 03:04:05.006789     123 shell.rs:42] two\n\tE0102 lines\\x1b[2J\n",
         ),
         (
-            record(Severity::Info, "two\nlines", vec![("why", Field::Quoted("\"so\"".into()))]),
+            record(
+                Severity::Info,
+                "two\nlines",
+                vec![("why", Field::Quoted("\"so\"".into()))],
+            ),
             "I0102 03:04:05.006789     123 shell.rs:42] \"two\\nlines\" why=\"so\"\n",
         ),
     ];
     for (record, expected) in table {
         assert_eq!(klog(&record), expected);
     }
-    let of = |message: &str| Record { component: Some("routes"), ..record(Severity::Info, message, vec![]) };
-    assert_eq!(klog(&of("done")), "I0102 03:04:05.006789     123 shell.rs:42] \"done\" logger=\"routes\"\n");
-    assert!(klog(&of("two\nlines")).ends_with("] two\n\tlines\n"), "a paragraph for people stays one");
-    let module = Record { file: "crates/manager/src/logging/mod.rs".into(), ..record(Severity::Info, "x", vec![]) };
-    assert!(klog(&module).contains(" logging/mod.rs:42] x"), "a mod.rs comes with its directory");
+    let of = |message: &str| Record {
+        component: Some("routes"),
+        ..record(Severity::Info, message, vec![])
+    };
+    assert_eq!(
+        klog(&of("done")),
+        "I0102 03:04:05.006789     123 shell.rs:42] \"done\" logger=\"routes\"\n"
+    );
+    assert!(
+        klog(&of("two\nlines")).ends_with("] two\n\tlines\n"),
+        "a paragraph for people stays one"
+    );
+    let module = Record {
+        file: "crates/manager/src/logging/mod.rs".into(),
+        ..record(Severity::Info, "x", vec![])
+    };
+    assert!(
+        klog(&module).contains(" logging/mod.rs:42] x"),
+        "a mod.rs comes with its directory"
+    );
 }
 
 #[test]
 fn a_record_in_json_has_the_fields_of_the_reference() {
     let write = |record: &Record| {
         let mut line = String::new();
-        json::write(&mut line, record, "2026-01-02T03:04:05.006789Z".parse().unwrap());
-        assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
+        json::write(
+            &mut line,
+            record,
+            "2026-01-02T03:04:05.006789Z".parse().unwrap(),
+        );
+        assert!(
+            line.ends_with("}\n") && line.matches('\n').count() == 1,
+            "{line}"
+        );
         line
     };
     let fields = vec![
@@ -133,10 +189,19 @@ fn a_record_in_json_has_the_fields_of_the_reference() {
     let expected = json!({"ts": 1_767_323_045_006.789, "caller": "shell.rs:42", "msg": "failed", "err": "a\n\"b\"",
         "count": 3, "why": "it\"s", "msg_": "taken"});
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
-    let info = write(&Record { verbosity: 4, ..record(Severity::Info, "ok", vec![]) });
-    assert_eq!(info, "{\"ts\":1767323045006.789,\"caller\":\"shell.rs:42\",\"msg\":\"ok\",\"v\":4}\n");
+    let info = write(&Record {
+        verbosity: 4,
+        ..record(Severity::Info, "ok", vec![])
+    });
+    assert_eq!(
+        info,
+        "{\"ts\":1767323045006.789,\"caller\":\"shell.rs:42\",\"msg\":\"ok\",\"v\":4}\n"
+    );
     assert!(write(&record(Severity::Warning, "hm", vec![])).contains("\"v\":0"));
-    let named = Record { component: Some("routes"), ..record(Severity::Info, "ok", vec![]) };
+    let named = Record {
+        component: Some("routes"),
+        ..record(Severity::Info, "ok", vec![])
+    };
     assert!(write(&named).ends_with("\"msg\":\"ok\",\"v\":0,\"logger\":\"routes\"}\n"));
 }
 
@@ -195,9 +260,26 @@ fn verbosity_says_what_is_written() {
         (0, &["info", "provider"]),
         (1, &["info", "one", "provider"]),
         (3, &["info", "one", "three", "provider"]),
-        (4, &["info", "one", "three", "debug", NO_CONNECTION, "provider"]),
-        (5, &["info", "one", "three", "debug", NO_CONNECTION, "provider"]),
-        (10, &["info", "one", "three", "debug", "trace", NO_CONNECTION, "provider"]),
+        (
+            4,
+            &["info", "one", "three", "debug", NO_CONNECTION, "provider"],
+        ),
+        (
+            5,
+            &["info", "one", "three", "debug", NO_CONNECTION, "provider"],
+        ),
+        (
+            10,
+            &[
+                "info",
+                "one",
+                "three",
+                "debug",
+                "trace",
+                NO_CONNECTION,
+                "provider",
+            ],
+        ),
     ];
     // One log for all records, as if an operator changed the verbosity.
     let (_, log) = heard(&with_verbosity(0), |handle| {
@@ -235,55 +317,133 @@ fn a_pattern_raises_the_verbosity_of_its_files_only() {
         ("tests=1,tests=9", false),
     ];
     for (pattern, expected) in table {
-        let options = LoggingOptions { vmodule: pattern.parse().unwrap(), ..with_verbosity(0) };
+        let options = LoggingOptions {
+            vmodule: pattern.parse().unwrap(),
+            ..with_verbosity(0)
+        };
         let (_, log) = heard(&options, |_| say_one_of_each());
-        assert_eq!(log.said().contains(&"debug".to_owned()), expected, "{pattern}");
+        assert_eq!(
+            log.said().contains(&"debug".to_owned()),
+            expected,
+            "{pattern}"
+        );
     }
-    let raised = LoggingOptions { vmodule: "*=9".parse().unwrap(), ..with_verbosity(0) };
+    let raised = LoggingOptions {
+        vmodule: "*=9".parse().unwrap(),
+        ..with_verbosity(0)
+    };
     let (_, log) = heard(&raised, |_| say_one_of_each());
-    assert!(!log.text().contains("library's info"), "libraries' lines may quote secrets");
-    let lower = LoggingOptions { vmodule: "tests=0".parse().unwrap(), ..with_verbosity(4) };
-    assert!(heard(&lower, |_| say_one_of_each()).1.text().contains("debug"), "a pattern never lowers");
+    assert!(
+        !log.text().contains("library's info"),
+        "libraries' lines may quote secrets"
+    );
+    let lower = LoggingOptions {
+        vmodule: "tests=0".parse().unwrap(),
+        ..with_verbosity(4)
+    };
+    assert!(
+        heard(&lower, |_| say_one_of_each())
+            .1
+            .text()
+            .contains("debug"),
+        "a pattern never lowers"
+    );
 }
 
 #[test]
 fn a_pattern_that_is_none_is_refused() {
-    assert_eq!("foo".parse::<Vmodule>().unwrap_err(), r#""foo" does not have the pattern=N format"#);
-    assert_eq!("a=1,b=x".parse::<Vmodule>().unwrap_err(), r#""b=x" does not have the pattern=N format"#);
-    assert!("=3".parse::<Vmodule>().is_err() && "a=-1".parse::<Vmodule>().unwrap_err().contains("negative"));
+    assert_eq!(
+        "foo".parse::<Vmodule>().unwrap_err(),
+        r#""foo" does not have the pattern=N format"#
+    );
+    assert_eq!(
+        "a=1,b=x".parse::<Vmodule>().unwrap_err(),
+        r#""b=x" does not have the pattern=N format"#
+    );
+    assert!(
+        "=3".parse::<Vmodule>().is_err()
+            && "a=-1".parse::<Vmodule>().unwrap_err().contains("negative")
+    );
     assert!("".parse::<Vmodule>().unwrap().is_empty());
-    assert_eq!("xml".parse::<Format>().unwrap_err(), r#"Invalid value: "xml": Unsupported log format"#);
+    assert_eq!(
+        "xml".parse::<Format>().unwrap_err(),
+        r#"Invalid value: "xml": Unsupported log format"#
+    );
 }
 
 #[test]
 fn split_streams_part_errors_from_information() {
-    let streams = Streams { split: true, info_buffer_size: 0 };
-    let text = LoggingOptions { text: streams, ..with_verbosity(0) };
+    let streams = Streams {
+        split: true,
+        info_buffer_size: 0,
+    };
+    let text = LoggingOptions {
+        text: streams,
+        ..with_verbosity(0)
+    };
     let (info, errors) = heard(&text, |_| say_one_of_each());
-    assert!(info.said().iter().all(|line| ["info", "provider"].contains(&line.as_str())), "{}", info.text());
-    assert!(errors.text().lines().all(|line| line.starts_with(['W', 'E'])), "{}", errors.text());
-    let json = LoggingOptions { json: streams, ..json_options() };
+    assert!(
+        info.said()
+            .iter()
+            .all(|line| ["info", "provider"].contains(&line.as_str())),
+        "{}",
+        info.text()
+    );
+    assert!(
+        errors
+            .text()
+            .lines()
+            .all(|line| line.starts_with(['W', 'E'])),
+        "{}",
+        errors.text()
+    );
+    let json = LoggingOptions {
+        json: streams,
+        ..json_options()
+    };
     let (info, errors) = heard(&json, |_| say_one_of_each());
     assert!(info.text().contains("\"warning\"") && errors.text().contains("\"error\""));
-    assert!(errors.text().lines().all(|line| !line.contains("\"v\":")), "{}", errors.text());
+    assert!(
+        errors.text().lines().all(|line| !line.contains("\"v\":")),
+        "{}",
+        errors.text()
+    );
 }
 
 #[test]
 fn information_waits_in_its_buffer_until_an_error_or_a_flush() {
-    let text = Streams { split: true, info_buffer_size: 200 };
+    let text = Streams {
+        split: true,
+        info_buffer_size: 200,
+    };
     let (info, errors) = (Kept::default(), Kept::default());
-    let (log, handle) = subscriber(&LoggingOptions { text, ..with_verbosity(0) }, info.clone(), errors.clone());
+    let (log, handle) = subscriber(
+        &LoggingOptions {
+            text,
+            ..with_verbosity(0)
+        },
+        info.clone(),
+        errors.clone(),
+    );
     tracing::subscriber::with_default(log, || {
         tracing::info!("first");
         assert_eq!(info.text(), "");
         tracing::error!("an error");
-        assert_eq!(info.said(), ["first"], "what led to an error is written before it");
+        assert_eq!(
+            info.said(),
+            ["first"],
+            "what led to an error is written before it"
+        );
         tracing::info!("second");
         handle.flush();
         assert_eq!(info.said(), ["first", "second"]);
         tracing::info!("third");
         tracing::info!("{}", "long".repeat(100));
-        assert_eq!(info.said().len(), 4, "a record that does not fit pushes the others out, in order");
+        assert_eq!(
+            info.said().len(),
+            4,
+            "a record that does not fit pushes the others out, in order"
+        );
     });
     assert_eq!(info.said()[2], "third");
 }
@@ -294,7 +454,8 @@ fn a_fatal_line_names_its_caller() {
     let (_, log) = heard(&with_verbosity(0), |_| fatal("cannot go on:\nno cloud"));
     let text = log.text();
     assert!(
-        text.starts_with('F') && text.ends_with(&format!(" tests.rs:{line}] cannot go on:\n\tno cloud\n")),
+        text.starts_with('F')
+            && text.ends_with(&format!(" tests.rs:{line}] cannot go on:\n\tno cloud\n")),
         "{text}"
     );
     let (_, log) = heard(&json_options(), |_| fatal("cannot go on"));
@@ -303,10 +464,19 @@ fn a_fatal_line_names_its_caller() {
 
 #[test]
 fn flags_are_listed_in_order_at_verbosity_1() {
-    let flags = || [("v", "1"), ("cloud-provider", "a\"b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(heard(&with_verbosity(0), |_| log_flags(flags())).1.text(), "");
+    let flags = || {
+        [("v", "1"), ("cloud-provider", "a\"b")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    assert_eq!(
+        heard(&with_verbosity(0), |_| log_flags(flags())).1.text(),
+        ""
+    );
     let (_, log) = heard(&with_verbosity(1), |_| log_flags(flags()));
-    assert_eq!(log.said(), [r#"FLAG: --cloud-provider="a\"b""#, r#"FLAG: --v="1""#]);
+    assert_eq!(
+        log.said(),
+        [r#"FLAG: --cloud-provider="a\"b""#, r#"FLAG: --v="1""#]
+    );
 }
 
 #[test]
@@ -315,7 +485,11 @@ fn a_panic_is_one_error_with_its_place() {
     let standard = std::panic::take_hook();
     // Other tests of this process keep their panic report.
     std::panic::set_hook(Box::new(move |info| {
-        if std::thread::current().id() == own { panics::log_panic(info) } else { standard(info) }
+        if std::thread::current().id() == own {
+            panics::log_panic(info)
+        } else {
+            standard(info)
+        }
     }));
     let line = line!() + 2;
     let (_, log) = heard(&with_verbosity(0), |_| {
@@ -325,7 +499,10 @@ fn a_panic_is_one_error_with_its_place() {
     let text = log.text();
     let first = text.lines().next().unwrap();
     let expected = format!(r#" tests.rs:{line}] "panic" err="two lines of text" thread=""#);
-    assert!(first.starts_with('E') && first.contains(&expected), "{text}");
+    assert!(
+        first.starts_with('E') && first.contains(&expected),
+        "{text}"
+    );
 }
 
 proptest! {
@@ -348,7 +525,11 @@ proptest! {
 
 #[test]
 fn log_beside_a_report_is_a_sentence_on_one_line() {
-    let options = LoggingOptions { format: Format::Report, verbosity: -1, ..LoggingOptions::default() };
+    let options = LoggingOptions {
+        format: Format::Report,
+        verbosity: -1,
+        ..LoggingOptions::default()
+    };
     let (_, errors) = heard(&options, |_| {
         tracing::info!(target: "manager", "not logged");
         tracing::warn!(target: "manager", path = "/etc/token", "every user may write the file");

@@ -12,7 +12,9 @@ use super::record::{Record, Severity, Value};
 pub(super) fn write(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
     write_header(to, record, now, pid);
     // A text of several paragraphs stays readable.
-    let component = record.component.filter(|_| !record.fields.is_empty() || !record.message.contains('\n'));
+    let component = record
+        .component
+        .filter(|_| !record.fields.is_empty() || !record.message.contains('\n'));
     if record.fields.is_empty() && component.is_none() {
         write_plain(to, &record.message);
     } else {
@@ -47,7 +49,11 @@ pub(super) fn write_sentence(to: &mut String, record: &Record) {
             Value::Bare(text) | Value::Quoted(text) => to.push_str(text),
         }
     }
-    to.push_str(if record.fields.is_empty() { "\n" } else { ")\n" });
+    to.push_str(if record.fields.is_empty() {
+        "\n"
+    } else {
+        ")\n"
+    });
 }
 
 fn write_header(to: &mut String, record: &Record, now: &Zoned, pid: u32) {

@@ -2,8 +2,8 @@
 
 use cloud_provider::CloudProvider;
 use cloud_provider::names::{
-    CONTROLLERS, ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
-    SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
+    CONTROLLERS, ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER,
+    ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
 };
 use runtime::election::migration::LeaderMigration;
 
@@ -41,7 +41,11 @@ pub struct Election {
 
 impl Default for Election {
     fn default() -> Self {
-        Self { namespace: LEASE_NAMESPACE.to_owned(), leases: vec![MANAGER_NAME.to_owned()], watch: true }
+        Self {
+            namespace: LEASE_NAMESPACE.to_owned(),
+            leases: vec![MANAGER_NAME.to_owned()],
+            watch: true,
+        }
     }
 }
 
@@ -49,7 +53,12 @@ impl Default for Features {
     /// Returns the features of the default flags with a provider that supports every controller.
     fn default() -> Self {
         Self {
-            controllers: vec![NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER],
+            controllers: vec![
+                NODE_CONTROLLER,
+                NODE_LIFECYCLE_CONTROLLER,
+                ROUTE_CONTROLLER,
+                SERVICE_CONTROLLER,
+            ],
             election: Some(Election::default()),
             service_account_credentials: false,
             caller_reviews: true,
@@ -64,10 +73,16 @@ impl Features {
     /// ones; see [`controllers_that_run`] for those of a provider.
     #[must_use]
     pub fn of(configuration: &Configuration, migration: Option<&LeaderMigration>) -> Self {
-        let (authentication, has_port) = (&configuration.authentication, configuration.serving.port != 0);
+        let (authentication, has_port) = (
+            &configuration.authentication,
+            configuration.serving.port != 0,
+        );
         let election = configuration.election.clone().map(|it| Election {
             namespace: it.namespace,
-            leases: [Some(it.name), migration.map(|it| it.leader_name.clone())].into_iter().flatten().collect(),
+            leases: [Some(it.name), migration.map(|it| it.leader_name.clone())]
+                .into_iter()
+                .flatten()
+                .collect(),
             ..Election::default()
         });
         Self {
@@ -89,7 +104,10 @@ impl Features {
 
 /// Returns the controllers that the flags select and the provider supports (NODE-2, LIFE-2, SVC-2, ROUTE-2).
 #[must_use]
-pub fn controllers_that_run(settings: &Settings, provider: &dyn CloudProvider) -> Vec<ControllerNames> {
+pub fn controllers_that_run(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+) -> Vec<ControllerNames> {
     let can = |names| match names {
         NODE_CONTROLLER | NODE_LIFECYCLE_CONTROLLER => provider.instances().is_some(),
         ROUTE_CONTROLLER => provider.routes().is_some(),
@@ -97,5 +115,8 @@ pub fn controllers_that_run(settings: &Settings, provider: &dyn CloudProvider) -
         VOLUME_LABEL_CONTROLLER => provider.volumes().is_some(),
         _ => false,
     };
-    CONTROLLERS.into_iter().filter(|names| settings.wants(*names) && can(*names)).collect()
+    CONTROLLERS
+        .into_iter()
+        .filter(|names| settings.wants(*names) && can(*names))
+        .collect()
 }

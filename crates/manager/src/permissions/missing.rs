@@ -6,7 +6,9 @@ use std::fmt;
 use super::{Grant, Identity, Rule, Scope};
 
 /// The order in which rules list verbs.
-const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+const VERBS: [&str; 7] = [
+    "get", "list", "watch", "create", "update", "patch", "delete",
+];
 
 /// A missing RBAC rule. `Display` writes one line with the YAML that adds the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +25,29 @@ impl Missing {
         let mut all: Vec<Self> = Vec::new();
         for rule in rules {
             for verb in &rule.verbs {
-                let of_verb: Vec<Grant> =
-                    rule.grants().filter(|grant| grant.verb == *verb && denied.contains(grant)).collect();
+                let of_verb: Vec<Grant> = rule
+                    .grants()
+                    .filter(|grant| grant.verb == *verb && denied.contains(grant))
+                    .collect();
                 if of_verb.is_empty() {
                     continue;
                 }
-                let names: Vec<_> = of_verb.into_iter().map(|it| it.name).filter(|name| !name.is_empty()).collect();
-                let part = Rule { verbs: vec![*verb], names, ..rule.clone() };
+                let names: Vec<_> = of_verb
+                    .into_iter()
+                    .map(|it| it.name)
+                    .filter(|name| !name.is_empty())
+                    .collect();
+                let part = Rule {
+                    verbs: vec![*verb],
+                    names,
+                    ..rule.clone()
+                };
                 match all.iter_mut().find(|missing| is_like(&missing.rule, &part)) {
                     Some(missing) => missing.add(part),
-                    None => all.push(Self { reasons: vec![part.why], rule: part }),
+                    None => all.push(Self {
+                        reasons: vec![part.why],
+                        rule: part,
+                    }),
                 }
             }
         }
@@ -44,7 +59,9 @@ impl Missing {
             self.reasons.push(part.why);
         }
         self.rule.verbs.extend(part.verbs);
-        self.rule.verbs.sort_unstable_by_key(|verb| VERBS.iter().position(|known| known == verb));
+        self.rule
+            .verbs
+            .sort_unstable_by_key(|verb| VERBS.iter().position(|known| known == verb));
         self.rule.verbs.dedup();
     }
 
@@ -61,7 +78,10 @@ impl Missing {
             account @ Identity::Controller(_) => (format!("{account} needs it: "), "it"),
         };
         match rule.granted_by {
-            Some(bootstrap) => format!("{who}bind {bootstrap} to {it}, or add to {role}: {}", yaml_rule(rule)),
+            Some(bootstrap) => format!(
+                "{who}bind {bootstrap} to {it}, or add to {role}: {}",
+                yaml_rule(rule)
+            ),
             None => format!("{who}add to {role}: {}", yaml_rule(rule)),
         }
     }
@@ -69,7 +89,12 @@ impl Missing {
     /// Returns the verbs, the resource and the object names, such as `delete nodes`.
     #[must_use]
     pub fn what(&self) -> String {
-        let Rule { verbs, resource, names, .. } = &self.rule;
+        let Rule {
+            verbs,
+            resource,
+            names,
+            ..
+        } = &self.rule;
         let names: Vec<_> = names.iter().map(|name| format!(" {name:?}")).collect();
         format!("{} {resource}{}", verbs.join(", "), names.join(","))
     }
@@ -79,12 +104,21 @@ impl Missing {
 fn is_like(a: &Rule, b: &Rule) -> bool {
     let place = |rule: &Rule| (rule.identity, rule.scope, rule.group, rule.resource);
     let weight = |rule: &Rule| (rule.vital, rule.optional);
-    place(a) == place(b) && weight(a) == weight(b) && a.namespace == b.namespace && a.names == b.names
+    place(a) == place(b)
+        && weight(a) == weight(b)
+        && a.namespace == b.namespace
+        && a.names == b.names
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.what(), self.reasons.join("; "), self.remedy())
+        write!(
+            f,
+            "{}: {}; {}",
+            self.what(),
+            self.reasons.join("; "),
+            self.remedy()
+        )
     }
 }
 
@@ -100,10 +134,23 @@ impl fmt::Display for Missing {
 pub fn yaml_rule(rule: &Rule) -> String {
     let verbs = rule.verbs.join(", ");
     if rule.scope == Scope::NonResource {
-        return format!("- {{nonResourceURLs: [{}], verbs: [{verbs}]}}", rule.resource);
+        return format!(
+            "- {{nonResourceURLs: [{}], verbs: [{verbs}]}}",
+            rule.resource
+        );
     }
-    let group = if rule.group.is_empty() { "\"\"" } else { rule.group };
-    let names =
-        if rule.names.is_empty() { String::new() } else { format!("resourceNames: [{}], ", rule.names.join(", ")) };
-    format!("- {{apiGroups: [{group}], resources: [{}], {names}verbs: [{verbs}]}}", rule.resource)
+    let group = if rule.group.is_empty() {
+        "\"\""
+    } else {
+        rule.group
+    };
+    let names = if rule.names.is_empty() {
+        String::new()
+    } else {
+        format!("resourceNames: [{}], ", rule.names.join(", "))
+    };
+    format!(
+        "- {{apiGroups: [{group}], resources: [{}], {names}verbs: [{verbs}]}}",
+        rule.resource
+    )
 }

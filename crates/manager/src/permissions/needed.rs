@@ -1,8 +1,8 @@
 //! The permissions that the program needs, with the reason for each (DEP-1 … DEP-23).
 
 use cloud_provider::names::{
-    ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
-    VOLUME_LABEL_CONTROLLER,
+    ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
+    SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
 };
 
 use super::{Features, Identity, Rule, Scope};
@@ -33,40 +33,94 @@ pub fn needed(features: &Features) -> Vec<Rule> {
 
 /// Adds the rules for the shared caches and for reading the cluster ID.
 fn process(features: &Features, rules: &mut Vec<Rule>) {
-    rules.push(Rule::cluster("DEP-3", "nodes", &["list", "watch"], "every controller works on Nodes").vital());
+    rules.push(
+        Rule::cluster(
+            "DEP-3",
+            "nodes",
+            &["list", "watch"],
+            "every controller works on Nodes",
+        )
+        .vital(),
+    );
     if features.runs(SERVICE_CONTROLLER) {
-        rules.push(Rule::cluster("DEP-4", "services", &["list", "watch"], "the service controller works on Services"));
+        rules.push(Rule::cluster(
+            "DEP-4",
+            "services",
+            &["list", "watch"],
+            "the service controller works on Services",
+        ));
     }
     if features.runs(VOLUME_LABEL_CONTROLLER) {
         let why = "the volume controller works on PersistentVolumes";
-        rules.push(Rule::cluster("D-14", "persistentvolumes", &["list", "watch"], why));
+        rules.push(Rule::cluster(
+            "D-14",
+            "persistentvolumes",
+            &["list", "watch"],
+            why,
+        ));
     }
-    let why = "its UID identifies this cluster in the cloud; without it, only the cluster name does";
-    rules.push(Rule::cluster("D-11", "namespaces", &["get"], why).named([KUBE_SYSTEM]).optional());
+    let why =
+        "its UID identifies this cluster in the cloud; without it, only the cluster name does";
+    rules.push(
+        Rule::cluster("D-11", "namespaces", &["get"], why)
+            .named([KUBE_SYSTEM])
+            .optional(),
+    );
     let why = "waiting for the API server";
     rules.push(
-        Rule { scope: Scope::NonResource, ..Rule::cluster("DEP-7", "/healthz", &["get"], why) }
-            .optional()
-            .granted_by("ClusterRole system:public-info-viewer"),
+        Rule {
+            scope: Scope::NonResource,
+            ..Rule::cluster("DEP-7", "/healthz", &["get"], why)
+        }
+        .optional()
+        .granted_by("ClusterRole system:public-info-viewer"),
     );
 }
 
 /// Adds the rules for the leader election lease (DEP-1, D-13).
 fn election(features: &Features, rules: &mut Vec<Rule>) {
-    let Some(election) = &features.election else { return };
+    let Some(election) = &features.election else {
+        return;
+    };
     let lease = |verbs: &[&'static str], why| {
         let rule = Rule::kube_system("DEP-1", "leases", verbs, why).group("coordination.k8s.io");
-        let scope = if election.namespace == KUBE_SYSTEM { Scope::KubeSystem } else { Scope::LeaseNamespace };
-        Rule { scope, namespace: election.namespace.clone(), ..rule }
+        let scope = if election.namespace == KUBE_SYSTEM {
+            Scope::KubeSystem
+        } else {
+            Scope::LeaseNamespace
+        };
+        Rule {
+            scope,
+            namespace: election.namespace.clone(),
+            ..rule
+        }
     };
     // RBAC cannot restrict "create" to object names.
-    rules.push(lease(&["create"], "the first leader election creates the lease"));
-    rules.push(lease(&["get", "update"], "election").named(&election.leases).vital());
+    rules.push(lease(
+        &["create"],
+        "the first leader election creates the lease",
+    ));
+    rules.push(
+        lease(&["get", "update"], "election")
+            .named(&election.leases)
+            .vital(),
+    );
     if election.watch {
         let why = "a standby notices a free lease at once; without the permission, it polls every few seconds";
-        rules.push(Rule { id: "D-13", ..lease(&["watch"], why).named(&election.leases).optional() });
+        rules.push(Rule {
+            id: "D-13",
+            ..lease(&["watch"], why).named(&election.leases).optional()
+        });
     }
-    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the election").optional());
+    rules.push(
+        Rule::cluster(
+            "DEP-2",
+            "events",
+            &["create", "patch"],
+            "events of the election",
+        )
+        .optional(),
+    );
 }
 
 /// Adds the rules for authenticating and authorizing the callers of the secure port (DEP-5, DEP-6).
@@ -107,18 +161,34 @@ fn service_accounts(features: &Features, rules: &mut Vec<Rule>) {
     if !features.service_account_credentials {
         return;
     }
-    let mut accounts: Vec<_> = features.controllers.iter().map(|names| names.client_identity).collect();
+    let mut accounts: Vec<_> = features
+        .controllers
+        .iter()
+        .map(|names| names.client_identity)
+        .collect();
     accounts.sort_unstable();
     accounts.dedup();
     if accounts.is_empty() {
         return;
     }
     let why = "--use-service-account-credentials";
-    rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["get"], why).named(accounts.clone()).vital());
+    rules.push(
+        Rule::kube_system("DEP-10", "serviceaccounts", &["get"], why)
+            .named(accounts.clone())
+            .vital(),
+    );
     let missing = "creating a controller's missing account";
     rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["create"], missing).optional());
-    rules.push(Rule::kube_system("DEP-11", "serviceaccounts/token", &["create"], why).named(accounts).vital());
-    rules.push(Rule::cluster("DEP-12", "namespaces", &["get"], missing).named([KUBE_SYSTEM]).optional());
+    rules.push(
+        Rule::kube_system("DEP-11", "serviceaccounts/token", &["create"], why)
+            .named(accounts)
+            .vital(),
+    );
+    rules.push(
+        Rule::cluster("DEP-12", "namespaces", &["get"], missing)
+            .named([KUBE_SYSTEM])
+            .optional(),
+    );
 }
 
 /// Returns the rules for the requests of a controller itself (DEP-20 … DEP-23, D-14). The shared caches of the process
@@ -157,14 +227,24 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
         }
         _ => Vec::new(),
     };
-    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the controllers").optional());
+    rules.push(
+        Rule::cluster(
+            "DEP-2",
+            "events",
+            &["create", "patch"],
+            "events of the controllers",
+        )
+        .optional(),
+    );
     rules
 }
 
 /// Returns the ClusterRole that Kubernetes creates for this controller's ServiceAccount, if there is one.
 fn bootstrap_role(names: ControllerNames) -> Option<&'static str> {
     match names {
-        NODE_CONTROLLER | NODE_LIFECYCLE_CONTROLLER => Some("ClusterRole system:controller:node-controller"),
+        NODE_CONTROLLER | NODE_LIFECYCLE_CONTROLLER => {
+            Some("ClusterRole system:controller:node-controller")
+        }
         SERVICE_CONTROLLER => Some("ClusterRole system:controller:service-controller"),
         ROUTE_CONTROLLER => Some("ClusterRole system:controller:route-controller"),
         _ => None,
@@ -182,7 +262,10 @@ mod tests {
 
     /// `verb resource[.group][ "name"][ in namespace N]`, one for each permission.
     fn said(features: &Features) -> BTreeSet<String> {
-        grants(&needed(features)).iter().map(ToString::to_string).collect()
+        grants(&needed(features))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn set(lines: &[&str]) -> BTreeSet<String> {
@@ -229,15 +312,42 @@ mod tests {
             authentication_lookup: true,
             tolerate_lookup_failure: false,
         };
-        let base = set(&["get /healthz", "get namespaces \"kube-system\"", "list nodes", "watch nodes"]);
+        let base = set(&[
+            "get /healthz",
+            "get namespaces \"kube-system\"",
+            "list nodes",
+            "watch nodes",
+        ]);
         assert_eq!(said(&nothing), base);
-        let more = |features: &Features| said(features).difference(&base).cloned().collect::<Vec<_>>();
-        let with = |names| more(&Features { controllers: vec![names], ..nothing.clone() });
+        let more = |features: &Features| {
+            said(features)
+                .difference(&base)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        let with = |names| {
+            more(&Features {
+                controllers: vec![names],
+                ..nothing.clone()
+            })
+        };
         assert_eq!(
             CONTROLLERS.map(with),
             [
-                vec!["create events", "get nodes", "patch events", "patch nodes", "patch nodes/status"],
-                vec!["create events", "delete nodes", "get nodes", "patch events", "patch nodes"],
+                vec![
+                    "create events",
+                    "get nodes",
+                    "patch events",
+                    "patch nodes",
+                    "patch nodes/status"
+                ],
+                vec![
+                    "create events",
+                    "delete nodes",
+                    "get nodes",
+                    "patch events",
+                    "patch nodes"
+                ],
                 vec!["create events", "patch events", "patch nodes/status"],
                 vec![
                     "create events",
@@ -257,10 +367,16 @@ mod tests {
                 ],
             ]
         );
-        let election =
-            super::super::Election { namespace: "ccm".into(), leases: vec!["a".into(), "b".into()], watch: false };
+        let election = super::super::Election {
+            namespace: "ccm".into(),
+            leases: vec!["a".into(), "b".into()],
+            watch: false,
+        };
         assert_eq!(
-            more(&Features { election: Some(election), ..nothing.clone() }),
+            more(&Features {
+                election: Some(election),
+                ..nothing.clone()
+            }),
             [
                 "create events",
                 "create leases.coordination.k8s.io in namespace ccm",
@@ -294,32 +410,66 @@ mod tests {
         };
         type Role<'a> = &'a dyn Fn(&str, &str) -> bool;
         let roles: [Role<'_>; 2] = [&hetzners, &openstacks];
-        for (role, election) in
-            roles.iter().flat_map(|role| [(role, None), (role, Some(super::super::Election::default()))])
-        {
-            for rule in needed(&Features { election, ..Features::default() }) {
+        for (role, election) in roles.iter().flat_map(|role| {
+            [
+                (role, None),
+                (role, Some(super::super::Election::default())),
+            ]
+        }) {
+            for rule in needed(&Features {
+                election,
+                ..Features::default()
+            }) {
                 let is_enough = rule.verbs.iter().all(|verb| role(rule.resource, verb));
-                assert!(is_enough || rule.optional, "{} {}: {}", rule.verbs.join(","), rule.resource, rule.why);
+                assert!(
+                    is_enough || rule.optional,
+                    "{} {}: {}",
+                    rule.verbs.join(","),
+                    rule.resource,
+                    rule.why
+                );
             }
         }
     }
 
     #[test]
     fn controllers_with_accounts_of_their_own_need_no_permission_of_the_process() {
-        let rules = needed(&Features { service_account_credentials: true, ..Features::default() });
+        let rules = needed(&Features {
+            service_account_credentials: true,
+            ..Features::default()
+        });
         let of = |identity| -> Vec<String> {
-            let rules: Vec<_> = rules.iter().filter(|rule| rule.identity == identity).cloned().collect();
+            let rules: Vec<_> = rules
+                .iter()
+                .filter(|rule| rule.identity == identity)
+                .cloned()
+                .collect();
             let mut said: Vec<_> = grants(&rules).iter().map(ToString::to_string).collect();
             said.sort_unstable();
             said
         };
         let process = of(Identity::Process);
-        for kept in ["list nodes", "create serviceaccounts in namespace kube-system", "get namespaces \"kube-system\""]
-        {
-            assert!(process.iter().any(|grant| grant == kept), "{kept}: {process:?}");
+        for kept in [
+            "list nodes",
+            "create serviceaccounts in namespace kube-system",
+            "get namespaces \"kube-system\"",
+        ] {
+            assert!(
+                process.iter().any(|grant| grant == kept),
+                "{kept}: {process:?}"
+            );
         }
-        assert!(process.iter().any(|grant| grant.contains("serviceaccounts/token \"route-controller\"")));
-        for given in ["patch nodes", "delete nodes", "patch services/status", "get services"] {
+        assert!(
+            process
+                .iter()
+                .any(|grant| grant.contains("serviceaccounts/token \"route-controller\""))
+        );
+        for given in [
+            "patch nodes",
+            "delete nodes",
+            "patch services/status",
+            "get services",
+        ] {
             assert!(!process.iter().any(|grant| grant == given), "{given}");
         }
         assert_eq!(
@@ -328,16 +478,31 @@ mod tests {
         );
         assert_eq!(
             of(Identity::Controller("node-controller")),
-            ["create events", "delete nodes", "get nodes", "patch events", "patch nodes", "patch nodes/status"]
+            [
+                "create events",
+                "delete nodes",
+                "get nodes",
+                "patch events",
+                "patch nodes",
+                "patch nodes/status"
+            ]
         );
     }
 
     #[test]
     fn permissions_that_everything_depends_on_are_vital() {
-        let features = Features { service_account_credentials: true, ..Features::default() };
-        let vital: Vec<_> = needed(&features).into_iter().filter(|rule| rule.vital).collect();
-        let vital: BTreeSet<_> =
-            vital.iter().map(|rule| format!("{} {}", rule.verbs.join(","), rule.resource)).collect();
+        let features = Features {
+            service_account_credentials: true,
+            ..Features::default()
+        };
+        let vital: Vec<_> = needed(&features)
+            .into_iter()
+            .filter(|rule| rule.vital)
+            .collect();
+        let vital: BTreeSet<_> = vital
+            .iter()
+            .map(|rule| format!("{} {}", rule.verbs.join(","), rule.resource))
+            .collect();
         assert_eq!(
             vital,
             set(&[
@@ -348,7 +513,14 @@ mod tests {
                 "get,list,watch configmaps"
             ])
         );
-        let tolerant = Features { tolerate_lookup_failure: true, ..Features::default() };
-        assert!(!needed(&tolerant).iter().any(|rule| rule.vital && rule.resource == "configmaps"));
+        let tolerant = Features {
+            tolerate_lookup_failure: true,
+            ..Features::default()
+        };
+        assert!(
+            !needed(&tolerant)
+                .iter()
+                .any(|rule| rule.vital && rule.resource == "configmaps")
+        );
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-    SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
+    SubjectAccessReviewStatus,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -43,7 +44,12 @@ impl Checked {
         }
         if let Some(error) = &self.error {
             let Self { asked, unknown, .. } = self;
-            tracing::debug!(asked, unknown, error, "some permissions could not be checked");
+            tracing::debug!(
+                asked,
+                unknown,
+                error,
+                "some permissions could not be checked"
+            );
         }
     }
 }
@@ -75,7 +81,12 @@ pub async fn check_rules(client: &Client, rules: &[Rule]) -> Checked {
             }
         }
     }
-    Checked { missing: Missing::of(rules, &denied), asked, unknown, error }
+    Checked {
+        missing: Missing::of(rules, &denied),
+        asked,
+        unknown,
+        error,
+    }
 }
 
 async fn is_allowed(client: &Client, grant: &Grant) -> Result<bool, kube::Error> {
@@ -83,12 +94,25 @@ async fn is_allowed(client: &Client, grant: &Grant) -> Result<bool, kube::Error>
     let params = PostParams::default();
     let status = match grant.identity {
         Identity::Process => {
-            let spec = SelfSubjectAccessReviewSpec { resource_attributes, non_resource_attributes };
-            let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-            Api::<SelfSubjectAccessReview>::all(client.clone()).create(&params, &review).await?.status
+            let spec = SelfSubjectAccessReviewSpec {
+                resource_attributes,
+                non_resource_attributes,
+            };
+            let review = SelfSubjectAccessReview {
+                spec,
+                ..SelfSubjectAccessReview::default()
+            };
+            Api::<SelfSubjectAccessReview>::all(client.clone())
+                .create(&params, &review)
+                .await?
+                .status
         }
         Identity::Controller(name) => {
-            let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+            let groups = [
+                "system:serviceaccounts",
+                "system:serviceaccounts:kube-system",
+                "system:authenticated",
+            ];
             let spec = SubjectAccessReviewSpec {
                 resource_attributes,
                 non_resource_attributes,
@@ -96,8 +120,14 @@ async fn is_allowed(client: &Client, grant: &Grant) -> Result<bool, kube::Error>
                 groups: Some(groups.map(str::to_owned).to_vec()),
                 ..SubjectAccessReviewSpec::default()
             };
-            let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-            Api::<SubjectAccessReview>::all(client.clone()).create(&params, &review).await?.status
+            let review = SubjectAccessReview {
+                spec,
+                ..SubjectAccessReview::default()
+            };
+            Api::<SubjectAccessReview>::all(client.clone())
+                .create(&params, &review)
+                .await?
+                .status
         }
     };
     Ok(status.is_some_and(|status: SubjectAccessReviewStatus| status.allowed))
@@ -106,7 +136,13 @@ async fn is_allowed(client: &Client, grant: &Grant) -> Result<bool, kube::Error>
 fn attributes(grant: &Grant) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
     let verb = Some(grant.verb.to_owned());
     if grant.scope == Scope::NonResource {
-        return (None, Some(NonResourceAttributes { path: Some(grant.resource.to_owned()), verb }));
+        return (
+            None,
+            Some(NonResourceAttributes {
+                path: Some(grant.resource.to_owned()),
+                verb,
+            }),
+        );
     }
     let (resource, subresource) = match grant.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource.to_owned())),

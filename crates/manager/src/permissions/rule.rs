@@ -65,7 +65,12 @@ pub struct Rule {
 
 impl Rule {
     /// Returns a rule for all objects of a core resource in the whole cluster.
-    pub(super) fn cluster(id: &'static str, resource: &'static str, verbs: &[&'static str], why: &'static str) -> Self {
+    pub(super) fn cluster(
+        id: &'static str,
+        resource: &'static str,
+        verbs: &[&'static str],
+        why: &'static str,
+    ) -> Self {
         Self {
             id,
             identity: Identity::Process,
@@ -105,7 +110,10 @@ impl Rule {
     }
 
     pub(super) fn named(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { names: names.into_iter().map(Into::into).collect(), ..self }
+        Self {
+            names: names.into_iter().map(Into::into).collect(),
+            ..self
+        }
     }
 
     pub(super) fn vital(self) -> Self {
@@ -117,16 +125,26 @@ impl Rule {
     }
 
     pub(super) fn optional(self) -> Self {
-        Self { optional: true, ..self }
+        Self {
+            optional: true,
+            ..self
+        }
     }
 
     pub(super) fn granted_by(self, role: &'static str) -> Self {
-        Self { granted_by: Some(role), ..self }
+        Self {
+            granted_by: Some(role),
+            ..self
+        }
     }
 
     /// Returns each single permission that the rule allows.
     pub fn grants(&self) -> impl Iterator<Item = Grant> + '_ {
-        let names = if self.names.is_empty() { vec![""] } else { self.names.iter().map(String::as_str).collect() };
+        let names = if self.names.is_empty() {
+            vec![""]
+        } else {
+            self.names.iter().map(String::as_str).collect()
+        };
         self.verbs.iter().flat_map(move |verb| {
             names.clone().into_iter().map(move |name| Grant {
                 identity: self.identity,

@@ -45,8 +45,16 @@ impl CloudConfigWatch {
         if on_change == OnCloudConfigChange::Ignore {
             return None;
         }
-        let known = cloud_provider::files::read_to_string(&path).ok().map(|text| hash(&text));
-        Some(Self { path, on_change, known, known_additional: 0, trouble: None })
+        let known = cloud_provider::files::read_to_string(&path)
+            .ok()
+            .map(|text| hash(&text));
+        Some(Self {
+            path,
+            on_change,
+            known,
+            known_additional: 0,
+            trouble: None,
+        })
     }
 
     /// Watches the file. Returns only if the process must end because of a change.
@@ -60,7 +68,9 @@ impl CloudConfigWatch {
             if is_again {
                 self.known = None;
             }
-            let Some(text) = self.changed(config_files(&*provider)).await else { continue };
+            let Some(text) = self.changed(config_files(&*provider)).await else {
+                continue;
+            };
             if self.on_change == OnCloudConfigChange::Exit {
                 tracing::info!(
                     path,
@@ -68,9 +78,20 @@ impl CloudConfigWatch {
                 );
                 return;
             }
-            pause = if is_again { (pause * 2).min(MAX_RETRY_PAUSE) } else { RETRY_PAUSE };
+            pause = if is_again {
+                (pause * 2).min(MAX_RETRY_PAUSE)
+            } else {
+                RETRY_PAUSE
+            };
             again = None;
-            let reloaded = reload(&*provider, &ConfigFile { path: path.clone(), text }).await;
+            let reloaded = reload(
+                &*provider,
+                &ConfigFile {
+                    path: path.clone(),
+                    text,
+                },
+            )
+            .await;
             metrics.cloud_config_changed(match &reloaded {
                 Ok(Reload::Done) => CloudConfigChange::InUse,
                 Ok(Reload::NeedsRestart) => CloudConfigChange::NeedsRestart,
@@ -103,7 +124,8 @@ impl CloudConfigWatch {
     /// changed. A file that is missing or unreadable counts as unchanged.
     async fn changed(&mut self, config_files: Vec<PathBuf>) -> Option<String> {
         let path = self.path.clone();
-        let read = tokio::task::spawn_blocking(move || cloud_provider::files::read_to_string(path)).await;
+        let read =
+            tokio::task::spawn_blocking(move || cloud_provider::files::read_to_string(path)).await;
         let text = match read.map_err(std::io::Error::other).flatten() {
             Ok(text) => text,
             Err(error) => {
@@ -119,7 +141,10 @@ impl CloudConfigWatch {
         };
         self.trouble = None;
         let new = (Some(hash(&text)), read_all(config_files).await);
-        let known = (std::mem::replace(&mut self.known, new.0), std::mem::replace(&mut self.known_additional, new.1));
+        let known = (
+            std::mem::replace(&mut self.known, new.0),
+            std::mem::replace(&mut self.known_additional, new.1),
+        );
         (known != new).then_some(text)
     }
 }
@@ -132,14 +157,24 @@ fn hash(text: impl Hash) -> u64 {
 
 /// Returns a hash of the files' contents. An unreadable file counts as one without content.
 async fn read_all(files: Vec<PathBuf>) -> u64 {
-    let read = move || hash(files.iter().map(|path| cloud_provider::files::read(path).ok()).collect::<Vec<_>>());
+    let read = move || {
+        hash(
+            files
+                .iter()
+                .map(|path| cloud_provider::files::read(path).ok())
+                .collect::<Vec<_>>(),
+        )
+    };
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
 /// Returns the files that the provider reads in addition to its own; none if the provider panics.
 fn config_files(provider: &dyn CloudProvider) -> Vec<PathBuf> {
     catch_unwind(AssertUnwindSafe(|| provider.config_files())).unwrap_or_else(|_| {
-        tracing::error!(provider = provider.name(), "the provider panicked while listing its configuration files");
+        tracing::error!(
+            provider = provider.name(),
+            "the provider panicked while listing its configuration files"
+        );
         Vec::new()
     })
 }
@@ -149,10 +184,15 @@ async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provid
     let reloading = AssertUnwindSafe(async { provider.reload(file).await }).catch_unwind();
     match timeout(RELOAD_TIMEOUT, reloading).await {
         Ok(Ok(reload)) => reload,
-        Ok(Err(_)) => Err(Error::invalid(format!("cloud provider {} panicked", provider.name()))),
+        Ok(Err(_)) => Err(Error::invalid(format!(
+            "cloud provider {} panicked",
+            provider.name()
+        ))),
         Err(_) => {
             let (name, seconds) = (provider.name(), RELOAD_TIMEOUT.as_secs());
-            Err(Error::other(format!("cloud provider {name} did not reload it within {seconds} s")))
+            Err(Error::other(format!(
+                "cloud provider {name} did not reload it within {seconds} s"
+            )))
         }
     }
 }
@@ -186,7 +226,10 @@ mod tests {
         }
     }
 
-    fn follow(path: &Path, on_change: OnCloudConfigChange) -> (Arc<Acme>, tokio::task::JoinHandle<()>) {
+    fn follow(
+        path: &Path,
+        on_change: OnCloudConfigChange,
+    ) -> (Arc<Acme>, tokio::task::JoinHandle<()>) {
         follow_counted(path, on_change, Metrics::new())
     }
 
@@ -197,7 +240,10 @@ mod tests {
     ) -> (Arc<Acme>, tokio::task::JoinHandle<()>) {
         let provider = Arc::new(Acme::default());
         let config = CloudConfigWatch::note(path.to_owned(), on_change).unwrap();
-        (Arc::clone(&provider), tokio::spawn(config.follow(provider, metrics)))
+        (
+            Arc::clone(&provider),
+            tokio::spawn(config.follow(provider, metrics)),
+        )
     }
 
     async fn periods(count: u32) {
@@ -207,10 +253,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_change_is_handed_over_once_also_through_swapped_links_and_after_a_mistake() {
         let (file, metrics) = (Mounted::new("good 1"), Metrics::new());
-        let (provider, task) = follow_counted(&file.path(), OnCloudConfigChange::Reload, metrics.clone());
+        let (provider, task) =
+            follow_counted(&file.path(), OnCloudConfigChange::Reload, metrics.clone());
         periods(3).await;
         assert!(provider.texts.lock().is_empty(), "nothing has changed");
-        for (number, text) in ["good 2", "bad", "panic", "good 3", "hang", "good 4"].into_iter().enumerate() {
+        for (number, text) in ["good 2", "bad", "panic", "good 3", "hang", "good 4"]
+            .into_iter()
+            .enumerate()
+        {
             file.swap(&format!("..{}", number + 2), text);
             periods(9).await;
         }
@@ -219,10 +269,16 @@ mod tests {
         std::fs::remove_file(file.path()).unwrap();
         periods(3).await;
         let texts = provider.texts.lock().clone();
-        assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
+        assert_eq!(
+            texts,
+            [
+                "good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"
+            ]
+        );
         for (result, count) in [("success", 4), ("error", 3), ("restart", 0)] {
-            let series =
-                format!("ccm_credential_reloads_total{{credential=\"cloud-config\",result=\"{result}\"}} {count}\n");
+            let series = format!(
+                "ccm_credential_reloads_total{{credential=\"cloud-config\",result=\"{result}\"}} {count}\n"
+            );
             assert!(metrics.render().contains(&series), "{series}");
         }
         assert!(!task.is_finished());
@@ -241,7 +297,11 @@ mod tests {
         }
         file.swap("..3", "bad");
         periods(400).await;
-        assert_eq!(count(), 11, "what is wrong in the file is no better next time");
+        assert_eq!(
+            count(),
+            11,
+            "what is wrong in the file is no better next time"
+        );
         file.swap("..4", "early");
         periods(8).await;
         assert_eq!(count(), 13, "the pauses begin anew");
@@ -249,9 +309,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_file_that_the_provider_read_beside_it_is_followed_with_it() {
-        let (file, other) = (Mounted::new("good 1"), tempfile::NamedTempFile::new().unwrap());
-        let provider =
-            Arc::new(Acme { config_files: vec![other.path().to_owned(), "/none".into()], ..Acme::default() });
+        let (file, other) = (
+            Mounted::new("good 1"),
+            tempfile::NamedTempFile::new().unwrap(),
+        );
+        let provider = Arc::new(Acme {
+            config_files: vec![other.path().to_owned(), "/none".into()],
+            ..Acme::default()
+        });
         let config = CloudConfigWatch::note(file.path(), OnCloudConfigChange::Reload).unwrap();
         let task = tokio::spawn(config.follow(Arc::clone(&provider) as _, Metrics::new()));
         periods(3).await;

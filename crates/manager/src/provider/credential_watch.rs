@@ -24,7 +24,12 @@ pub(crate) struct CredentialWatch {
 impl CredentialWatch {
     /// Returns metrics that pass every observation on to `below`.
     pub(crate) fn over(below: Arc<dyn CloudMetrics>, accepted: Arc<Notify>) -> Self {
-        Self { below, accepted, is_refused: AtomicBool::default(), told: Mutex::default() }
+        Self {
+            below,
+            accepted,
+            is_refused: AtomicBool::default(),
+            told: Mutex::default(),
+        }
     }
 
     fn note(&self, status: Option<u16>, now: Instant) {
@@ -35,7 +40,9 @@ impl CredentialWatch {
                 if told.is_none_or(|at| now.duration_since(at) >= MIN_INTERVAL) {
                     *told = Some(now);
                     self.is_refused.store(false, Ordering::Relaxed);
-                    tracing::info!("the cloud accepts the credential in use; pending Services are retried");
+                    tracing::info!(
+                        "the cloud accepts the credential in use; pending Services are retried"
+                    );
                     self.accepted.notify_one();
                 }
             }
@@ -87,8 +94,21 @@ mod tests {
             watch.note(Some(status), start + Duration::from_secs(seconds));
             accepted.notified().now_or_never().is_some()
         };
-        let seen = [(200, 0), (401, 1), (503, 2), (200, 3), (200, 4), (401, 5), (200, 6), (200, 33), (200, 40)]
-            .map(|(status, seconds)| told(status, seconds));
-        assert_eq!(seen, [false, false, false, true, false, false, false, true, false]);
+        let seen = [
+            (200, 0),
+            (401, 1),
+            (503, 2),
+            (200, 3),
+            (200, 4),
+            (401, 5),
+            (200, 6),
+            (200, 33),
+            (200, 40),
+        ]
+        .map(|(status, seconds)| told(status, seconds));
+        assert_eq!(
+            seen,
+            [false, false, false, true, false, false, false, true, false]
+        );
     }
 }

@@ -35,7 +35,11 @@ enum InitializationPhase {
 impl ProviderInitialization {
     /// Records whether the initialization is in progress.
     pub(crate) fn note(&self, is_under_way: bool) {
-        *self.phase() = if is_under_way { InitializationPhase::Initialising } else { InitializationPhase::Idle };
+        *self.phase() = if is_under_way {
+            InitializationPhase::Initialising
+        } else {
+            InitializationPhase::Idle
+        };
     }
 
     /// Initializes the provider (PROV-10), repeats this while the cloud does not answer, and then checks the cluster ID
@@ -44,7 +48,12 @@ impl ProviderInitialization {
     ///
     /// # Errors
     /// Any other error of the provider, or the lack of a cluster ID.
-    pub(crate) async fn run(&self, settings: &Settings, provider: &dyn CloudProvider, context: &Context) -> Result<()> {
+    pub(crate) async fn run(
+        &self,
+        settings: &Settings,
+        provider: &dyn CloudProvider,
+        context: &Context,
+    ) -> Result<()> {
         let (name, mut pause, mut attempt) = (provider.name(), FIRST_PAUSE, 1);
         loop {
             let error = match initialize(provider, context).await {
@@ -85,8 +94,12 @@ impl Check for ProviderInitialization {
     fn check(&self) -> Result<(), String> {
         match &*self.phase() {
             InitializationPhase::Idle => Ok(()),
-            InitializationPhase::Initialising => Err("the cloud provider is being initialised".to_owned()),
-            InitializationPhase::Waiting(error) => Err(format!("the cloud does not answer; retrying: {error}")),
+            InitializationPhase::Initialising => {
+                Err("the cloud provider is being initialised".to_owned())
+            }
+            InitializationPhase::Waiting(error) => {
+                Err(format!("the cloud does not answer; retrying: {error}"))
+            }
         }
     }
 }

@@ -49,7 +49,8 @@ pub(crate) fn create(
         flags: configuration.cloud.flags.clone(),
         ..Setup::default()
     };
-    let Some(provider) = providers.init(name, configuration.cloud.config_file.as_deref(), setup)? else {
+    let Some(provider) = providers.init(name, configuration.cloud.config_file.as_deref(), setup)?
+    else {
         let known: Vec<_> = providers.names().collect();
         bail!(
             "cloud provider is nil: --cloud-provider={name} is not a provider of this binary; valid providers are {}",
@@ -64,9 +65,15 @@ pub(crate) fn create(
 ///
 /// # Errors
 /// The reason why the manager does not start.
-pub(crate) fn check(configuration: &Configuration, settings: &Settings, provider: &dyn CloudProvider) -> Result<()> {
+pub(crate) fn check(
+    configuration: &Configuration,
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+) -> Result<()> {
     match &configuration.route.cidr_error {
-        Some(error) if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() => bail!("{error}"),
+        Some(error) if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() => {
+            bail!("{error}")
+        }
         _ => Ok(()),
     }
 }
@@ -84,7 +91,9 @@ pub(crate) fn check_cluster_id(settings: &Settings, provider: &dyn CloudProvider
             "no ClusterID found: the cloud's resources cannot be told from another cluster's; mark them as the provider's documentation says, or pass --allow-untagged-cloud"
         );
     }
-    tracing::warn!("the cloud provider has no cluster ID; continuing because --allow-untagged-cloud is set");
+    tracing::warn!(
+        "the cloud provider has no cluster ID; continuing because --allow-untagged-cloud is set"
+    );
     Ok(())
 }
 
@@ -101,8 +110,20 @@ pub(crate) fn context(
     events: Arc<dyn Events>,
     shutdown: &CancellationToken,
 ) -> Context {
-    let cluster_cidrs = settings.options.route.cluster_cidrs.iter().map(ToString::to_string).collect();
-    Context { cluster: cluster.clone(), cluster_cidrs, clients, events, shutdown: shutdown.clone() }
+    let cluster_cidrs = settings
+        .options
+        .route
+        .cluster_cidrs
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    Context {
+        cluster: cluster.clone(),
+        cluster_cidrs,
+        clients,
+        events,
+        shutdown: shutdown.clone(),
+    }
 }
 
 /// Initializes the provider, which checks that it can work (PROV-10), and then checks its cluster ID: a provider may
@@ -110,9 +131,15 @@ pub(crate) fn context(
 ///
 /// # Errors
 /// The reason why the manager does not start.
-pub(crate) async fn initialize(settings: &Settings, provider: &dyn CloudProvider, context: &Context) -> Result<()> {
+pub(crate) async fn initialize(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    context: &Context,
+) -> Result<()> {
     let initialized = provider.initialize(context).await;
-    initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))?;
+    initialized.map_err(|error| {
+        anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name())
+    })?;
     check_cluster_id(settings, provider)
 }
 
@@ -161,29 +188,48 @@ mod tests {
     }
 
     fn settings(allow_untagged_cloud: bool) -> Settings {
-        Settings { allow_untagged_cloud, ..Settings::new(Options::default(), Clients::Configured(Box::default())) }
+        Settings {
+            allow_untagged_cloud,
+            ..Settings::new(Options::default(), Clients::Configured(Box::default()))
+        }
     }
 
     #[test]
     fn a_missing_cluster_id_stops_only_a_provider_that_needs_it() {
         let untagged = ScriptedProvider::new();
         untagged.set_has_cluster_id(false);
-        let refused = check_cluster_id(&settings(false), &untagged).unwrap_err().to_string();
+        let refused = check_cluster_id(&settings(false), &untagged)
+            .unwrap_err()
+            .to_string();
         assert!(refused.starts_with("no ClusterID found"), "{refused}");
-        assert!(check_cluster_id(&settings(true), &untagged).is_ok(), "--allow-untagged-cloud");
-        assert!(check_cluster_id(&settings(false), &ScriptedProvider::new()).is_ok(), "it has one");
+        assert!(
+            check_cluster_id(&settings(true), &untagged).is_ok(),
+            "--allow-untagged-cloud"
+        );
+        assert!(
+            check_cluster_id(&settings(false), &ScriptedProvider::new()).is_ok(),
+            "it has one"
+        );
         assert!(check_cluster_id(&settings(false), &OwnedByService).is_ok());
     }
 
     #[tokio::test]
     async fn cluster_id_may_be_found_by_the_initialization() {
         let cluster = cloud_provider::scripted::ScriptedCluster::default();
-        let context = cluster.context(Cluster { name: "kubernetes".into(), id: None });
+        let context = cluster.context(Cluster {
+            name: "kubernetes".into(),
+            id: None,
+        });
         let provider = FoundInCloud::default();
-        initialize(&settings(false), &provider, &context).await.unwrap();
+        initialize(&settings(false), &provider, &context)
+            .await
+            .unwrap();
         let untagged = ScriptedProvider::new();
         untagged.set_has_cluster_id(false);
-        let refused = initialize(&settings(false), &untagged, &context).await.unwrap_err().to_string();
+        let refused = initialize(&settings(false), &untagged, &context)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(refused.starts_with("no ClusterID found"), "{refused}");
     }
 }

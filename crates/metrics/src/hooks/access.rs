@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use prometheus::{GaugeVec, IntCounterVec};
-use serving::access::{AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, TokenCache};
+use serving::access::{
+    AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, TokenCache,
+};
 use serving::server::{Limit, ServerMetrics};
 use serving::webhook::WebhookMetrics;
 
@@ -11,9 +13,10 @@ use crate::histogram::{Histogram, HistogramVec};
 use crate::registry::Registry;
 use crate::series::{
     AUTHENTICATED_USERS, AUTHENTICATION_ATTEMPTS, AUTHENTICATION_DURATION, AUTHORIZATION_ATTEMPTS,
-    AUTHORIZATION_DURATION, CLIENT_CERTIFICATES, DELEGATED_AUTHENTICATION, DELEGATED_AUTHENTICATION_DURATION,
-    DELEGATED_AUTHORIZATION, DELEGATED_AUTHORIZATION_DURATION, SERVER_LIMITED, Series, TOKEN_CACHE_ACTIVE,
-    TOKEN_CACHE_DURATION, TOKEN_CACHE_FETCHES, TOKEN_CACHE_REQUESTS, WEBHOOK_DURATION, WEBHOOK_REQUESTS,
+    AUTHORIZATION_DURATION, CLIENT_CERTIFICATES, DELEGATED_AUTHENTICATION,
+    DELEGATED_AUTHENTICATION_DURATION, DELEGATED_AUTHORIZATION, DELEGATED_AUTHORIZATION_DURATION,
+    SERVER_LIMITED, Series, TOKEN_CACHE_ACTIVE, TOKEN_CACHE_DURATION, TOKEN_CACHE_FETCHES,
+    TOKEN_CACHE_REQUESTS, WEBHOOK_DURATION, WEBHOOK_REQUESTS,
 };
 
 /// A counter and a histogram of durations.
@@ -24,12 +27,17 @@ struct Timed {
 
 impl Timed {
     fn new(registry: &Registry, count: &Series, duration: &Series) -> Self {
-        Self { count: registry.counters(count), duration: registry.histograms(duration) }
+        Self {
+            count: registry.counters(count),
+            duration: registry.histograms(duration),
+        }
     }
 
     fn ended(&self, labels: &[&str], time: Duration) {
         self.count.with_label_values(labels).inc();
-        self.duration.with_label_values(labels).observe(time.as_secs_f64());
+        self.duration
+            .with_label_values(labels)
+            .observe(time.as_secs_f64());
     }
 }
 
@@ -55,8 +63,16 @@ impl Access {
             token_fetches: registry.counters(TOKEN_CACHE_FETCHES),
             token_fetches_active: registry.gauges(TOKEN_CACHE_ACTIVE),
             authorization: Timed::new(registry, AUTHORIZATION_ATTEMPTS, AUTHORIZATION_DURATION),
-            token_reviews: Timed::new(registry, DELEGATED_AUTHENTICATION, DELEGATED_AUTHENTICATION_DURATION),
-            access_reviews: Timed::new(registry, DELEGATED_AUTHORIZATION, DELEGATED_AUTHORIZATION_DURATION),
+            token_reviews: Timed::new(
+                registry,
+                DELEGATED_AUTHENTICATION,
+                DELEGATED_AUTHENTICATION_DURATION,
+            ),
+            access_reviews: Timed::new(
+                registry,
+                DELEGATED_AUTHORIZATION,
+                DELEGATED_AUTHORIZATION_DURATION,
+            ),
             client_certificates: registry.histogram(CLIENT_CERTIFICATES),
             limited: registry.counters(SERVER_LIMITED),
         }
@@ -74,11 +90,15 @@ impl AccessMetrics for Access {
         self.tokens.ended(&[status.as_str()], time);
     }
     fn token_fetched(&self, ok: bool) {
-        self.token_fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
+        self.token_fetches
+            .with_label_values(&[if ok { "ok" } else { "error" }])
+            .inc();
     }
     #[allow(clippy::cast_precision_loss, reason = "it is one, mostly")]
     fn token_fetches(&self, status: Fetch, change: i64) {
-        self.token_fetches_active.with_label_values(&[status.as_str()]).add(change as f64);
+        self.token_fetches_active
+            .with_label_values(&[status.as_str()])
+            .add(change as f64);
     }
     fn authorized(&self, result: AuthorizationResult, time: Duration) {
         self.authorization.ended(&[result.as_str()], time);

@@ -11,7 +11,9 @@ use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::{Credential, Reloads, code, number};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
-use crate::series::{LIMITER_DURATION, REQUEST_DURATION, REQUEST_RETRIES, REQUEST_SIZE, REQUESTS, RESPONSE_SIZE};
+use crate::series::{
+    LIMITER_DURATION, REQUEST_DURATION, REQUEST_RETRIES, REQUEST_SIZE, REQUESTS, RESPONSE_SIZE,
+};
 
 pub(crate) struct ApiClient {
     requests: IntCounterVec,
@@ -75,7 +77,9 @@ impl RequestMetrics for ApiClient {
         let count = self.answers.get(
             |known| (known.0, &known.1, &known.2) == (status, method, host),
             || {
-                let count = self.requests.with_label_values(&[&*code(status), method.as_str(), host]);
+                let count =
+                    self.requests
+                        .with_label_values(&[&*code(status), method.as_str(), host]);
                 ((status, method.clone(), Arc::clone(host)), count)
             },
         );
@@ -92,7 +96,11 @@ impl RequestMetrics for ApiClient {
     }
 
     fn retried(&self, request: &RequestInfo, status: u16) {
-        let labels = [&*status.to_string(), request.method.as_str(), &*request.host];
+        let labels = [
+            &*status.to_string(),
+            request.method.as_str(),
+            &*request.host,
+        ];
         self.retries.with_label_values(&labels).inc();
     }
 

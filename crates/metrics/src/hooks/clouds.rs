@@ -83,7 +83,8 @@ impl Cloud {
     }
 
     fn operation(&self, name: &str) -> Option<Arc<Operation>> {
-        self.operations.get(|known| **known == *name, || (name.into(), self.make(name)))
+        self.operations
+            .get(|known| **known == *name, || (name.into(), self.make(name)))
     }
 
     fn make(&self, name: &str) -> Operation {
@@ -112,7 +113,14 @@ impl CloudMetrics for Cloud {
         operation.duration.observe(took.as_secs_f64());
         let count = operation.codes.get(
             |known| *known == status,
-            || (status, self.own.requests.with_label_values(&[&*operation.name, &code(status)])),
+            || {
+                (
+                    status,
+                    self.own
+                        .requests
+                        .with_label_values(&[&*operation.name, &code(status)]),
+                )
+            },
         );
         if let Some(count) = count {
             count.inc();
@@ -130,14 +138,22 @@ impl CloudMetrics for Cloud {
     }
 
     fn remaining(&self, requests: u64) {
-        let gauge = self.remaining.get(|()| true, || ((), self.own.remaining.with_label_values::<&str>(&[])));
+        let gauge = self.remaining.get(
+            |()| true,
+            || ((), self.own.remaining.with_label_values::<&str>(&[])),
+        );
         if let Some(gauge) = gauge {
             gauge.set(number(usize::try_from(requests).unwrap_or(usize::MAX)));
         }
     }
 
     fn cached(&self, hit: bool) {
-        if hit { &self.own.hits } else { &self.own.misses }.inc();
+        if hit {
+            &self.own.hits
+        } else {
+            &self.own.misses
+        }
+        .inc();
     }
 
     fn credential_changed(&self, is_in_use: bool) {
@@ -161,8 +177,10 @@ mod tests {
 
     #[test]
     fn missing_object_is_no_error() {
-        let errors: Vec<u16> =
-            [200, 204, 304, 400, 401, 404, 409, 429, 500].into_iter().filter(|s| is_error(Some(*s))).collect();
+        let errors: Vec<u16> = [200, 204, 304, 400, 401, 404, 409, 429, 500]
+            .into_iter()
+            .filter(|s| is_error(Some(*s)))
+            .collect();
         assert_eq!(errors, [400, 401, 409, 429, 500]);
         assert!(is_error(None));
     }
@@ -170,9 +188,17 @@ mod tests {
     #[test]
     fn a_provider_that_labels_with_ids_is_bounded() {
         let registry = Registry::default();
-        let cloud = Cloud::new(OwnCloud::new(&registry, Reloads::new(&registry)), &registry, "acme");
+        let cloud = Cloud::new(
+            OwnCloud::new(&registry, Reloads::new(&registry)),
+            &registry,
+            "acme",
+        );
         for id in 0..1000 {
-            cloud.finished(&format!("GET /machines/{id}"), Some(200), Duration::from_millis(1));
+            cloud.finished(
+                &format!("GET /machines/{id}"),
+                Some(200),
+                Duration::from_millis(1),
+            );
         }
         let mut families = registry.gather().into_iter();
         let requests = families.find_map(|family| match family {
@@ -181,7 +207,13 @@ mod tests {
         });
         let requests = requests.unwrap();
         assert_eq!(requests.get_metric().len(), 257);
-        let other = requests.get_metric().iter().find(|metric| metric.get_label().iter().any(|it| it.value() == OTHER));
-        assert_eq!(other.map(|metric| metric.get_counter().get_value()), Some(744.0));
+        let other = requests
+            .get_metric()
+            .iter()
+            .find(|metric| metric.get_label().iter().any(|it| it.value() == OTHER));
+        assert_eq!(
+            other.map(|metric| metric.get_counter().get_value()),
+            Some(744.0)
+        );
     }
 }

@@ -13,10 +13,11 @@ use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::{Reconcile, Reconciles, number, result};
 use crate::registry::Registry;
 use crate::series::{
-    LOAD_BALANCER_CALLS, LOAD_BALANCER_DELETIONS_SUPPRESSED, LOAD_BALANCER_DRIFTS, LOAD_BALANCER_SYNC, MONITOR_CALLS,
-    MONITOR_NODES, NODE_DELETIONS, NODE_DELETIONS_SUPPRESSED, NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS,
-    NODE_SYNC_DELAY, NODE_SYNC_ERRORS, NODE_SYNC_LATENCY, NODES_SKIPPED, ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE,
-    ROUTE_SYNC, ROUTES, TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
+    LOAD_BALANCER_CALLS, LOAD_BALANCER_DELETIONS_SUPPRESSED, LOAD_BALANCER_DRIFTS,
+    LOAD_BALANCER_SYNC, MONITOR_CALLS, MONITOR_NODES, NODE_DELETIONS, NODE_DELETIONS_SUPPRESSED,
+    NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS, NODE_SYNC_DELAY, NODE_SYNC_ERRORS, NODE_SYNC_LATENCY,
+    NODES_SKIPPED, ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE, ROUTE_SYNC, ROUTES,
+    TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
 };
 
 /// The node controller's histograms, which exist from the start, including on standbys.
@@ -33,13 +34,19 @@ pub(crate) struct Nodes {
 
 impl NodeDelays {
     pub(crate) fn new(registry: &Registry) -> Self {
-        Self { sync: registry.histogram(NODE_SYNC_DELAY), taint_removal: registry.histogram(TAINT_REMOVAL_DELAY) }
+        Self {
+            sync: registry.histogram(NODE_SYNC_DELAY),
+            taint_removal: registry.histogram(TAINT_REMOVAL_DELAY),
+        }
     }
 }
 
 impl Nodes {
     pub(crate) fn new(delays: NodeDelays, reconciles: &Reconciles) -> Self {
-        Self { delays, reconcile: reconciles.of(names::NODE_CONTROLLER.metric) }
+        Self {
+            delays,
+            reconcile: reconciles.of(names::NODE_CONTROLLER.metric),
+        }
     }
 }
 
@@ -73,7 +80,9 @@ impl Lifecycle {
             taints.with_label_values(&[operation]);
         }
         Self {
-            deletions: registry.counters(NODE_DELETIONS).with_label_values(&["gone"]),
+            deletions: registry
+                .counters(NODE_DELETIONS)
+                .with_label_values(&["gone"]),
             suppressed: registry.counters(NODE_DELETIONS_SUPPRESSED),
             taints,
             unanswered: registry.counter(NODE_LOOKUP_ERRORS),
@@ -93,7 +102,9 @@ impl LifecycleMetrics for Lifecycle {
         self.monitored.observe(took.as_secs_f64());
     }
     fn looked_up(&self, operation: CloudOperation, result: &'static str) {
-        self.calls.with_label_values(&[operation.as_str(), result]).inc();
+        self.calls
+            .with_label_values(&[operation.as_str(), result])
+            .inc();
     }
     fn deleted(&self) {
         self.deletions.inc();
@@ -138,7 +149,9 @@ impl Services {
     }
 
     fn call(&self, operation: &str, took: Duration, succeeded: bool) {
-        self.calls.with_label_values(&[operation, result(succeeded)]).observe(took.as_secs_f64());
+        self.calls
+            .with_label_values(&[operation, result(succeeded)])
+            .observe(took.as_secs_f64());
     }
 }
 
@@ -202,13 +215,19 @@ impl Routes {
 
 impl RouteMetrics for Routes {
     fn synced(&self, outcome: SyncOutcome, trigger: SyncTrigger) {
-        self.syncs.with_label_values(&[outcome.as_str(), trigger.as_str()]).inc();
+        self.syncs
+            .with_label_values(&[outcome.as_str(), trigger.as_str()])
+            .inc();
     }
     fn changed(&self, operation: &'static str) {
-        self.changes.with_label_values(&[operation, result(true)]).inc();
+        self.changes
+            .with_label_values(&[operation, result(true)])
+            .inc();
     }
     fn failed(&self, operation: &'static str) {
-        self.changes.with_label_values(&[operation, result(false)]).inc();
+        self.changes
+            .with_label_values(&[operation, result(false)])
+            .inc();
     }
     fn flapping(&self) {
         self.flapping.inc();
@@ -217,8 +236,18 @@ impl RouteMetrics for Routes {
         self.outside.inc();
     }
     fn route_counts(&self, route_counts: RouteCounts) {
-        let RouteCounts { desired, present, foreign, failed } = route_counts;
-        for (state, routes) in [("desired", desired), ("present", present), ("foreign", foreign), ("failed", failed)] {
+        let RouteCounts {
+            desired,
+            present,
+            foreign,
+            failed,
+        } = route_counts;
+        for (state, routes) in [
+            ("desired", desired),
+            ("present", present),
+            ("foreign", foreign),
+            ("failed", failed),
+        ] {
             self.routes.with_label_values(&[state]).set(number(routes));
         }
     }

@@ -13,14 +13,19 @@ pub(crate) struct Elections {
 
 impl Elections {
     pub(crate) fn new(registry: &Registry) -> Self {
-        Self { leading: registry.gauges(MASTER_STATUS), slow_path: registry.counters(SLOW_PATH) }
+        Self {
+            leading: registry.gauges(MASTER_STATUS),
+            slow_path: registry.counters(SLOW_PATH),
+        }
     }
 }
 
 // Leases are acquired and read rarely, so the child is looked up each time.
 impl ElectionMetrics for Elections {
     fn leading(&self, lease: &str, leads: bool) {
-        self.leading.with_label_values(&[lease]).set(f64::from(u8::from(leads)));
+        self.leading
+            .with_label_values(&[lease])
+            .set(f64::from(u8::from(leads)));
     }
 
     fn slow_path(&self, lease: &str) {

@@ -47,19 +47,48 @@ enum Child {
 
 impl OwnSeries {
     pub(crate) fn new(registry: &Registry) -> Self {
-        Self { registry: registry.clone(), known: Resolved::default(), made: Mutex::default() }
+        Self {
+            registry: registry.clone(),
+            known: Resolved::default(),
+            made: Mutex::default(),
+        }
     }
 
     pub(crate) fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
         if labels.len() != series.labels.len() {
-            debug_assert_eq!(labels.len(), series.labels.len(), "labels of {}", series.name);
+            debug_assert_eq!(
+                labels.len(),
+                series.labels.len(),
+                "labels of {}",
+                series.name
+            );
             return;
         }
-        let make = || (series.name, Kept { family: self.make(series), children: Resolved::default() });
-        let Some(kept) = self.known.get(|name| *name == series.name, make) else { return };
+        let make = || {
+            (
+                series.name,
+                Kept {
+                    family: self.make(series),
+                    children: Resolved::default(),
+                },
+            )
+        };
+        let Some(kept) = self.known.get(|name| *name == series.name, make) else {
+            return;
+        };
         let Some(family) = &kept.family else { return };
-        let is_it = |known: &Labels| known.iter().map(|label| &**label).eq(labels.iter().copied());
-        let make = || (labels.iter().map(|&label| label.into()).collect(), family.child(labels));
+        let is_it = |known: &Labels| {
+            known
+                .iter()
+                .map(|label| &**label)
+                .eq(labels.iter().copied())
+        };
+        let make = || {
+            (
+                labels.iter().map(|&label| label.into()).collect(),
+                family.child(labels),
+            )
+        };
         match kept.children.get(is_it, make) {
             Some(child) => child.add(value),
             None => family.child(&vec![OTHER; labels.len()]).add(value),
@@ -70,7 +99,11 @@ impl OwnSeries {
         let mut made = self.made.lock();
         let family = made.entry(series.name).or_insert_with(|| {
             let family = self.registry.of_a_provider(series);
-            family.inspect_err(|error| tracing::warn!(series = series.name, %error, "series not shown")).ok()
+            family
+                .inspect_err(
+                    |error| tracing::warn!(series = series.name, %error, "series not shown"),
+                )
+                .ok()
         });
         family.clone()
     }
@@ -97,7 +130,9 @@ impl Family {
         Ok(match kind {
             SeriesKind::Counter => Self::Counter(CounterVec::new(options, labels)?),
             SeriesKind::Gauge => Self::Gauge(GaugeVec::new(options, labels)?),
-            SeriesKind::Histogram(bounds) => Self::Histogram(HistogramVec::new(histograms, options, labels, bounds)?),
+            SeriesKind::Histogram(bounds) => {
+                Self::Histogram(HistogramVec::new(histograms, options, labels, bounds)?)
+            }
         })
     }
 }
@@ -124,8 +159,12 @@ mod tests {
         labels: &["code", "method"],
         help: "Requests.",
     };
-    static GAUGE: ProviderSeries =
-        ProviderSeries { name: "acme_in_flight", kind: SeriesKind::Gauge, labels: &[], help: "In flight." };
+    static GAUGE: ProviderSeries = ProviderSeries {
+        name: "acme_in_flight",
+        kind: SeriesKind::Gauge,
+        labels: &[],
+        help: "In flight.",
+    };
     static HISTOGRAM: ProviderSeries = ProviderSeries {
         name: "acme_seconds",
         kind: SeriesKind::Histogram(&[0.5, 1.0]),
@@ -167,8 +206,15 @@ mod tests {
             series.record(&COUNTER, &[&id.to_string(), "get"], 1.0);
         }
         let text = text(&registry);
-        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 257, "{text}");
-        assert!(text.contains("acme_requests_total{code=\"other\",method=\"other\"} 744\n"), "{text}");
+        assert_eq!(
+            text.lines().filter(|line| !line.starts_with('#')).count(),
+            257,
+            "{text}"
+        );
+        assert!(
+            text.contains("acme_requests_total{code=\"other\",method=\"other\"} 744\n"),
+            "{text}"
+        );
 
         static TAKEN: ProviderSeries = ProviderSeries {
             name: "workqueue_depth",
@@ -176,7 +222,11 @@ mod tests {
             labels: &["name"],
             help: "Somebody else's.",
         };
-        registry.gauges(crate::series::all().find(|series| series.name == TAKEN.name).unwrap());
+        registry.gauges(
+            crate::series::all()
+                .find(|series| series.name == TAKEN.name)
+                .unwrap(),
+        );
         series.record(&TAKEN, &["x"], 7.0);
         series.record(&GAUGE, &[], 2.0);
         assert!(super::tests::text(&registry).contains("acme_in_flight 2\n"));
@@ -192,12 +242,20 @@ mod tests {
         };
         let registry = Registry::default().of_provider("acme");
         let series = OwnSeries::new(&registry);
-        registry.counters(crate::series::CLOUD_REQUEST_ERRORS).with_label_values(&["GET /x"]).inc();
-        assert!(text(&registry).contains("cloudprovider_acme_api_request_errors{request=\"GET /x\"} 1\n"));
+        registry
+            .counters(crate::series::CLOUD_REQUEST_ERRORS)
+            .with_label_values(&["GET /x"])
+            .inc();
+        assert!(
+            text(&registry)
+                .contains("cloudprovider_acme_api_request_errors{request=\"GET /x\"} 1\n")
+        );
         series.record(&ERRORS, &["x_get", "here"], 1.0);
         let text = text(&registry);
         assert!(
-            text.contains("cloudprovider_acme_api_request_errors{region=\"here\",request=\"x_get\"} 1\n"),
+            text.contains(
+                "cloudprovider_acme_api_request_errors{region=\"here\",request=\"x_get\"} 1\n"
+            ),
             "{text}"
         );
         assert!(!text.contains("GET /x"), "{text}");
@@ -213,8 +271,15 @@ mod tests {
         };
         let registry = Registry::default().of_provider("acme");
         let series = OwnSeries::new(&registry);
-        let buckets = || text(&registry).matches("cloudprovider_acme_api_request_duration_seconds_bucket").count();
-        registry.histograms(crate::series::CLOUD_REQUEST_DURATION).with_label_values(&["GET /x"]).observe(1.0);
+        let buckets = || {
+            text(&registry)
+                .matches("cloudprovider_acme_api_request_duration_seconds_bucket")
+                .count()
+        };
+        registry
+            .histograms(crate::series::CLOUD_REQUEST_DURATION)
+            .with_label_values(&["GET /x"])
+            .observe(1.0);
         assert!(buckets() > 2, "{}", text(&registry));
         series.record(&DURATION, &["x_get"], 1.0);
         assert_eq!(buckets(), 2, "{}", text(&registry));

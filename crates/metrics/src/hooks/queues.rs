@@ -10,7 +10,9 @@ use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::number;
 use crate::registry::Registry;
 use crate::resolved::Resolved;
-use crate::series::{QUEUE_ADDS, QUEUE_DEPTH, QUEUE_LONGEST, QUEUE_RETRIES, QUEUE_UNFINISHED, QUEUE_WAIT, QUEUE_WORK};
+use crate::series::{
+    QUEUE_ADDS, QUEUE_DEPTH, QUEUE_LONGEST, QUEUE_RETRIES, QUEUE_UNFINISHED, QUEUE_WAIT, QUEUE_WORK,
+};
 
 pub(crate) struct Queues {
     depth: GaugeVec,
@@ -48,7 +50,10 @@ impl Queues {
     }
 
     fn queue(&self, name: &str) -> Option<Arc<Queue>> {
-        self.queues.get(|known| **known == *name, || (name.into(), self.make(&[name])))
+        self.queues.get(
+            |known| **known == *name,
+            || (name.into(), self.make(&[name])),
+        )
     }
 
     fn make(&self, name: &[&str]) -> Queue {

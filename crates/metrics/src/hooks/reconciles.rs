@@ -42,7 +42,10 @@ impl Reconciles {
     }
 
     pub(crate) fn of(&self, controller: &'static str) -> Reconcile {
-        let total = |succeeded| self.total.with_label_values(&[controller, result(succeeded)]);
+        let total = |succeeded| {
+            self.total
+                .with_label_values(&[controller, result(succeeded)])
+        };
         Reconcile {
             name: controller,
             successes: total(true),

@@ -25,7 +25,11 @@ impl Reloads {
     /// Returns the counters, with all of them at zero, so that the first failure shows as an increase.
     pub(crate) fn new(registry: &Registry) -> Self {
         let counts = registry.counters(CREDENTIAL_RELOADS);
-        for credential in [Credential::Kubeconfig, Credential::CloudConfig, Credential::Cloud] {
+        for credential in [
+            Credential::Kubeconfig,
+            Credential::CloudConfig,
+            Credential::Cloud,
+        ] {
             for result in [result(true), result(false)] {
                 counts.with_label_values(&[credential.label(), result]);
             }
@@ -35,11 +39,15 @@ impl Reloads {
     }
 
     pub(crate) fn count(&self, credential: Credential, is_in_use: bool) {
-        self.0.with_label_values(&[credential.label(), result(is_in_use)]).inc();
+        self.0
+            .with_label_values(&[credential.label(), result(is_in_use)])
+            .inc();
     }
 
     pub(crate) fn count_restart(&self) {
-        self.0.with_label_values(&[Credential::CloudConfig.label(), RESTART]).inc();
+        self.0
+            .with_label_values(&[Credential::CloudConfig.label(), RESTART])
+            .inc();
     }
 }
 

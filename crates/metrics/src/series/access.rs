@@ -3,8 +3,10 @@
 use super::Presence::{Start, Use};
 use super::{CALLS, CONVENTIONAL, Series, table};
 
-const MILLISECONDS_DOUBLING: &[f64] =
-    &[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
+const MILLISECONDS_DOUBLING: &[f64] = &[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
+    8.192, 16.384,
+];
 
 /// Bucket bounds for the remaining lifetime of certificates in seconds, from 0 (expired) to one year.
 const REMAINING: &[f64] = &[

@@ -5,8 +5,10 @@ use super::Stability::{Alpha, Beta};
 use super::{DOUBLING, Series, table};
 
 /// Bounds that double from a millisecond to 16 s.
-const PASSES: &[f64] =
-    &[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
+const PASSES: &[f64] = &[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
+    8.192, 16.384,
+];
 const NODE_AGES: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 table!(CONTROLLERS {

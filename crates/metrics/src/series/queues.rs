@@ -7,8 +7,18 @@ use super::{Series, table};
 /// Bucket bounds from 1e-8 to 10, each ten times the one before, with the rounding of repeated multiplication, so that
 /// the text is the same as that of other Kubernetes components.
 #[allow(clippy::excessive_precision, reason = "these are the numbers of MET-4")]
-const TENFOLD: &[f64] =
-    &[1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
+const TENFOLD: &[f64] = &[
+    1e-8,
+    1e-7,
+    1e-6,
+    9.999_999_999_999_999e-6,
+    9.999_999_999_999_999e-5,
+    0.001,
+    0.01,
+    0.1,
+    1.0,
+    10.0,
+];
 
 table!(QUEUES {
     QUEUE_DEPTH = Series::gauge("workqueue_depth").by(&["name"]).is(Beta).from(Use)

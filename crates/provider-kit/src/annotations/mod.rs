@@ -51,13 +51,20 @@ impl<'a> Annotations<'a> {
     /// Returns a reader of this Service's annotations.
     #[must_use]
     pub fn of(service: &'a Service) -> Self {
-        Self { service, defaults: None, reading: Reading::default() }
+        Self {
+            service,
+            defaults: None,
+            reading: Reading::default(),
+        }
     }
 
     /// Sets the defaults for annotations that the Service does not set.
     #[must_use]
     pub fn over(self, defaults: &'a Defaults) -> Self {
-        Self { defaults: Some(defaults), ..self }
+        Self {
+            defaults: Some(defaults),
+            ..self
+        }
     }
 
     /// Returns the value, or else that of the [fallback](Declaration::fallback), or else the default. `None` if there
@@ -65,7 +72,9 @@ impl<'a> Annotations<'a> {
     pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         let service = self.service;
         self.reading
-            .get(annotation, &|key| format!("annotation {key}"), |key| set(service, key))
+            .get(annotation, &|key| format!("annotation {key}"), |key| {
+                set(service, key)
+            })
             .or_else(|| self.default(annotation))
     }
 
@@ -78,7 +87,9 @@ impl<'a> Annotations<'a> {
     /// Returns `true` if the annotation is set to any value.
     #[must_use]
     pub fn is_set<T>(&self, annotation: &Annotation<T>) -> bool {
-        std::iter::once(&annotation.key).chain(annotation.aliases).any(|key| set(self.service, key).is_some())
+        std::iter::once(&annotation.key)
+            .chain(annotation.aliases)
+            .any(|key| set(self.service, key).is_some())
     }
 
     /// Adds a mistake that the caller found; name the annotation, its value, and the accepted values.
@@ -94,18 +105,37 @@ impl<'a> Annotations<'a> {
     /// Warns of annotations that begin with `prefix` and are not `declared`, because no code reads them.
     pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
         let rows: Vec<_> = declared.iter().map(|it| it.row()).collect();
-        let known: Vec<&str> =
-            rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).copied().collect();
+        let known: Vec<&str> = rows
+            .iter()
+            .flat_map(|row| std::iter::once(&row.key).chain(row.aliases))
+            .copied()
+            .collect();
         let declared: HashSet<&str> = known.iter().copied().collect();
-        let keys = self.service.metadata.annotations.iter().flatten().map(|(key, _)| key);
-        let unknown: Vec<_> = keys.filter(|key| key.starts_with(prefix) && !declared.contains(&***key)).collect();
+        let keys = self
+            .service
+            .metadata
+            .annotations
+            .iter()
+            .flatten()
+            .map(|(key, _)| key);
+        let unknown: Vec<_> = keys
+            .filter(|key| key.starts_with(prefix) && !declared.contains(&***key))
+            .collect();
         for (index, key) in unknown.iter().take(NAMED).enumerate() {
-            let meant = if index < SUGGESTIONS { closest(key, &known) } else { None };
+            let meant = if index < SUGGESTIONS {
+                closest(key, &known)
+            } else {
+                None
+            };
             let hint = meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
-            self.reading.warning(format!("annotation {key} is not known{hint}"));
+            self.reading
+                .warning(format!("annotation {key} is not known{hint}"));
         }
         if unknown.len() > NAMED {
-            self.reading.warning(format!("{} more annotations {prefix}… are not known", unknown.len() - NAMED));
+            self.reading.warning(format!(
+                "{} more annotations {prefix}… are not known",
+                unknown.len() - NAMED
+            ));
         }
     }
 
@@ -119,7 +149,12 @@ impl<'a> Annotations<'a> {
     #[must_use]
     pub fn parsed<S>(self, spec: S) -> Parsed<S> {
         let warnings = self.reading.warnings().to_vec();
-        Parsed { spec, mistakes: self.reading.into_mistakes(), warnings, targets_follow_labels: false }
+        Parsed {
+            spec,
+            mistakes: self.reading.into_mistakes(),
+            warnings,
+            targets_follow_labels: false,
+        }
     }
 
     /// Ends the reading, and refuses mistakes.
@@ -166,7 +201,10 @@ impl<S> Parsed<S> {
     /// labels change.
     #[must_use]
     pub fn targets_follow_labels(self, follow: bool) -> Self {
-        Self { targets_follow_labels: follow, ..self }
+        Self {
+            targets_follow_labels: follow,
+            ..self
+        }
     }
 
     /// Adds warnings that the provider reports in another way when it syncs the Service, such as by events with their
@@ -179,15 +217,32 @@ impl<S> Parsed<S> {
 
     /// Converts the spec into another form.
     pub fn map<T>(self, form: impl FnOnce(S) -> T) -> Parsed<T> {
-        let Self { spec, mistakes, warnings, targets_follow_labels } = self;
-        Parsed { spec: form(spec), mistakes, warnings, targets_follow_labels }
+        let Self {
+            spec,
+            mistakes,
+            warnings,
+            targets_follow_labels,
+        } = self;
+        Parsed {
+            spec: form(spec),
+            mistakes,
+            warnings,
+            targets_follow_labels,
+        }
     }
 
     /// Returns all mistakes and warnings, for [`LoadBalancers::review`](cloud_provider::LoadBalancers::review).
     #[must_use]
     pub fn review(&self) -> ServiceReview {
-        let errors = self.mistakes.iter().map(|mistake| mistake.text.clone()).collect();
-        ServiceReview { errors, warnings: self.warnings.clone() }
+        let errors = self
+            .mistakes
+            .iter()
+            .map(|mistake| mistake.text.clone())
+            .collect();
+        ServiceReview {
+            errors,
+            warnings: self.warnings.clone(),
+        }
     }
 
     /// Refuses a Service with any mistake.
@@ -203,7 +258,11 @@ impl<S> Parsed<S> {
     /// # Errors
     /// *Invalid*, with the mistakes in these settings.
     pub fn check_targets(&self) -> Result<()> {
-        refused(self.mistakes.iter().filter(|mistake| mistake.decides_targets))
+        refused(
+            self.mistakes
+                .iter()
+                .filter(|mistake| mistake.decides_targets),
+        )
     }
 }
 
@@ -228,5 +287,10 @@ impl<T> Declaration<T> {
 }
 
 fn set<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
-    service.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    service
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
 }

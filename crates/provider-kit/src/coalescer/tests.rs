@@ -15,7 +15,10 @@ type Sent = Arc<Mutex<Vec<(Duration, char, Vec<u32>)>>>;
 type Numbers = Coalescer<char, u32, usize>;
 
 /// Returns a function that sends requests of one second and refuses number 13. The answer to a request is its number.
-fn sender() -> (impl Fn(char, Vec<u32>) -> BoxFuture<'static, Result<usize>>, Sent) {
+fn sender() -> (
+    impl Fn(char, Vec<u32>) -> BoxFuture<'static, Result<usize>>,
+    Sent,
+) {
     let (sent, began) = (Sent::default(), Instant::now());
     let log = Arc::clone(&sent);
     let send = move |key, items: Vec<u32>| {
@@ -23,7 +26,11 @@ fn sender() -> (impl Fn(char, Vec<u32>) -> BoxFuture<'static, Result<usize>>, Se
         let number = lock(&log).len();
         async move {
             sleep(SECOND).await;
-            if items.contains(&13) { Err(Error::invalid("no 13")) } else { Ok(number) }
+            if items.contains(&13) {
+                Err(Error::invalid("no 13"))
+            } else {
+                Ok(number)
+            }
         }
         .boxed()
     };
@@ -36,7 +43,10 @@ fn numbers() -> (Numbers, Sent) {
 }
 
 fn items(sent: &Sent) -> Vec<Vec<u32>> {
-    lock(sent).iter().map(|(_, _, items)| items.clone()).collect()
+    lock(sent)
+        .iter()
+        .map(|(_, _, items)| items.clone())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,25 +56,43 @@ async fn callers_during_a_request_share_the_next_one() {
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(items(&sent), [vec![101], (102..=150).collect()]);
     assert_eq!(began.elapsed(), SECOND * 2);
-    assert_eq!(numbers.join('a', 151).await.unwrap(), 3, "nothing is kept of the requests before");
+    assert_eq!(
+        numbers.join('a', 151).await.unwrap(),
+        3,
+        "nothing is kept of the requests before"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_caller_gets_its_own_answer_if_one_item_is_refused() {
     let (numbers, sent) = numbers();
     let answers = join_all([1, 2, 13, 3].map(|item| numbers.join('a', item))).await;
-    assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true]);
-    assert_eq!(items(&sent).iter().map(Vec::len).collect::<Vec<_>>(), [1, 3, 1, 1, 1]);
+    assert_eq!(
+        answers.iter().map(Result::is_ok).collect::<Vec<_>>(),
+        [true, true, false, true]
+    );
+    assert_eq!(
+        items(&sent).iter().map(Vec::len).collect::<Vec<_>>(),
+        [1, 3, 1, 1, 1]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_caller_fails_no_other() {
     let (numbers, sent) = numbers();
-    let (first, second) = join(timeout(SECOND / 10, numbers.join('a', 1)), numbers.join('a', 2)).await;
+    let (first, second) = join(
+        timeout(SECOND / 10, numbers.join('a', 1)),
+        numbers.join('a', 2),
+    )
+    .await;
     assert!(first.is_err() && second.is_ok());
     assert_eq!(items(&sent).len(), 2);
     assert!(timeout(SECOND / 10, numbers.join('a', 3)).await.is_err());
-    assert_eq!(numbers.join('a', 4).await.unwrap(), 4, "a request without callers is not waited for");
+    assert_eq!(
+        numbers.join('a', 4).await.unwrap(),
+        4,
+        "a request without callers is not waited for"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +107,11 @@ async fn request_in_flight_is_shared_unless_the_caller_needs_a_fresh_one() {
         (fresh.unwrap(), other.unwrap(), any.unwrap())
     };
     let (first, late) = join(share(false), late).await;
-    assert_eq!((first.unwrap(), late), (1, (2, 2, 2)), "one request is being prepared, which all may share");
+    assert_eq!(
+        (first.unwrap(), late),
+        (1, (2, 2, 2)),
+        "one request is being prepared, which all may share"
+    );
     assert!(!numbers.can_share(&'a', false));
     let any = async {
         sleep(SECOND / 2).await;
@@ -93,23 +125,33 @@ async fn request_in_flight_is_shared_unless_the_caller_needs_a_fresh_one() {
 async fn a_request_is_as_urgent_as_its_most_urgent_caller() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
-    let lists = Coalescer::with_shared_priority(move |(), callers: Vec<()>, shared_priority: SharedPriority| {
-        let log = Arc::clone(&log);
-        async move {
-            let _ = callers;
-            lock(&log).push(shared_priority.now());
-            sleep(SECOND).await;
-            lock(&log).push(shared_priority.now());
-            Ok(())
-        }
-    });
+    let lists = Coalescer::with_shared_priority(
+        move |(), callers: Vec<()>, shared_priority: SharedPriority| {
+            let log = Arc::clone(&log);
+            async move {
+                let _ = callers;
+                lock(&log).push(shared_priority.now());
+                sleep(SECOND).await;
+                lock(&log).push(shared_priority.now());
+                Ok(())
+            }
+        },
+    );
     let late = async {
         sleep(SECOND / 2).await;
         // The fresh request waits for the request in flight, which must not hold it up.
         lists.share((), (), true, Priority::Urgent).await
     };
     let _ = join(lists.share((), (), false, Priority::Refresh), late).await;
-    assert_eq!(*lock(&seen), [Priority::Refresh, Priority::Urgent, Priority::Urgent, Priority::Urgent]);
+    assert_eq!(
+        *lock(&seen),
+        [
+            Priority::Refresh,
+            Priority::Urgent,
+            Priority::Urgent,
+            Priority::Urgent
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +160,16 @@ async fn a_request_with_a_due_time_gathers_until_then_and_waits_for_no_other() {
     let numbers = numbers.at_most(3);
     let late = async |wait, item| {
         sleep(wait).await;
-        numbers.join_at('a', item, |_| Instant::now() + SECOND / 2).await.unwrap()
+        numbers
+            .join_at('a', item, |_| Instant::now() + SECOND / 2)
+            .await
+            .unwrap()
     };
-    join_all([(0, 1), (1, 2), (2, 3), (3, 4), (7, 5)].map(|(tenths, item)| late(SECOND / 10 * tenths, item))).await;
+    join_all(
+        [(0, 1), (1, 2), (2, 3), (3, 4), (7, 5)]
+            .map(|(tenths, item)| late(SECOND / 10 * tenths, item)),
+    )
+    .await;
     let tenths = |sent: &(Duration, char, Vec<u32>)| (sent.0.as_millis() / 100, sent.2.clone());
     let sent = lock(&sent).iter().map(tenths).collect::<Vec<_>>();
     assert_eq!(

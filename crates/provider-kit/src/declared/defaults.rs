@@ -39,11 +39,15 @@ impl Defaults {
     /// Returns the value of a variable or key, or else that of its own fallback, or else its default.
     #[must_use]
     pub fn get<T>(&self, declaration: &Declaration<T>) -> Option<T> {
-        let text = self.0.get(declaration.key).and_then(|text| declaration.kind.parse(text));
-        text.or_else(|| self.get(declaration.fallback?)).or_else(|| match declaration.default {
-            DefaultValue::Value(text) => declaration.kind.parse(text),
-            DefaultValue::Nothing | DefaultValue::Described(_) => None,
-        })
+        let text = self
+            .0
+            .get(declaration.key)
+            .and_then(|text| declaration.kind.parse(text));
+        text.or_else(|| self.get(declaration.fallback?))
+            .or_else(|| match declaration.default {
+                DefaultValue::Value(text) => declaration.kind.parse(text),
+                DefaultValue::Nothing | DefaultValue::Described(_) => None,
+            })
     }
 
     /// Sets the text of a variable or key; an empty text unsets it.
@@ -61,7 +65,8 @@ impl Defaults {
     /// Adds the texts of other keys, such as those of a class to those of all load balancers.
     #[must_use]
     pub fn with(mut self, others: &Self) -> Self {
-        self.0.extend(others.0.iter().map(|(key, text)| (*key, text.clone())));
+        self.0
+            .extend(others.0.iter().map(|(key, text)| (*key, text.clone())));
         self
     }
 }

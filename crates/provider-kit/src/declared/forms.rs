@@ -43,7 +43,11 @@ pub fn duration(text: &str) -> Option<Duration> {
 #[must_use]
 pub fn seconds(text: &str) -> Option<Duration> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { text.parse().ok().map(Duration::from_secs) } else { duration(text) }
+    if is_number {
+        text.parse().ok().map(Duration::from_secs)
+    } else {
+        duration(text)
+    }
 }
 
 /// Returns the items of a comma-separated list, without surrounding white space and without empty items.
@@ -54,5 +58,7 @@ pub fn seconds(text: &str) -> Option<Duration> {
 /// assert_eq!(items("a, b,,").collect::<Vec<_>>(), ["a", "b"]);
 /// ```
 pub fn items(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
 }

@@ -27,10 +27,24 @@ pub struct Kind<T: 'static> {
 }
 
 enum Form<T: 'static> {
-    Parsed { accepted: &'static str, parse: fn(&str) -> Option<T> },
-    Explained { accepted: &'static str, parse: fn(&str) -> Result<T, String> },
-    Number { from: i64, to: i64, parse: fn(i64) -> Option<T> },
-    OneOf { choices: &'static [(&'static str, T)], any_case: bool, copy: fn(&T) -> T },
+    Parsed {
+        accepted: &'static str,
+        parse: fn(&str) -> Option<T>,
+    },
+    Explained {
+        accepted: &'static str,
+        parse: fn(&str) -> Result<T, String>,
+    },
+    Number {
+        from: i64,
+        to: i64,
+        parse: fn(i64) -> Option<T>,
+    },
+    OneOf {
+        choices: &'static [(&'static str, T)],
+        any_case: bool,
+        copy: fn(&T) -> T,
+    },
 }
 
 impl<T> Kind<T> {
@@ -38,13 +52,19 @@ impl<T> Kind<T> {
     /// `an address of this cloud`. `parse` gets the value without surrounding white space.
     #[must_use]
     pub const fn of(accepted: &'static str, parse: fn(&str) -> Option<T>) -> Self {
-        Self { form: Form::Parsed { accepted, parse }, is_trimmed: true }
+        Self {
+            form: Form::Parsed { accepted, parse },
+            is_trimmed: true,
+        }
     }
 
     /// Returns a kind whose parser explains why a value is not accepted.
     #[must_use]
     pub const fn explained(accepted: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
-        Self { form: Form::Explained { accepted, parse }, is_trimmed: true }
+        Self {
+            form: Form::Explained { accepted, parse },
+            is_trimmed: true,
+        }
     }
 
     /// Returns a kind for whole numbers within these bounds, both included.
@@ -53,7 +73,14 @@ impl<T> Kind<T> {
     where
         T: TryFrom<i64>,
     {
-        Self { form: Form::Number { from, to, parse: |number| T::try_from(number).ok() }, is_trimmed: true }
+        Self {
+            form: Form::Number {
+                from,
+                to,
+                parse: |number| T::try_from(number).ok(),
+            },
+            is_trimmed: true,
+        }
     }
 
     /// Returns a kind for one of these words, each with its value.
@@ -62,14 +89,28 @@ impl<T> Kind<T> {
     where
         T: Copy,
     {
-        Self { form: Form::OneOf { choices, any_case: false, copy: |value| *value }, is_trimmed: true }
+        Self {
+            form: Form::OneOf {
+                choices,
+                any_case: false,
+                copy: |value| *value,
+            },
+            is_trimmed: true,
+        }
     }
 
     /// Accepts words in lower and upper case.
     #[must_use]
     pub const fn any_case(self) -> Self {
         match self.form {
-            Form::OneOf { choices, copy, .. } => Self { form: Form::OneOf { choices, any_case: true, copy }, ..self },
+            Form::OneOf { choices, copy, .. } => Self {
+                form: Form::OneOf {
+                    choices,
+                    any_case: true,
+                    copy,
+                },
+                ..self
+            },
             _ => self,
         }
     }
@@ -77,7 +118,10 @@ impl<T> Kind<T> {
     /// Keeps white space around the value.
     #[must_use]
     pub const fn verbatim(self) -> Self {
-        Self { is_trimmed: false, ..self }
+        Self {
+            is_trimmed: false,
+            ..self
+        }
     }
 
     /// Returns the value; `None` if the text is not accepted.
@@ -92,11 +136,17 @@ impl<T> Kind<T> {
         // Each type of values has its own copy of this function: whatever does not depend on it is done elsewhere.
         match self.form {
             Form::Parsed { accepted, parse } => parse(text).ok_or_else(|| is_not(accepted)),
-            Form::Explained { accepted, parse } => parse(text).map_err(|why| is_not_because(accepted, &why)),
-            Form::Number { from, to, parse } => {
-                number(text, from, to).and_then(parse).ok_or_else(|| is_not(&numbers(from, to)))
+            Form::Explained { accepted, parse } => {
+                parse(text).map_err(|why| is_not_because(accepted, &why))
             }
-            Form::OneOf { choices, any_case, copy } => match position(&mut words(choices), text, any_case) {
+            Form::Number { from, to, parse } => number(text, from, to)
+                .and_then(parse)
+                .ok_or_else(|| is_not(&numbers(from, to))),
+            Form::OneOf {
+                choices,
+                any_case,
+                copy,
+            } => match position(&mut words(choices), text, any_case) {
                 Some(at) => Ok(copy(&choices[at].1)),
                 None => Err(is_not(&one_of(&mut words(choices)))),
             },
@@ -117,7 +167,9 @@ impl<T> Kind<T> {
     pub(crate) fn markdown(&self) -> String {
         match self.form {
             Form::OneOf { choices, .. } => joined(&mut words(choices), "`"),
-            Form::Parsed { .. } | Form::Explained { .. } | Form::Number { .. } => without_article(self.accepted()),
+            Form::Parsed { .. } | Form::Explained { .. } | Form::Number { .. } => {
+                without_article(self.accepted())
+            }
         }
     }
 }
@@ -131,12 +183,16 @@ fn is_not_because(accepted: &str, why: &str) -> String {
 }
 
 fn without_article(accepted: String) -> String {
-    let short = accepted.strip_prefix("a ").or_else(|| accepted.strip_prefix("an "));
+    let short = accepted
+        .strip_prefix("a ")
+        .or_else(|| accepted.strip_prefix("an "));
     short.map(str::to_owned).unwrap_or(accepted)
 }
 
 fn number(text: &str, from: i64, to: i64) -> Option<i64> {
-    text.parse().ok().filter(|number| (from..=to).contains(number))
+    text.parse()
+        .ok()
+        .filter(|number| (from..=to).contains(number))
 }
 
 fn numbers(from: i64, to: i64) -> String {
@@ -155,16 +211,25 @@ fn words<T>(choices: &'static [(&'static str, T)]) -> impl Iterator<Item = &'sta
 
 fn position(words: &mut Words<'_>, text: &str, any_case: bool) -> Option<usize> {
     let is_it = |word: &str| word == text || any_case && word.eq_ignore_ascii_case(text);
-    words.enumerate().find(|(_, word)| is_it(word)).map(|(at, _)| at)
+    words
+        .enumerate()
+        .find(|(_, word)| is_it(word))
+        .map(|(at, _)| at)
 }
 
 /// Returns the end of a message. A message cannot show the empty text.
 fn one_of(words: &mut Words<'_>) -> String {
-    format!("one of {}", joined(&mut words.filter(|word| !word.is_empty()), ""))
+    format!(
+        "one of {}",
+        joined(&mut words.filter(|word| !word.is_empty()), "")
+    )
 }
 
 fn joined(words: &mut Words<'_>, quote: &str) -> String {
-    words.map(|word| format!("{quote}{word}{quote}")).collect::<Vec<_>>().join(", ")
+    words
+        .map(|word| format!("{quote}{word}{quote}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A type of values with a default form, which a declaration can replace.
@@ -215,12 +280,15 @@ impl Value for Ipv4Addr {
 
 /// Accepts an address range; bits beyond its length are dropped.
 impl Value for IpNet {
-    const KIND: Kind<Self> =
-        Kind::of("an address range such as 10.0.0.0/24", |text| text.parse().ok().map(|net: IpNet| net.trunc()));
+    const KIND: Kind<Self> = Kind::of("an address range such as 10.0.0.0/24", |text| {
+        text.parse().ok().map(|net: IpNet| net.trunc())
+    });
 }
 
 impl Value for f64 {
-    const KIND: Kind<Self> = Kind::of("a number", |text| text.parse().ok().filter(|number: &Self| number.is_finite()));
+    const KIND: Kind<Self> = Kind::of("a number", |text| {
+        text.parse().ok().filter(|number: &Self| number.is_finite())
+    });
 }
 
 /// Keys with values, such as tags. A value may contain `=`, and is empty for a key alone.
@@ -237,15 +305,19 @@ impl Value for BTreeMap<String, String> {
 
 /// Accepts a comma-separated list.
 impl<T: Value> Value for Vec<T> {
-    const KIND: Kind<Self> =
-        Kind::of("a comma list", |text| forms::items(text).map(|item| T::KIND.parse(item)).collect());
+    const KIND: Kind<Self> = Kind::of("a comma list", |text| {
+        forms::items(text).map(|item| T::KIND.parse(item)).collect()
+    });
 }
 
 impl Kind<Duration> {
     /// Returns a kind for a duration in Go's form, or a whole number of seconds.
     #[must_use]
     pub const fn seconds() -> Self {
-        Self::of("a duration such as 30s or 1m30s, or a number of seconds", forms::seconds)
+        Self::of(
+            "a duration such as 30s or 1m30s, or a number of seconds",
+            forms::seconds,
+        )
     }
 }
 

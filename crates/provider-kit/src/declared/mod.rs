@@ -109,19 +109,28 @@ impl<T> Declaration<T> {
     /// Sets the default, in the form that a user writes.
     #[must_use]
     pub const fn default(self, value: &'static str) -> Self {
-        Self { default: DefaultValue::Value(value), ..self }
+        Self {
+            default: DefaultValue::Value(value),
+            ..self
+        }
     }
 
     /// Describes in words what applies if nothing is set; reading then returns `None`.
     #[must_use]
     pub const fn default_description(self, words: &'static str) -> Self {
-        Self { default: DefaultValue::Described(words), ..self }
+        Self {
+            default: DefaultValue::Described(words),
+            ..self
+        }
     }
 
     /// Names the variable or key that applies if nothing is set: see [`Defaults`].
     #[must_use]
     pub const fn fallback(self, fallback: &'static Self) -> Self {
-        Self { fallback: Some(fallback), ..self }
+        Self {
+            fallback: Some(fallback),
+            ..self
+        }
     }
 
     /// Sets deprecated names, which are read with a warning if the declared name is not set.
@@ -133,14 +142,20 @@ impl<T> Declaration<T> {
     /// Makes a value that is not accepted a warning instead of a mistake.
     #[must_use]
     pub const fn lenient(self) -> Self {
-        Self { on_invalid: OnInvalid::Warn, ..self }
+        Self {
+            on_invalid: OnInvalid::Warn,
+            ..self
+        }
     }
 
     /// Marks a setting that decides which Nodes are targets: a mistake in it stops changes of the targets, too. A
     /// mistake in any other setting does not.
     #[must_use]
     pub const fn decides_targets(self) -> Self {
-        Self { decides_targets: true, ..self }
+        Self {
+            decides_targets: true,
+            ..self
+        }
     }
 
     /// Marks an annotation by which the author of a Service uses, changes or pays for something that is not the Service's
@@ -148,7 +163,10 @@ impl<T> Declaration<T> {
     /// The page about multi-tenant clusters and the admission policy are generated from these marks.
     #[must_use]
     pub const fn reaches(self, what: &'static str) -> Self {
-        Self { reaches: Some(what), ..self }
+        Self {
+            reaches: Some(what),
+            ..self
+        }
     }
 
     /// Marks an annotation by which the author of a Service makes the owner of the account pay more, but reaches nothing of
@@ -156,13 +174,19 @@ impl<T> Declaration<T> {
     /// that of [`reaches`](Self::reaches).
     #[must_use]
     pub const fn costs(self, what: &'static str) -> Self {
-        Self { costs: Some(what), ..self }
+        Self {
+            costs: Some(what),
+            ..self
+        }
     }
 
     /// Marks a secret, whose value never appears in a message (INV-5).
     #[must_use]
     pub const fn secret(self) -> Self {
-        Self { is_secret: true, ..self }
+        Self {
+            is_secret: true,
+            ..self
+        }
     }
 
     /// Returns the annotation's key or the variable's name.
@@ -213,7 +237,19 @@ pub struct Row {
 
 impl<T: Sync> Declared for Declaration<T> {
     fn row(&self) -> Row {
-        let Self { key, kind, default, fallback, aliases, on_invalid, is_secret, reaches, costs, doc, .. } = *self;
+        let Self {
+            key,
+            kind,
+            default,
+            fallback,
+            aliases,
+            on_invalid,
+            is_secret,
+            reaches,
+            costs,
+            doc,
+            ..
+        } = *self;
         let default_is_accepted = match default {
             DefaultValue::Value(value) => kind.parse(value).is_some(),
             DefaultValue::Nothing | DefaultValue::Described(_) => true,

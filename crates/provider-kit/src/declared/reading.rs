@@ -39,10 +39,23 @@ impl Reading {
         named: &dyn Fn(&str) -> String,
         set: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<T> {
-        let Declaration { key, aliases, on_invalid, decides_targets, ref kind, default, .. } = *declaration;
+        let Declaration {
+            key,
+            aliases,
+            on_invalid,
+            decides_targets,
+            ref kind,
+            default,
+            ..
+        } = *declaration;
         let mut value = None;
         let mut read = |text: &str| declaration.read(text).map(|read| value = Some(read));
-        let rules = Rules { key, aliases, on_invalid, decides_targets };
+        let rules = Rules {
+            key,
+            aliases,
+            on_invalid,
+            decides_targets,
+        };
         match (self.has_default(rules, named, &set, &mut read), default) {
             (true, DefaultValue::Value(text)) => kind.parse(text),
             _ => value,
@@ -52,20 +65,30 @@ impl Reading {
     /// Reads the text that is set, and collects mistakes. Returns `true` if the default applies.
     fn has_default<'a>(
         &mut self,
-        Rules { key, aliases, on_invalid, decides_targets }: Rules,
+        Rules {
+            key,
+            aliases,
+            on_invalid,
+            decides_targets,
+        }: Rules,
         named: &dyn Fn(&str) -> String,
         set: &dyn Fn(&str) -> Option<&'a str>,
         read: &mut dyn FnMut(&str) -> Result<(), String>,
     ) -> bool {
         let alias = || aliases.iter().find_map(|alias| Some((*alias, set(alias)?)));
-        let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) else { return true };
+        let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) else {
+            return true;
+        };
         if used != key {
             self.warning(format!("{} is deprecated: use {key}", named(used)));
         }
         let Err(why) = read(text) else { return false };
         let wrong = format!("{}: {why}", named(used));
         match on_invalid {
-            OnInvalid::Refuse => self.add(Mistake { text: wrong, decides_targets }),
+            OnInvalid::Refuse => self.add(Mistake {
+                text: wrong,
+                decides_targets,
+            }),
             OnInvalid::Warn => self.warning(wrong),
         }
         on_invalid == OnInvalid::Warn
@@ -78,22 +101,29 @@ impl Reading {
         declared: &[&dyn Declared],
         set: impl Fn(&'static str) -> Option<(String, String)>,
     ) -> Defaults {
-        declared.iter().fold(Defaults::default(), |defaults, declaration| {
-            let Row { key, is_secret, .. } = declaration.row();
-            let Some((text, named)) = set(key).filter(|(text, _)| !text.is_empty() && !is_secret) else {
-                return defaults;
-            };
-            match declaration.check(&text) {
-                Ok(()) => return defaults.set(key, text),
-                Err(why) => self.mistake(format!("{named}: {why}")),
-            }
-            defaults
-        })
+        declared
+            .iter()
+            .fold(Defaults::default(), |defaults, declaration| {
+                let Row { key, is_secret, .. } = declaration.row();
+                let Some((text, named)) =
+                    set(key).filter(|(text, _)| !text.is_empty() && !is_secret)
+                else {
+                    return defaults;
+                };
+                match declaration.check(&text) {
+                    Ok(()) => return defaults.set(key, text),
+                    Err(why) => self.mistake(format!("{named}: {why}")),
+                }
+                defaults
+            })
     }
 
     /// Adds a mistake once, even if it is found several times.
     pub(crate) fn mistake(&mut self, text: String) {
-        self.add(Mistake { text, decides_targets: false });
+        self.add(Mistake {
+            text,
+            decides_targets: false,
+        });
     }
 
     fn add(&mut self, mistake: Mistake) {
@@ -119,7 +149,12 @@ impl Reading {
     /// Ends the reading. Warnings that suggest a misspelling are added to the error.
     pub(crate) fn finish(mut self) -> cloud_provider::Result<()> {
         if !self.mistakes.is_empty() {
-            let hints: Vec<_> = self.warnings.iter().filter(|it| it.contains(DID_YOU_MEAN)).cloned().collect();
+            let hints: Vec<_> = self
+                .warnings
+                .iter()
+                .filter(|it| it.contains(DID_YOU_MEAN))
+                .cloned()
+                .collect();
             hints.into_iter().for_each(|hint| self.mistake(hint));
         }
         refused(self.mistakes.iter())
@@ -141,9 +176,15 @@ impl<T> Declaration<T> {
 const DID_YOU_MEAN: &str = "did you mean";
 
 /// Returns *invalid* with all of these mistakes, if there are any.
-pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> cloud_provider::Result<()> {
+pub(crate) fn refused<'a>(
+    mistakes: impl Iterator<Item = &'a Mistake>,
+) -> cloud_provider::Result<()> {
     let texts: Vec<_> = mistakes.map(|mistake| &*mistake.text).collect();
-    if texts.is_empty() { Ok(()) } else { Err(Error::invalid(texts.join("; "))) }
+    if texts.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::invalid(texts.join("; ")))
+    }
 }
 
 fn secret_is_not(accepted: &str) -> String {

@@ -16,7 +16,13 @@ pub fn table(what: &str, declared: &[&dyn Declared]) -> String {
             format!("`{}`", row.key)
         };
         // Writing to a string cannot fail.
-        _ = writeln!(out, "| {key} | {} | {} | {} |", cell(&row.values), default(&row), cell(&meaning(&row)));
+        _ = writeln!(
+            out,
+            "| {key} | {} | {} | {} |",
+            cell(&row.values),
+            default(&row),
+            cell(&meaning(&row))
+        );
     }
     out
 }
@@ -29,7 +35,9 @@ fn cell(text: &str) -> String {
 fn default(row: &Row) -> String {
     match (row.default, row.fallback) {
         (DefaultValue::Nothing, None) => "–".to_owned(),
-        (DefaultValue::Nothing, Some(key)) => format!("`{}`", key.rsplit("] ").next().unwrap_or(key)),
+        (DefaultValue::Nothing, Some(key)) => {
+            format!("`{}`", key.rsplit("] ").next().unwrap_or(key))
+        }
         (DefaultValue::Value(value), _) => format!("`{}`", cell(value)),
         (DefaultValue::Described(words), _) => cell(words),
     }
@@ -65,5 +73,10 @@ pub fn put(page: &str, name: &str, text: &str) -> Option<String> {
     let begin = page.find(&format!("<!-- {name} begins"))?;
     let begin = begin + page[begin..].find('\n')? + 1;
     let end = begin + page[begin..].find(&format!("<!-- {name} ends"))?;
-    Some(format!("{}\n{}\n\n{}", &page[..begin], text.trim_end(), &page[end..]))
+    Some(format!(
+        "{}\n{}\n\n{}",
+        &page[..begin],
+        text.trim_end(),
+        &page[end..]
+    ))
 }

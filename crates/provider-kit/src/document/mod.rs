@@ -53,12 +53,25 @@ impl Document {
     /// *Invalid* if the text is neither JSON nor YAML, or if it has no keys at its top.
     pub fn of(file: &ConfigFile) -> Result<Self> {
         let ConfigFile { path, text } = file;
-        let (value, places) = places::parse(text)
-            .map_err(|place| Error::invalid(format!("{path}{place}: the text is neither valid JSON nor valid YAML")))?;
+        let (value, places) = places::parse(text).map_err(|place| {
+            Error::invalid(format!(
+                "{path}{place}: the text is neither valid JSON nor valid YAML"
+            ))
+        })?;
         match value {
-            Value::Object(values) => Ok(Self { path: path.clone(), values, places }),
-            Value::Null => Ok(Self { path: path.clone(), values: Map::new(), places }),
-            _ => Err(Error::invalid(format!("{path}: expected keys with values, such as `key: value`"))),
+            Value::Object(values) => Ok(Self {
+                path: path.clone(),
+                values,
+                places,
+            }),
+            Value::Null => Ok(Self {
+                path: path.clone(),
+                values: Map::new(),
+                places,
+            }),
+            _ => Err(Error::invalid(format!(
+                "{path}: expected keys with values, such as `key: value`"
+            ))),
         }
     }
 
@@ -74,7 +87,11 @@ impl Document {
     /// Returns a document of these values, whose places are not known.
     #[must_use]
     pub fn from_values(path: &str, values: Map<String, Value>) -> Self {
-        Self { path: path.to_owned(), values, places: Places::default() }
+        Self {
+            path: path.to_owned(),
+            values,
+            places: Places::default(),
+        }
     }
 
     /// Returns the values at the top.
@@ -92,12 +109,23 @@ impl Document {
     pub fn spell(&mut self, known: &[&str]) -> Vec<Unspelt> {
         let mut unknown = Vec::new();
         let spelt = reader::spelt(&self.values, known, |key| unknown.push(key.to_owned()));
-        let mut values: Map<String, Value> =
-            spelt.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
-        let warned: Vec<_> =
-            unknown.into_iter().map(|key| Unspelt { warning: self.warning(&key, known), key }).collect();
+        let mut values: Map<String, Value> = spelt
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.clone()))
+            .collect();
+        let warned: Vec<_> = unknown
+            .into_iter()
+            .map(|key| Unspelt {
+                warning: self.warning(&key, known),
+                key,
+            })
+            .collect();
         for Unspelt { key, .. } in &warned {
-            values.extend(self.values.get(key).map(|value| (key.clone(), value.clone())));
+            values.extend(
+                self.values
+                    .get(key)
+                    .map(|value| (key.clone(), value.clone())),
+            );
         }
         self.values = values;
         warned
@@ -123,11 +151,23 @@ impl Document {
         let (unknown, root) = (RefCell::new(Vec::new()), Value::Object(self.values.clone()));
         let read = T::deserialize(Reader::new(&root, &unknown));
         let value = read.map_err(|wrong| {
-            let key = if wrong.path.is_empty() { "the file" } else { &wrong.path };
-            Error::invalid(format!("{}{}: {key} {}", self.path, self.places.of(&wrong.path), wrong.text))
+            let key = if wrong.path.is_empty() {
+                "the file"
+            } else {
+                &wrong.path
+            };
+            Error::invalid(format!(
+                "{}{}: {key} {}",
+                self.path,
+                self.places.of(&wrong.path),
+                wrong.text
+            ))
         })?;
         let warning = |Unknown { path, known }: Unknown| self.warning(&path, known);
-        Ok((value, unknown.into_inner().into_iter().map(warning).collect()))
+        Ok((
+            value,
+            unknown.into_inner().into_iter().map(warning).collect(),
+        ))
     }
 
     /// Returns the `declared` keys below `section`, or at the top if it is empty, as texts with their declared names.
@@ -135,13 +175,32 @@ impl Document {
     ///
     /// # Errors
     /// *Invalid* if the section has no keys, or if a key has a list or keys of its own.
-    pub fn texts(&self, section: &str, declared: &[&[&dyn Declared]], inert: &[&str]) -> Result<Environment> {
-        let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
-        let names: Vec<&str> = declared.iter().flat_map(|list| list.iter()).map(|key| key.row().key).collect();
-        let known: Vec<&str> =
-            names.iter().filter_map(|name| name.strip_prefix(&prefix)).chain(inert.iter().copied()).collect();
-        let Some(values) = self.section(section)? else { return Ok(Environment::default()) };
-        let warn = |key: &str| tracing::warn!("{}", self.warning(&format!("{prefix}{key}"), &known));
+    pub fn texts(
+        &self,
+        section: &str,
+        declared: &[&[&dyn Declared]],
+        inert: &[&str],
+    ) -> Result<Environment> {
+        let prefix = if section.is_empty() {
+            String::new()
+        } else {
+            format!("{section}.")
+        };
+        let names: Vec<&str> = declared
+            .iter()
+            .flat_map(|list| list.iter())
+            .map(|key| key.row().key)
+            .collect();
+        let known: Vec<&str> = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(&prefix))
+            .chain(inert.iter().copied())
+            .collect();
+        let Some(values) = self.section(section)? else {
+            return Ok(Environment::default());
+        };
+        let warn =
+            |key: &str| tracing::warn!("{}", self.warning(&format!("{prefix}{key}"), &known));
         let mut texts = BTreeMap::new();
         for (key, value) in reader::spelt(values, &known, warn) {
             let name = format!("{prefix}{key}");
@@ -152,7 +211,10 @@ impl Document {
                 Value::Array(_) | Value::Object(_) => {
                     let kind = reader::kind(value);
                     let place = self.places.of(&name);
-                    return Err(Error::invalid(format!("{}{place}: {name} must be a text, not {kind}", self.path)));
+                    return Err(Error::invalid(format!(
+                        "{}{place}: {name} must be a text, not {kind}",
+                        self.path
+                    )));
                 }
                 scalar => _ = texts.insert(name, scalar.to_string()),
             }
@@ -165,21 +227,33 @@ impl Document {
             return Ok(Some(&self.values));
         }
         let warn = |key: &str| tracing::warn!("{}", self.warning(key, &[section]));
-        match reader::spelt(&self.values, &[section], warn).into_iter().next() {
+        match reader::spelt(&self.values, &[section], warn)
+            .into_iter()
+            .next()
+        {
             None | Some((_, Value::Null)) => Ok(None),
             Some((_, Value::Object(values))) => Ok(Some(values)),
             Some(_) => {
                 let place = self.places.of(section);
-                Err(Error::invalid(format!("{}{place}: {section} must be keys with values", self.path)))
+                Err(Error::invalid(format!(
+                    "{}{place}: {section} must be keys with values",
+                    self.path
+                )))
             }
         }
     }
 
     fn warning(&self, path: &str, known: &[&str]) -> String {
         let key = path.rsplit('.').next().unwrap_or(path);
-        let hint = closest(key, known)
-            .map_or_else(|| ": nothing reads it".to_owned(), |meant| format!(": did you mean {meant}?"));
-        format!("{}{}: unknown key {path}{hint}", self.path, self.places.of(path))
+        let hint = closest(key, known).map_or_else(
+            || ": nothing reads it".to_owned(),
+            |meant| format!(": did you mean {meant}?"),
+        );
+        format!(
+            "{}{}: unknown key {path}{hint}",
+            self.path,
+            self.places.of(path)
+        )
     }
 }
 

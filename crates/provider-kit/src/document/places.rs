@@ -20,7 +20,11 @@ impl Places {
 
 /// Returns the path of a key below another one.
 pub(super) fn below(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 /// Parses a text in JSON or YAML; an empty one is null.
@@ -32,7 +36,9 @@ pub(super) fn parse(text: &str) -> Result<(Value, Places), String> {
         return Ok((Value::Null, Places::default()));
     }
     let parsed: Spanned<Node> = serde_saphyr::from_str(text).map_err(|error| {
-        error.location().map_or_else(String::new, |place| format!(":{}:{}", place.line(), place.column()))
+        error.location().map_or_else(String::new, |place| {
+            format!(":{}:{}", place.line(), place.column())
+        })
     })?;
     let mut places = Places::default();
     let value = value(parsed, "", text, &mut places);
@@ -49,7 +55,8 @@ enum Node {
 /// Returns a truth value, or the text of a word such as `n` or `on`, which a Go program takes as a text where it expects
 /// one.
 fn truth(truth: bool, text: &str, span: Span) -> Value {
-    let [start, length] = [span.offset(), span.len()].map(|count| usize::try_from(count).unwrap_or_default());
+    let [start, length] =
+        [span.offset(), span.len()].map(|count| usize::try_from(count).unwrap_or_default());
     let word: String = text.chars().skip(start).take(length).collect();
     match word.trim() {
         "" | "true" | "false" => truth.into(),
@@ -58,14 +65,25 @@ fn truth(truth: bool, text: &str, span: Span) -> Value {
 }
 
 fn value(node: Spanned<Node>, path: &str, text: &str, places: &mut Places) -> Value {
-    let Spanned { value: parsed, referenced, .. } = node;
-    places.0.insert(path.to_ascii_lowercase(), (referenced.line(), referenced.column()));
+    let Spanned {
+        value: parsed,
+        referenced,
+        ..
+    } = node;
+    places.0.insert(
+        path.to_ascii_lowercase(),
+        (referenced.line(), referenced.column()),
+    );
     match parsed {
         Node::Scalar(Value::Bool(is_true)) => truth(is_true, text, referenced.span()),
         Node::Scalar(scalar) => scalar,
         Node::List(items) => {
             let items = items.into_iter().enumerate();
-            Value::Array(items.map(|(index, item)| value(item, &format!("{path}[{index}]"), text, places)).collect())
+            Value::Array(
+                items
+                    .map(|(index, item)| value(item, &format!("{path}[{index}]"), text, places))
+                    .collect(),
+            )
         }
         Node::Keys(keys) => {
             let keys = keys.into_iter().map(|(key, item)| {
@@ -105,7 +123,9 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Node, E> {
-        Ok(Node::Scalar(Number::from_f64(number).map_or(Value::Null, Value::Number)))
+        Ok(Node::Scalar(
+            Number::from_f64(number).map_or(Value::Null, Value::Number),
+        ))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Node, E> {

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
 };
 use serde_json::{Map, Value};
 
@@ -29,19 +30,31 @@ impl std::error::Error for Wrong {}
 /// Messages of visitors quote values, which may be secrets; only what is expected is kept.
 impl de::Error for Wrong {
     fn custom<T: fmt::Display>(_: T) -> Self {
-        Self { path: String::new(), text: "has a value that is not accepted".to_owned() }
+        Self {
+            path: String::new(),
+            text: "has a value that is not accepted".to_owned(),
+        }
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self { path: String::new(), text: format!("must be {expected}") }
+        Self {
+            path: String::new(),
+            text: format!("must be {expected}"),
+        }
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self { path: String::new(), text: format!("must be {expected}") }
+        Self {
+            path: String::new(),
+            text: format!("must be {expected}"),
+        }
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        Self { path: String::new(), text: format!("must be one of {}", expected.join(", ")) }
+        Self {
+            path: String::new(),
+            text: format!("must be one of {}", expected.join(", ")),
+        }
     }
 }
 
@@ -73,7 +86,8 @@ pub(super) fn spelt<'v, 'k>(
     let mut spelt: Vec<(&'k str, &'v Value)> = Vec::new();
     for (key, value) in values {
         let exact = known.iter().find(|name| **name == key);
-        let Some(name) = exact.or_else(|| known.iter().find(|name| name.eq_ignore_ascii_case(key))) else {
+        let Some(name) = exact.or_else(|| known.iter().find(|name| name.eq_ignore_ascii_case(key)))
+        else {
             unknown(key);
             continue;
         };
@@ -99,15 +113,26 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(value: &'a Value, unknown: &'a RefCell<Vec<Unknown>>) -> Self {
-        Self { value, path: String::new(), unknown }
+        Self {
+            value,
+            path: String::new(),
+            unknown,
+        }
     }
 
     fn at(&self, value: &'a Value, path: String) -> Self {
-        Self { value, path, unknown: self.unknown }
+        Self {
+            value,
+            path,
+            unknown: self.unknown,
+        }
     }
 
     fn refused(&self, accepted: &str) -> Wrong {
-        Wrong { path: self.path.clone(), text: format!("must be {accepted}, not {}", kind(self.value)) }
+        Wrong {
+            path: self.path.clone(),
+            text: format!("must be {accepted}, not {}", kind(self.value)),
+        }
     }
 
     fn integer<N: TryFrom<i128>, T>(
@@ -116,25 +141,48 @@ impl<'a> Reader<'a> {
         visit: impl FnOnce(N) -> Result<T, Wrong>,
     ) -> Result<T, Wrong> {
         let accepted = format!("a whole number from {} to {}", range.0, range.1);
-        let Value::Number(number) = self.value else { return Err(self.refused(&accepted)) };
-        let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+        let Value::Number(number) = self.value else {
+            return Err(self.refused(&accepted));
+        };
+        let whole = number
+            .as_i64()
+            .map(i128::from)
+            .or_else(|| number.as_u64().map(i128::from));
         match whole.and_then(|whole| N::try_from(whole).ok()) {
             Some(whole) => visit(whole).map_err(|wrong| placed(wrong, &self.path)),
-            None => Err(Wrong { path: self.path.clone(), text: format!("must be {accepted}") }),
+            None => Err(Wrong {
+                path: self.path.clone(),
+                text: format!("must be {accepted}"),
+            }),
         }
     }
 
-    fn keys<'de, V: Visitor<'de>>(self, entries: Vec<(&'a str, &'a Value)>, visitor: V) -> Result<V::Value, Wrong> {
+    fn keys<'de, V: Visitor<'de>>(
+        self,
+        entries: Vec<(&'a str, &'a Value)>,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
         let path = self.path.clone();
         visitor
-            .visit_map(Entries { entries: entries.into_iter(), value: None, reader: self })
+            .visit_map(Entries {
+                entries: entries.into_iter(),
+                value: None,
+                reader: self,
+            })
             .map_err(|wrong| placed(wrong, &path))
     }
 }
 
 /// Adds the path to an error that has none.
 fn placed(wrong: Wrong, path: &str) -> Wrong {
-    if wrong.path.is_empty() { Wrong { path: path.to_owned(), ..wrong } } else { wrong }
+    if wrong.path.is_empty() {
+        Wrong {
+            path: path.to_owned(),
+            ..wrong
+        }
+    } else {
+        wrong
+    }
 }
 
 /// Returns the truth value of a word of YAML 1.1, which the Go programs read.
@@ -167,17 +215,26 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         match self.value {
             Value::Array(_) => self.deserialize_seq(visitor),
             Value::Object(_) => self.deserialize_map(visitor),
-            scalar => scalar.clone().deserialize_any(visitor).map_err(|_| self.refused("another value")),
+            scalar => scalar
+                .clone()
+                .deserialize_any(visitor)
+                .map_err(|_| self.refused("another value")),
         }
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let value = self.value.as_bool().or_else(|| truth(self.value.as_str()?));
-        value.map_or_else(|| Err(self.refused("true or false")), |value| visitor.visit_bool(value))
+        value.map_or_else(
+            || Err(self.refused("true or false")),
+            |value| visitor.visit_bool(value),
+        )
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.value.as_f64().map_or_else(|| Err(self.refused("a number")), |number| visitor.visit_f64(number))
+        self.value.as_f64().map_or_else(
+            || Err(self.refused("a number")),
+            |number| visitor.visit_f64(number),
+        )
     }
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -193,7 +250,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Null => String::new(),
             Value::Array(_) | Value::Object(_) => return Err(self.refused("a text")),
         };
-        visitor.visit_string(text).map_err(|wrong| placed(wrong, &self.path))
+        visitor
+            .visit_string(text)
+            .map_err(|wrong| placed(wrong, &self.path))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -201,10 +260,18 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.value.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -215,7 +282,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             _ => return Err(self.refused("a list")),
         };
         visitor
-            .visit_seq(Items { items: items.iter().enumerate(), reader: &self })
+            .visit_seq(Items {
+                items: items.iter().enumerate(),
+                reader: &self,
+            })
             .map_err(|wrong| placed(wrong, &self.path))
     }
 
@@ -243,10 +313,16 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         };
         let (path, unknown) = (self.path.clone(), self.unknown);
         let entries = spelt(values, known, |key| {
-            unknown.borrow_mut().push(Unknown { path: below(&path, key), known });
+            unknown.borrow_mut().push(Unknown {
+                path: below(&path, key),
+                known,
+            });
         });
         // A key without a value is not set.
-        let entries = entries.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        let entries = entries
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .collect();
         self.keys(entries, visitor)
     }
 
@@ -260,7 +336,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             return Err(self.refused(&format!("one of {}", variants.join(", "))));
         };
         let word: StrDeserializer<'_, Wrong> = text.as_str().into_deserializer();
-        visitor.visit_enum(word).map_err(|wrong| placed(wrong, &self.path))
+        visitor
+            .visit_enum(word)
+            .map_err(|wrong| placed(wrong, &self.path))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -280,9 +358,14 @@ struct Entries<'a> {
 impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Wrong;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Wrong> {
         self.value = self.entries.next();
-        let Some((key, _)) = self.value else { return Ok(None) };
+        let Some((key, _)) = self.value else {
+            return Ok(None);
+        };
         let key: StrDeserializer<'_, Wrong> = key.into_deserializer();
         seed.deserialize(key).map(Some)
     }
@@ -290,7 +373,8 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Wrong> {
         let (key, value) = self.value.take().unwrap_or(("", &Value::Null));
         let path = below(&self.reader.path, key);
-        seed.deserialize(self.reader.at(value, path.clone())).map_err(|wrong| placed(wrong, &path))
+        seed.deserialize(self.reader.at(value, path.clone()))
+            .map_err(|wrong| placed(wrong, &path))
     }
 }
 
@@ -303,8 +387,13 @@ struct Items<'a, 'r> {
 impl<'de> SeqAccess<'de> for Items<'_, '_> {
     type Error = Wrong;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Wrong> {
-        let Some((index, value)) = self.items.next() else { return Ok(None) };
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Wrong> {
+        let Some((index, value)) = self.items.next() else {
+            return Ok(None);
+        };
         let path = format!("{}[{index}]", self.reader.path);
         seed.deserialize(self.reader.at(value, path)).map(Some)
     }

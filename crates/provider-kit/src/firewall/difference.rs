@@ -21,24 +21,43 @@ pub fn normalized(rules: &[Rule]) -> Vec<Rule> {
     let mut merged: Vec<Rule> = Vec::new();
     for rule in sorted {
         match merged.last_mut() {
-            Some(last) if group(last) == group(&rule) && rule.ports.first <= last.ports.last.saturating_add(1) => {
+            Some(last)
+                if group(last) == group(&rule)
+                    && rule.ports.first <= last.ports.last.saturating_add(1) =>
+            {
                 last.ports.last = last.ports.last.max(rule.ports.last);
             }
             _ => merged.push(rule),
         }
     }
     let is_redundant = |at: usize| {
-        let contains =
-            |(other, rule): (usize, &Rule)| other != at && rule.owner == merged[at].owner && rule.contains(&merged[at]);
+        let contains = |(other, rule): (usize, &Rule)| {
+            other != at && rule.owner == merged[at].owner && rule.contains(&merged[at])
+        };
         merged.iter().enumerate().any(contains)
     };
-    (0..merged.len()).filter(|at| !is_redundant(*at)).map(|at| merged[at].clone()).collect()
+    (0..merged.len())
+        .filter(|at| !is_redundant(*at))
+        .map(|at| merged[at].clone())
+        .collect()
 }
 
-type Group<'a> = (&'a Option<String>, super::Direction, super::Family, &'a super::Protocol, &'a super::Peer);
+type Group<'a> = (
+    &'a Option<String>,
+    super::Direction,
+    super::Family,
+    &'a super::Protocol,
+    &'a super::Peer,
+);
 
 fn group(rule: &Rule) -> Group<'_> {
-    (&rule.owner, rule.direction, rule.family, &rule.protocol, &rule.peer)
+    (
+        &rule.owner,
+        rule.direction,
+        rule.family,
+        &rule.protocol,
+        &rule.peer,
+    )
 }
 
 fn order(rule: &Rule) -> (Group<'_>, Ports) {
@@ -76,16 +95,22 @@ impl<I> Difference<'_, I> {
 /// # Ok::<(), provider_kit::firewall::RuleError>(())
 /// ```
 #[must_use]
-pub fn difference<'a, I>(owner: Option<&str>, wanted: &'a [Rule], present: &'a [(I, Rule)]) -> Difference<'a, I> {
+pub fn difference<'a, I>(
+    owner: Option<&str>,
+    wanted: &'a [Rule],
+    present: &'a [(I, Rule)],
+) -> Difference<'a, I> {
     let is_own = |rule: &Rule| rule.owner.as_deref() == owner;
     let own = present.iter().filter(|(_, rule)| is_own(rule));
     let wanted: Vec<&Rule> = wanted.iter().filter(|rule| is_own(rule)).collect();
     let allowed = normalized_of(&wanted);
-    let (mut kept, surplus): (Vec<_>, Vec<_>) = own.partition(|(_, rule)| is_covered(rule, &allowed));
+    let (mut kept, surplus): (Vec<_>, Vec<_>) =
+        own.partition(|(_, rule)| is_covered(rule, &allowed));
     let mut add: Vec<&Rule> = Vec::new();
     let covered = normalized_of(&kept.iter().map(|(_, rule)| rule).collect::<Vec<_>>());
     for (at, rule) in wanted.iter().enumerate() {
-        let is_left_to_another = |(other, it): (usize, &&Rule)| it.contains(rule) && (other < at || !rule.contains(it));
+        let is_left_to_another =
+            |(other, it): (usize, &&Rule)| it.contains(rule) && (other < at || !rule.contains(it));
         if !is_covered(rule, &covered) && !wanted.iter().enumerate().any(is_left_to_another) {
             add.push(rule);
         }
@@ -94,7 +119,12 @@ pub fn difference<'a, I>(owner: Option<&str>, wanted: &'a [Rule], present: &'a [
     // first.
     let mut superfluous: Vec<&I> = Vec::new();
     for at in (0..kept.len()).rev() {
-        let rest = || kept.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (_, rule))| rule);
+        let rest = || {
+            kept.iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at)
+                .map(|(_, (_, rule))| rule)
+        };
         let rest = || rest().chain(add.iter().copied());
         if rest().any(|other| other.contains(&kept[at].1)) {
             let rest = normalized_of(&rest().collect::<Vec<_>>());
@@ -107,7 +137,10 @@ pub fn difference<'a, I>(owner: Option<&str>, wanted: &'a [Rule], present: &'a [
         surplus.iter().any(|(other, _)| std::ptr::eq(other, *id))
             || superfluous.iter().any(|other| std::ptr::eq(*other, *id))
     };
-    Difference { add, remove: present.iter().map(|(id, _)| id).filter(is_gone).collect() }
+    Difference {
+        add,
+        remove: present.iter().map(|(id, _)| id).filter(is_gone).collect(),
+    }
 }
 
 fn normalized_of(rules: &[&Rule]) -> Vec<Rule> {

@@ -29,7 +29,11 @@ impl Family {
     /// Returns the family of a network.
     #[must_use]
     pub fn of(network: IpNet) -> Self {
-        if network.addr().is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
+        if network.addr().is_ipv4() {
+            Self::Ipv4
+        } else {
+            Self::Ipv6
+        }
     }
 
     fn everything(self) -> IpNet {
@@ -117,12 +121,18 @@ pub struct Ports {
 
 impl Ports {
     /// The range of every port.
-    pub const ALL: Self = Self { first: 0, last: u16::MAX };
+    pub const ALL: Self = Self {
+        first: 0,
+        last: u16::MAX,
+    };
 
     /// Returns a range of a single port.
     #[must_use]
     pub fn one(port: u16) -> Self {
-        Self { first: port, last: port }
+        Self {
+            first: port,
+            last: port,
+        }
     }
 }
 
@@ -168,33 +178,74 @@ impl Rule {
     #[must_use]
     pub fn network(direction: Direction, protocol: Protocol, ports: Ports, network: IpNet) -> Self {
         let network = canonical(network);
-        Self { direction, family: Family::of(network), protocol, ports, peer: Peer::Network(network), owner: None }
+        Self {
+            direction,
+            family: Family::of(network),
+            protocol,
+            ports,
+            peer: Peer::Network(network),
+            owner: None,
+        }
     }
 
     /// Returns a rule for every address of a family.
     #[must_use]
-    pub fn anywhere(direction: Direction, protocol: Protocol, ports: Ports, family: Family) -> Self {
+    pub fn anywhere(
+        direction: Direction,
+        protocol: Protocol,
+        ports: Ports,
+        family: Family,
+    ) -> Self {
         Self::network(direction, protocol, ports, family.everything())
     }
 
     /// Returns a rule for the machines of a group.
     #[must_use]
-    pub fn group(direction: Direction, protocol: Protocol, ports: Ports, family: Family, group: &str) -> Self {
-        Self { direction, family, protocol, ports, peer: Peer::Group(group.to_owned()), owner: None }
+    pub fn group(
+        direction: Direction,
+        protocol: Protocol,
+        ports: Ports,
+        family: Family,
+        group: &str,
+    ) -> Self {
+        Self {
+            direction,
+            family,
+            protocol,
+            ports,
+            peer: Peer::Group(group.to_owned()),
+            owner: None,
+        }
     }
 
     /// Sets the owner of the rule.
     #[must_use]
     pub fn owned_by(self, owner: &str) -> Self {
-        Self { owner: Some(owner.to_owned()), ..self }
+        Self {
+            owner: Some(owner.to_owned()),
+            ..self
+        }
     }
 
     /// Returns `true` if both rules are the same but for their owners.
     #[must_use]
     pub fn admits_same(&self, other: &Self) -> bool {
-        let Self { direction, family, protocol, ports, peer, owner: _ } = self;
+        let Self {
+            direction,
+            family,
+            protocol,
+            ports,
+            peer,
+            owner: _,
+        } = self;
         (direction, family, protocol, ports, peer)
-            == (&other.direction, &other.family, &other.protocol, &other.ports, &other.peer)
+            == (
+                &other.direction,
+                &other.family,
+                &other.protocol,
+                &other.ports,
+                &other.peer,
+            )
     }
 
     /// Returns `true` if this rule admits all traffic that the other one admits.
@@ -220,14 +271,24 @@ fn canonical(network: IpNet) -> IpNet {
         IpAddr::V4(_) => None,
     };
     let length = network.prefix_len().checked_sub(96);
-    let unmapped = mapped.zip(length).and_then(|(address, length)| Ipv4Net::new(address, length).ok());
+    let unmapped = mapped
+        .zip(length)
+        .and_then(|(address, length)| Ipv4Net::new(address, length).ok());
     unmapped.map_or(network, IpNet::V4).trunc()
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let direction = if self.direction == Direction::Ingress { "ingress" } else { "egress" };
-        let family = if self.family == Family::Ipv4 { "IPv4" } else { "IPv6" };
+        let direction = if self.direction == Direction::Ingress {
+            "ingress"
+        } else {
+            "egress"
+        };
+        let family = if self.family == Family::Ipv4 {
+            "IPv4"
+        } else {
+            "IPv6"
+        };
         write!(f, "{direction} {family} {} ", self.protocol)?;
         match self.ports {
             Ports::ALL => f.write_str("any ")?,
@@ -247,7 +308,11 @@ pub struct RuleError(String);
 
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no firewall rule such as \"ingress IPv4 tcp 80 10.0.0.0/8\"", self.0)
+        write!(
+            f,
+            "{:?} is no firewall rule such as \"ingress IPv4 tcp 80 10.0.0.0/8\"",
+            self.0
+        )
     }
 }
 
@@ -262,7 +327,8 @@ impl FromStr for Rule {
 }
 
 fn read(text: &str) -> Option<Rule> {
-    let [direction, family, protocol, ports, peer] = text.splitn(5, ' ').collect::<Vec<_>>().try_into().ok()?;
+    let [direction, family, protocol, ports, peer] =
+        text.splitn(5, ' ').collect::<Vec<_>>().try_into().ok()?;
     let direction = match direction {
         "ingress" => Direction::Ingress,
         "egress" => Direction::Egress,
@@ -273,18 +339,30 @@ fn read(text: &str) -> Option<Rule> {
         "IPv6" => Family::Ipv6,
         _ => return None,
     };
-    let protocol = match protocol.strip_prefix("icmp/").map(|kind| kind.split_once('/').unwrap_or((kind, ""))) {
+    let protocol = match protocol
+        .strip_prefix("icmp/")
+        .map(|kind| kind.split_once('/').unwrap_or((kind, "")))
+    {
         Some((kind, "")) => Protocol::Icmp(Some((kind.parse().ok()?, None))),
         Some((kind, code)) => Protocol::Icmp(Some((kind.parse().ok()?, Some(code.parse().ok()?)))),
         None => Protocol::named(protocol),
     };
     let ports = match ports.split_once('-').unwrap_or((ports, ports)) {
         ("any", _) => Ports::ALL,
-        (first, last) => Ports { first: first.parse().ok()?, last: last.parse().ok()? },
+        (first, last) => Ports {
+            first: first.parse().ok()?,
+            last: last.parse().ok()?,
+        },
     };
     match peer.strip_prefix("group ") {
         Some(group) => Some(Rule::group(direction, protocol, ports, family, group)),
-        None => Some(Rule::network(direction, protocol, ports, peer.parse().ok()?)).filter(|it| it.family == family),
+        None => Some(Rule::network(
+            direction,
+            protocol,
+            ports,
+            peer.parse().ok()?,
+        ))
+        .filter(|it| it.family == family),
     }
 }
 

@@ -35,7 +35,10 @@ impl RuleSet {
     #[must_use]
     pub fn of(rules: impl IntoIterator<Item = Rule>) -> Self {
         let before: BTreeSet<_> = rules.into_iter().collect();
-        Self { rules: before.clone(), before }
+        Self {
+            rules: before.clone(),
+            before,
+        }
     }
 
     /// Returns the rules as they are to be.
@@ -45,7 +48,8 @@ impl RuleSet {
 
     /// Replaces the rules for which `is_own` holds. A rule that is there already stays as it is.
     pub fn replace(&mut self, wanted: &[Rule], is_own: impl Fn(&Rule) -> bool) {
-        self.rules.retain(|rule| !is_own(rule) || wanted.iter().any(|it| it.admits_same(rule)));
+        self.rules
+            .retain(|rule| !is_own(rule) || wanted.iter().any(|it| it.admits_same(rule)));
         let is_new = |rule: &&Rule| !self.rules.iter().any(|it| it.admits_same(rule));
         let new: Vec<Rule> = wanted.iter().filter(is_new).cloned().collect();
         self.rules.extend(new);
@@ -68,7 +72,11 @@ impl RuleSet {
     ///
     /// # Errors
     /// The cloud's answer.
-    pub async fn write<A, R>(&self, admit: impl Fn(Vec<Rule>) -> A, remove: impl Fn(Vec<Rule>) -> R) -> Result<()>
+    pub async fn write<A, R>(
+        &self,
+        admit: impl Fn(Vec<Rule>) -> A,
+        remove: impl Fn(Vec<Rule>) -> R,
+    ) -> Result<()>
     where
         A: Future<Output = Result<()>>,
         R: Future<Output = Result<()>>,
@@ -94,7 +102,12 @@ pub fn texts<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Vec<String> {
         Some(owner) => format!("{rule}{BY}{owner}"),
         None => rule.to_string(),
     };
-    normalized(&rules).iter().map(text).collect::<BTreeSet<_>>().into_iter().collect()
+    normalized(&rules)
+        .iter()
+        .map(text)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// Returns the rules of such [`texts`]; a text that is no rule is left out.
@@ -122,15 +135,22 @@ mod tests {
     use super::*;
 
     async fn written(is_full: bool) -> Vec<&'static str> {
-        let [old, new] =
-            ["tcp 80", "tcp 81"].map(|it| format!("ingress IPv4 {it} 10.0.0.0/8").parse::<Rule>().unwrap());
+        let [old, new] = ["tcp 80", "tcp 81"].map(|it| {
+            format!("ingress IPv4 {it} 10.0.0.0/8")
+                .parse::<Rule>()
+                .unwrap()
+        });
         let mut set = RuleSet::of([old]);
         set.replace(&[new], |_| true);
         let (log, tries) = (RefCell::new(Vec::new()), RefCell::new(0));
         let admit = |_| async {
             log.borrow_mut().push("admit");
             let tried = tries.replace_with(|tries| *tries + 1);
-            if is_full && tried == 0 { Err(Error::quota("full")) } else { Ok(()) }
+            if is_full && tried == 0 {
+                Err(Error::quota("full"))
+            } else {
+                Ok(())
+            }
         };
         let remove = |_| async {
             log.borrow_mut().push("remove");
@@ -150,7 +170,9 @@ mod tests {
     fn rule_that_somebody_else_has_written_is_not_written_again() {
         let theirs = of_texts(["ingress IPv4 any any group sg-1 by terraform"]);
         let mut set = RuleSet::of(theirs.clone());
-        set.replace(&of_texts(["ingress IPv4 any any group sg-1"]), |rule| rule.owner.is_none());
+        set.replace(&of_texts(["ingress IPv4 any any group sg-1"]), |rule| {
+            rule.owner.is_none()
+        });
         assert_eq!((set.added(), set.removed()), (Vec::new(), Vec::new()));
         assert!(set.iter().eq(&theirs));
     }

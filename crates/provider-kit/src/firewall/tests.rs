@@ -14,25 +14,41 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     let direction = prop_oneof![Just(Direction::Ingress), Just(Direction::Egress)];
     let icmp = Just(Protocol::Icmp(Some((3, Some(4)))));
     let protocol = prop_oneof![4 => Just(Protocol::Tcp), 1 => Just(Protocol::Udp), 1 => Just(Protocol::Any), 1 => icmp];
-    let ports = (0..8_u16, 0..3_u16).prop_map(|(first, more)| Ports { first, last: first + more });
+    let ports = (0..8_u16, 0..3_u16).prop_map(|(first, more)| Ports {
+        first,
+        last: first + more,
+    });
     let ports = prop_oneof![6 => ports, 1 => Just(Ports::ALL)];
     let network = prop_oneof![
-        (0..4_u8, 6..9_u8).prop_map(|(a, length)| IpNet::new(Ipv4Addr::new(a, 0, 0, 0).into(), length).unwrap()),
-        (0..4_u8, 102..105_u8)
-            .prop_map(|(a, length)| { IpNet::new(Ipv4Addr::new(a, 0, 0, 0).to_ipv6_mapped().into(), length).unwrap() }),
-        (0..2_u16).prop_map(|a| IpNet::new(Ipv6Addr::new(0xfd00, a, 0, 0, 0, 0, 0, 0).into(), 32).unwrap()),
+        (0..4_u8, 6..9_u8).prop_map(|(a, length)| IpNet::new(
+            Ipv4Addr::new(a, 0, 0, 0).into(),
+            length
+        )
+        .unwrap()),
+        (0..4_u8, 102..105_u8).prop_map(|(a, length)| {
+            IpNet::new(Ipv4Addr::new(a, 0, 0, 0).to_ipv6_mapped().into(), length).unwrap()
+        }),
+        (0..2_u16).prop_map(
+            |a| IpNet::new(Ipv6Addr::new(0xfd00, a, 0, 0, 0, 0, 0, 0).into(), 32).unwrap()
+        ),
         Just("0.0.0.0/0".parse().unwrap()),
     ];
     let owner = prop_oneof![3 => Just(None), 1 => Just(Some("other"))];
-    (direction, protocol, ports, network, prop::bool::weighted(0.2), owner).prop_map(
-        |(direction, protocol, ports, network, is_group, owner)| {
+    (
+        direction,
+        protocol,
+        ports,
+        network,
+        prop::bool::weighted(0.2),
+        owner,
+    )
+        .prop_map(|(direction, protocol, ports, network, is_group, owner)| {
             let rule = match is_group {
                 true => Rule::group(direction, protocol, ports, Family::of(network), "g"),
                 false => Rule::network(direction, protocol, ports, network),
             };
             owner.map_or(rule.clone(), |owner| rule.owned_by(owner))
-        },
-    )
+        })
 }
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
@@ -44,7 +60,12 @@ fn packets() -> Vec<Rule> {
     let peers = (0..6_u8).map(|a| IpAddr::from(Ipv4Addr::new(a, 0, 0, 1)));
     let peers = peers.chain((0..3_u16).map(|a| Ipv6Addr::new(0xfd00, a, 0, 0, 0, 0, 0, 1).into()));
     let peers: Vec<IpNet> = peers.map(IpNet::from).collect();
-    let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Icmp(Some((3, Some(4)))), Protocol::Other("ah".into())];
+    let protocols = [
+        Protocol::Tcp,
+        Protocol::Udp,
+        Protocol::Icmp(Some((3, Some(4)))),
+        Protocol::Other("ah".into()),
+    ];
     let mut packets = Vec::new();
     for direction in [Direction::Ingress, Direction::Egress] {
         for protocol in &protocols {
@@ -52,7 +73,10 @@ fn packets() -> Vec<Rule> {
                 let of = |peer: &IpNet| Rule::network(direction, protocol.clone(), ports, *peer);
                 packets.extend(peers.iter().map(of));
                 let families = [Family::Ipv4, Family::Ipv6];
-                packets.extend(families.map(|family| Rule::group(direction, protocol.clone(), ports, family, "g")));
+                packets
+                    .extend(families.map(|family| {
+                        Rule::group(direction, protocol.clone(), ports, family, "g")
+                    }));
             }
         }
     }
@@ -61,7 +85,9 @@ fn packets() -> Vec<Rule> {
 
 fn admit_the_same(one: &[Rule], other: &[Rule]) -> bool {
     let admits = |rules: &[Rule], packet: &Rule| rules.iter().any(|rule| rule.contains(packet));
-    packets().iter().all(|packet| admits(one, packet) == admits(other, packet))
+    packets()
+        .iter()
+        .all(|packet| admits(one, packet) == admits(other, packet))
 }
 
 proptest! {
@@ -100,8 +126,11 @@ proptest! {
 
 #[test]
 fn difference_keeps_rules_that_cover_the_wanted_ones_in_another_division() {
-    let (one, two, both) =
-        ("ingress IPv4 tcp 80 10.0.0.0/8", "ingress IPv4 tcp 81 10.0.0.0/8", "ingress IPv4 tcp 80-81 10.0.0.0/8");
+    let (one, two, both) = (
+        "ingress IPv4 tcp 80 10.0.0.0/8",
+        "ingress IPv4 tcp 81 10.0.0.0/8",
+        "ingress IPv4 tcp 80-81 10.0.0.0/8",
+    );
     let wider = "ingress IPv4 tcp 80-82 10.0.0.0/8";
     let inner = "ingress IPv4 tcp 80 10.1.0.0/16";
     type Row<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], &'a [usize]);
@@ -122,7 +151,10 @@ fn difference_keeps_rules_that_cover_the_wanted_ones_in_another_division() {
         let added: Vec<String> = difference.add.iter().map(ToString::to_string).collect();
         assert_eq!(
             (&*added, difference.remove),
-            (&*add.iter().map(ToString::to_string).collect::<Vec<_>>(), remove.iter().collect()),
+            (
+                &*add.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                remove.iter().collect()
+            ),
             "{wanted:?}"
         );
     }
@@ -135,12 +167,19 @@ fn rules_of_other_owners_do_not_cover_and_are_not_removed() {
     let present = [("r1", theirs), ("r2", http)];
     let wanted = [ours];
     let difference = difference(Some("web"), &wanted, &present);
-    assert_eq!((difference.add, difference.remove), (vec![&wanted[0]], vec![]));
+    assert_eq!(
+        (difference.add, difference.remove),
+        (vec![&wanted[0]], vec![])
+    );
 }
 
 #[test]
 fn icmp_types_are_not_merged_as_ports_are() {
-    let rules = ["ingress IPv4 icmp/3/4 any 10.0.0.0/8", "ingress IPv4 icmp/3/5 any 10.0.0.0/8"].map(rule);
+    let rules = [
+        "ingress IPv4 icmp/3/4 any 10.0.0.0/8",
+        "ingress IPv4 icmp/3/5 any 10.0.0.0/8",
+    ]
+    .map(rule);
     assert_eq!(normalized(&rules).len(), 2);
     assert!(rule("ingress IPv4 icmp/3 any 10.0.0.0/8").contains(&rules[0]));
     assert!(rule("ingress IPv4 any any 10.0.0.0/8").contains(&rules[0]));

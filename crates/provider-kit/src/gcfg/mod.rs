@@ -53,10 +53,12 @@ use crate::declared::{Declaration, Declared, Defaults, Kind, Reading};
 pub type Key<T> = Declaration<T>;
 
 /// The form of truth values in these files.
-pub const TRUTH: Kind<bool> = Kind::of("true or false", |text| match text.to_ascii_lowercase().as_str() {
-    "true" | "yes" | "on" | "1" => Some(true),
-    "false" | "no" | "off" | "0" => Some(false),
-    _ => None,
+pub const TRUTH: Kind<bool> = Kind::of("true or false", |text| {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
 });
 
 /// A file that is being read: get each key, then call [`finish`](Self::finish).
@@ -75,9 +77,16 @@ impl GitConfigSettings {
     pub fn of(file: &ConfigFile) -> Self {
         let (sections, mistakes) = parse(&file.text);
         let is_broken = !mistakes.is_empty();
-        let mut settings = Self { path: file.path.clone(), sections, reading: Reading::default(), is_broken };
+        let mut settings = Self {
+            path: file.path.clone(),
+            sections,
+            reading: Reading::default(),
+            is_broken,
+        };
         for Mistake { line, text } in mistakes {
-            settings.reading.mistake(format!("{}:{line}: {text}", settings.path));
+            settings
+                .reading
+                .mistake(format!("{}:{line}: {text}", settings.path));
         }
         settings
     }
@@ -90,31 +99,44 @@ impl GitConfigSettings {
     /// Returns the value of a key in the section with this sub name, like [`get`](Self::get).
     pub fn get_in<T>(&mut self, sub: &str, key: &Key<T>) -> Option<T> {
         let (text, place) = self.found(sub, key.key)?;
-        self.reading.get(key, &|_| place.clone(), |_| Some(&*text).filter(|text| !text.is_empty()))
+        self.reading.get(key, &|_| place.clone(), |_| {
+            Some(&*text).filter(|text| !text.is_empty())
+        })
     }
 
     /// Returns the values of these keys that are set in sections with this sub name, as [defaults](Defaults) of
     /// annotations. A value that is not accepted is a mistake.
     pub fn defaults(&mut self, sub: &str, keys: &[&dyn Declared]) -> Defaults {
-        let found: BTreeMap<_, _> =
-            keys.iter().map(|it| it.row().key).filter_map(|key| Some((key, self.found(sub, key)?))).collect();
+        let found: BTreeMap<_, _> = keys
+            .iter()
+            .map(|it| it.row().key)
+            .filter_map(|key| Some((key, self.found(sub, key)?)))
+            .collect();
         self.reading.defaults(keys, |key| found.get(key).cloned())
     }
 
     /// Returns the text, empty if there is none, and its name in messages. `None` if the text is a mistake.
     fn found(&mut self, sub: &str, key: &str) -> Option<(String, String)> {
         let found = self.entries(sub, key);
-        let Some(last) = found.last() else { return Some((String::new(), String::new())) };
-        let (text, count, place) = (last.text.clone(), found.len(), self.place(sub, key, Some(last.line)));
+        let Some(last) = found.last() else {
+            return Some((String::new(), String::new()));
+        };
+        let (text, count, place) = (
+            last.text.clone(),
+            found.len(),
+            self.place(sub, key, Some(last.line)),
+        );
         match text {
             Text::Is(text) => {
                 if count > 1 {
-                    self.reading.warning(format!("{place} is set {count} times: this value counts"));
+                    self.reading
+                        .warning(format!("{place} is set {count} times: this value counts"));
                 }
                 Some((text, place))
             }
             Text::Bare => {
-                self.reading.mistake(format!("{place} needs a value: write `= …`"));
+                self.reading
+                    .mistake(format!("{place} needs a value: write `= …`"));
                 None
             }
             // The parser has reported it.
@@ -124,7 +146,10 @@ impl GitConfigSettings {
 
     /// Returns a truth value, or else the default, or else `false`; a key without a value is `true`.
     pub fn flag(&mut self, key: &Key<bool>) -> bool {
-        let is_bare = self.entries("", key.key).last().is_some_and(|entry| entry.text == Text::Bare);
+        let is_bare = self
+            .entries("", key.key)
+            .last()
+            .is_some_and(|entry| entry.text == Text::Bare);
         is_bare || self.get(key).unwrap_or_default()
     }
 
@@ -140,7 +165,8 @@ impl GitConfigSettings {
             }
         }
         for place in bare {
-            self.reading.mistake(format!("{place} needs a value: write `= …`"));
+            self.reading
+                .mistake(format!("{place} needs a value: write `= …`"));
         }
         values
     }
@@ -148,13 +174,18 @@ impl GitConfigSettings {
     /// Returns `true` if the key is present, with a value or a mistake.
     #[must_use]
     pub fn is_set<T>(&self, key: &Key<T>) -> bool {
-        self.entries("", key.key).last().is_some_and(|last| !matches!(&last.text, Text::Is(text) if text.is_empty()))
+        self.entries("", key.key)
+            .last()
+            .is_some_and(|last| !matches!(&last.text, Text::Is(text) if text.is_empty()))
     }
 
     /// Returns the sub names of the sections with this name.
     #[must_use]
     pub fn subs(&self, section: &str) -> BTreeSet<String> {
-        let of_it = self.sections.iter().filter(|it| it.name.eq_ignore_ascii_case(section));
+        let of_it = self
+            .sections
+            .iter()
+            .filter(|it| it.name.eq_ignore_ascii_case(section));
         of_it.filter_map(|it| it.sub.clone()).collect()
     }
 
@@ -179,26 +210,43 @@ impl GitConfigSettings {
 
     /// Warns of sections and keys that are not `declared`, because no code reads them.
     pub fn unknown(&mut self, declared: &[&[&dyn Declared]]) {
-        let known: Vec<&str> = declared.iter().flat_map(|list| list.iter()).map(|it| it.row().key).collect();
-        let sections: Vec<&str> =
-            known.iter().filter_map(|key| key.split_once("] ")).map(|(name, _)| &name[1..]).collect();
+        let known: Vec<&str> = declared
+            .iter()
+            .flat_map(|list| list.iter())
+            .map(|it| it.row().key)
+            .collect();
+        let sections: Vec<&str> = known
+            .iter()
+            .filter_map(|key| key.split_once("] "))
+            .map(|(name, _)| &name[1..])
+            .collect();
         for section in &self.sections {
-            let of_it: Vec<&str> = known.iter().copied().filter_map(|key| key_in(section, key)).collect();
+            let of_it: Vec<&str> = known
+                .iter()
+                .copied()
+                .filter_map(|key| key_in(section, key))
+                .collect();
             let title = title(section);
             if of_it.is_empty() && self.is_broken {
-                self.reading
-                    .warning(format!("{}:{}: a section is not known: nothing reads it", self.path, section.line));
+                self.reading.warning(format!(
+                    "{}:{}: a section is not known: nothing reads it",
+                    self.path, section.line
+                ));
                 continue;
             }
             if of_it.is_empty() {
-                let named = sections
-                    .iter()
-                    .find(|it| it.strip_suffix(" \"name\"").is_some_and(|plain| plain.eq_ignore_ascii_case(&title)));
+                let named = sections.iter().find(|it| {
+                    it.strip_suffix(" \"name\"")
+                        .is_some_and(|plain| plain.eq_ignore_ascii_case(&title))
+                });
                 let hint = match named {
                     Some(named) => format!(": it needs a name, [{named}]"),
                     None => hint(&title, &sections, |meant| format!("[{meant}]")),
                 };
-                self.reading.warning(format!("{}:{}: [{title}] is not known{hint}", self.path, section.line));
+                self.reading.warning(format!(
+                    "{}:{}: [{title}] is not known{hint}",
+                    self.path, section.line
+                ));
                 continue;
             }
             for Entry { key, text, line } in &section.entries {
@@ -210,15 +258,21 @@ impl GitConfigSettings {
                         Text::Bare => "a key is not known: it has no value, and nothing reads it",
                         Text::Is(_) | Text::Broken => "a key is not known: nothing reads it",
                     };
-                    self.reading.warning(format!("{}:{line}: [{title}] {what}", self.path));
+                    self.reading
+                        .warning(format!("{}:{line}: [{title}] {what}", self.path));
                     continue;
                 }
-                let elsewhere = known.iter().find(|known| known.split_once("] ").is_some_and(|(_, it)| it == key));
+                let elsewhere = known
+                    .iter()
+                    .find(|known| known.split_once("] ").is_some_and(|(_, it)| it == key));
                 let hint = match elsewhere {
                     Some(meant) => format!(": did you mean {meant}?"),
                     None => hint(key, &of_it, str::to_owned),
                 };
-                self.reading.warning(format!("{}:{line}: [{title}] {key} is not known{hint}", self.path));
+                self.reading.warning(format!(
+                    "{}:{line}: [{title}] {key} is not known{hint}",
+                    self.path
+                ));
             }
         }
     }
@@ -241,9 +295,18 @@ impl GitConfigSettings {
     }
 
     fn entries(&self, sub: &str, declared: &str) -> Vec<&Entry> {
-        let of_it = self.sections.iter().filter(|section| section.sub.as_deref().unwrap_or_default() == sub);
-        let entries = of_it.filter_map(|section| Some((key_in(section, declared)?, &section.entries)));
-        entries.flat_map(|(key, all)| all.iter().filter(|entry| entry.key.eq_ignore_ascii_case(key))).collect()
+        let of_it = self
+            .sections
+            .iter()
+            .filter(|section| section.sub.as_deref().unwrap_or_default() == sub);
+        let entries =
+            of_it.filter_map(|section| Some((key_in(section, declared)?, &section.entries)));
+        entries
+            .flat_map(|(key, all)| {
+                all.iter()
+                    .filter(|entry| entry.key.eq_ignore_ascii_case(key))
+            })
+            .collect()
     }
 
     fn named(&self, key: &str, what: &str) -> String {
@@ -265,7 +328,8 @@ impl GitConfigSettings {
 fn key_in<'a>(section: &Section, declared: &'a str) -> Option<&'a str> {
     let (name, key) = declared.strip_prefix('[')?.split_once("] ")?;
     let plain = name.strip_suffix(" \"name\"");
-    let is_it = section.name.eq_ignore_ascii_case(plain.unwrap_or(name)) && section.sub.is_some() == plain.is_some();
+    let is_it = section.name.eq_ignore_ascii_case(plain.unwrap_or(name))
+        && section.sub.is_some() == plain.is_some();
     is_it.then_some(key)
 }
 
@@ -279,12 +343,23 @@ fn may_be_rest_of_a_value(text: &Text) -> bool {
 }
 
 fn title(section: &Section) -> String {
-    section.sub.as_ref().map_or_else(|| section.name.clone(), |sub| format!("{} {sub:?}", section.name))
+    section.sub.as_ref().map_or_else(
+        || section.name.clone(),
+        |sub| format!("{} {sub:?}", section.name),
+    )
 }
 
 fn hint(name: &str, known: &[&str], shown: impl Fn(&str) -> String) -> String {
-    let nearest =
-        closest(&name.to_ascii_lowercase(), &known.iter().map(|it| it.to_ascii_lowercase()).collect::<Vec<_>>())
-            .and_then(|meant| known.iter().find(|it| it.eq_ignore_ascii_case(meant)));
-    nearest.map_or_else(|| ": nothing reads it".to_owned(), |meant| format!(": did you mean {}?", shown(meant)))
+    let nearest = closest(
+        &name.to_ascii_lowercase(),
+        &known
+            .iter()
+            .map(|it| it.to_ascii_lowercase())
+            .collect::<Vec<_>>(),
+    )
+    .and_then(|meant| known.iter().find(|it| it.eq_ignore_ascii_case(meant)));
+    nearest.map_or_else(
+        || ": nothing reads it".to_owned(),
+        |meant| format!(": did you mean {}?", shown(meant)),
+    )
 }

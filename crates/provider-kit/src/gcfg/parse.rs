@@ -75,7 +75,10 @@ const ESCAPE: &str = "a backslash must stand before a double quote or at the end
 #[must_use]
 pub fn parse(text: &str) -> (Vec<Section>, Vec<Mistake>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader { rest: text.chars().peekable(), line: 1 };
+    let mut reader = Reader {
+        rest: text.chars().peekable(),
+        line: 1,
+    };
     let (mut sections, mut mistakes) = (Vec::new(), Vec::new());
     // The state of the last section header.
     let mut place = Place::BeforeAll;
@@ -85,15 +88,30 @@ pub fn parse(text: &str) -> (Vec<Section>, Vec<Mistake>) {
             '\n' => Ok(()),
             '[' => {
                 let header = reader.header();
-                place = if header.is_ok() { Place::InSection } else { Place::InBroken };
-                header.map(|(name, sub)| sections.push(Section { name, sub, line, entries: Vec::new() }))
+                place = if header.is_ok() {
+                    Place::InSection
+                } else {
+                    Place::InBroken
+                };
+                header.map(|(name, sub)| {
+                    sections.push(Section {
+                        name,
+                        sub,
+                        line,
+                        entries: Vec::new(),
+                    })
+                })
             }
             first if first.is_alphabetic() => {
                 let (key, text) = reader.entry();
                 let wrong = text.as_ref().err().copied();
                 match (place, sections.last_mut()) {
                     (Place::InSection, Some(section)) => {
-                        section.entries.push(Entry { key, text: text.unwrap_or(Text::Broken), line });
+                        section.entries.push(Entry {
+                            key,
+                            text: text.unwrap_or(Text::Broken),
+                            line,
+                        });
                         wrong.map_or(Ok(()), Err)
                     }
                     (Place::InBroken, _) => Ok(()),
@@ -162,7 +180,10 @@ impl Reader<'_> {
 
     fn name(&mut self) -> String {
         let mut name = String::new();
-        while let Some(next) = self.peek().filter(|next| next.is_alphanumeric() || matches!(next, '-' | '_' | '.')) {
+        while let Some(next) = self
+            .peek()
+            .filter(|next| next.is_alphanumeric() || matches!(next, '-' | '_' | '.'))
+        {
             name.push(next);
             self.next();
         }
@@ -175,7 +196,11 @@ impl Reader<'_> {
         self.skip_blanks();
         let name = self.name();
         self.skip_blanks();
-        let sub = if self.peek() == Some('"') { Some(self.sub_name()?) } else { None };
+        let sub = if self.peek() == Some('"') {
+            Some(self.sub_name()?)
+        } else {
+            None
+        };
         self.skip_blanks();
         let is_closed = self.peek() == Some(']');
         if is_closed {
@@ -183,7 +208,11 @@ impl Reader<'_> {
         }
         let is_alone = matches!(self.first(), None | Some('\n'));
         let is_named = !name.is_empty() && sub.as_ref().is_none_or(|sub| !sub.is_empty());
-        if is_closed && is_alone && is_named { Ok((name, sub)) } else { Err(HEADER) }
+        if is_closed && is_alone && is_named {
+            Ok((name, sub))
+        } else {
+            Err(HEADER)
+        }
     }
 
     fn sub_name(&mut self) -> Result<String, &'static str> {
@@ -195,7 +224,11 @@ impl Reader<'_> {
                 Some('"') => break,
                 Some('\\') => {
                     self.next();
-                    name.push(self.peek().filter(|next| matches!(next, '"' | '\\')).ok_or(HEADER)?);
+                    name.push(
+                        self.peek()
+                            .filter(|next| matches!(next, '"' | '\\'))
+                            .ok_or(HEADER)?,
+                    );
                 }
                 Some(other) => name.push(other),
             }

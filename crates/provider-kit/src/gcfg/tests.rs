@@ -13,7 +13,10 @@ const OF_CLASS: Key<String> = Declaration::new("[Class \"name\"] text", Value::K
 const ALL: &[&dyn Declared] = &[&TEXT, &OTHER, &FLAG, &NUMBER, &SECRET, &OF_CLASS];
 
 fn settings(text: &str) -> GitConfigSettings {
-    GitConfigSettings::of(&ConfigFile { path: "f.conf".into(), text: text.into() })
+    GitConfigSettings::of(&ConfigFile {
+        path: "f.conf".into(),
+        text: text.into(),
+    })
 }
 
 /// Returns the value of `text`, in a section of its own.
@@ -28,14 +31,24 @@ fn is(text: &str) -> Result<Option<String>, String> {
 }
 
 fn mistakes(text: &str) -> Vec<u32> {
-    parse(text).1.into_iter().map(|Mistake { line, .. }| line).collect()
+    parse(text)
+        .1
+        .into_iter()
+        .map(|Mistake { line, .. }| line)
+        .collect()
 }
 
 #[test]
 fn value_ends_before_a_comment_and_is_trimmed() {
-    for line in
-        ["text=a b", "text = a b", "  text\t=\ta b  ", "text = a b # c", "text = a b;c", "text = a b\r\n", "TEXT = a b"]
-    {
+    for line in [
+        "text=a b",
+        "text = a b",
+        "  text\t=\ta b  ",
+        "text = a b # c",
+        "text = a b;c",
+        "text = a b\r\n",
+        "TEXT = a b",
+    ] {
         assert_eq!(value(line), is("a b"), "{line:?}");
     }
     assert_eq!(value("text = a=b[c]"), is("a=b[c]"));
@@ -60,10 +73,24 @@ fn quoted_text_is_literal_wholly_or_in_part() {
 #[test]
 fn escapes_stand_for_quote_backslash_line_end_and_tab() {
     assert_eq!(value(r#"text = "a\"b\\c\nd\te""#), is("a\"b\\c\nd\te"));
-    assert_eq!(value(r#"text = a\"b"#), is("a\"b"), "a quote also outside of quotes");
-    for line in [r"text = a\b", r"text = a\\b", r"text = a\n", r#"text = "a\b""#, r"text = a\", r"text = a\ # x"] {
+    assert_eq!(
+        value(r#"text = a\"b"#),
+        is("a\"b"),
+        "a quote also outside of quotes"
+    );
+    for line in [
+        r"text = a\b",
+        r"text = a\\b",
+        r"text = a\n",
+        r#"text = "a\b""#,
+        r"text = a\",
+        r"text = a\ # x",
+    ] {
         let err = value(line).unwrap_err();
-        assert!(err.starts_with("f.conf:2: a backslash must stand before"), "{line}: {err}");
+        assert!(
+            err.starts_with("f.conf:2: a backslash must stand before"),
+            "{line}: {err}"
+        );
     }
 }
 
@@ -73,7 +100,14 @@ fn backslash_at_a_line_end_joins_the_next_line() {
     assert_eq!(value("text = a\\\r\nb"), is("ab"));
     assert_eq!(value("text = \"a\\\nb\""), is("ab"));
     let (sections, _) = parse("[a]\nx = 1\\\n2\ny = 3");
-    assert_eq!(sections[0].entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(
+        sections[0]
+            .entries
+            .iter()
+            .map(|entry| entry.line)
+            .collect::<Vec<_>>(),
+        [2, 4]
+    );
 }
 
 #[test]
@@ -83,7 +117,10 @@ fn unclosed_quote_is_a_mistake_of_its_line_only() {
     assert!(file.is_set(&TEXT), "a key with a mistake is not missing");
     let err = file.finish().unwrap_err();
     assert!(err.is_invalid());
-    assert_eq!(err.to_string(), "f.conf:2: a double quote is not closed in its line");
+    assert_eq!(
+        err.to_string(),
+        "f.conf:2: a double quote is not closed in its line"
+    );
 }
 
 #[test]
@@ -96,7 +133,10 @@ fn only_sub_names_are_case_sensitive() {
     assert_eq!(of(&mut file, "gold").as_deref(), Some("c"));
     assert_eq!(of(&mut file, "GOLD"), None);
     assert_eq!(of(&mut file, "a \"b\\").as_deref(), Some("d"));
-    assert_eq!(file.subs("class").into_iter().collect::<Vec<_>>(), ["Gold", "a \"b\\", "gold"]);
+    assert_eq!(
+        file.subs("class").into_iter().collect::<Vec<_>>(),
+        ["Gold", "a \"b\\", "gold"]
+    );
     file.unknown(&[ALL]);
     assert!(file.warnings().is_empty(), "{:?}", file.warnings());
     file.finish().unwrap();
@@ -105,8 +145,14 @@ fn only_sub_names_are_case_sensitive() {
 #[test]
 fn repeated_sections_merge_and_the_last_value_counts() {
     let mut file = settings("[Main]\ntext = a\n[Other]\n[Main]\ntext = b\nflag = off\n");
-    assert_eq!((file.get(&TEXT).as_deref(), file.get(&FLAG)), (Some("b"), Some(false)));
-    assert_eq!(file.warnings(), ["f.conf:5: [Main] text is set 2 times: this value counts"]);
+    assert_eq!(
+        (file.get(&TEXT).as_deref(), file.get(&FLAG)),
+        (Some("b"), Some(false))
+    );
+    assert_eq!(
+        file.warnings(),
+        ["f.conf:5: [Main] text is set 2 times: this value counts"]
+    );
 }
 
 #[test]
@@ -124,27 +170,42 @@ fn repeated_key_has_all_values_in_order() {
 
 #[test]
 fn truth_values_have_the_words_of_git_and_a_bare_key_is_true() {
-    for (text, expected) in [("true", true), ("YES", true), ("On", true), ("1", true)].into_iter().chain([
-        ("false", false),
-        ("no", false),
-        ("OFF", false),
-        ("0", false),
-    ]) {
-        assert_eq!(settings(&format!("[Main]\nflag = {text}")).get(&FLAG), Some(expected), "{text}");
+    for (text, expected) in [("true", true), ("YES", true), ("On", true), ("1", true)]
+        .into_iter()
+        .chain([
+            ("false", false),
+            ("no", false),
+            ("OFF", false),
+            ("0", false),
+        ])
+    {
+        assert_eq!(
+            settings(&format!("[Main]\nflag = {text}")).get(&FLAG),
+            Some(expected),
+            "{text}"
+        );
     }
     assert!(settings("[Main]\nflag").flag(&FLAG));
     assert!(settings("[Main]\nflag # off").flag(&FLAG));
     assert!(!settings("[Main]\nflag =").flag(&FLAG));
     let mut file = settings("[Main]\nflag = maybe");
     assert!(!file.flag(&FLAG));
-    assert_eq!(file.finish().unwrap_err().to_string(), "f.conf:2: [Main] flag: \"maybe\" is not true or false");
+    assert_eq!(
+        file.finish().unwrap_err().to_string(),
+        "f.conf:2: [Main] flag: \"maybe\" is not true or false"
+    );
 }
 
 #[test]
 fn unset_and_empty_keys_have_their_default() {
-    for text in
-        ["", "[Main]", "[Main]\nnumber =", "[Main]\nnumber = \"\"", "[Main]\n# number = 4", "[Other]\nnumber = 4"]
-    {
+    for text in [
+        "",
+        "[Main]",
+        "[Main]\nnumber =",
+        "[Main]\nnumber = \"\"",
+        "[Main]\n# number = 4",
+        "[Other]\nnumber = 4",
+    ] {
         let mut file = settings(text);
         assert_eq!(file.get(&NUMBER), Some(3), "{text:?}");
         assert!(!file.is_set(&NUMBER));
@@ -155,7 +216,10 @@ fn unset_and_empty_keys_have_their_default() {
 #[test]
 fn mistake_names_file_line_section_and_key_but_no_secret() {
     let mut file = settings("[Main]\nnumber = 10\npin = 77\ntext\n");
-    assert_eq!((file.get(&NUMBER), file.get(&SECRET), file.get(&TEXT)), (None, None, None));
+    assert_eq!(
+        (file.get(&NUMBER), file.get(&SECRET), file.get(&TEXT)),
+        (None, None, None)
+    );
     assert_eq!(
         file.finish().unwrap_err().to_string(),
         "f.conf:2: [Main] number: \"10\" is not a whole number from 1 to 9; \
@@ -168,7 +232,10 @@ fn mistake_names_file_line_section_and_key_but_no_secret() {
     file.refuse(&SECRET, "is known to all");
     file.warn(&TEXT, "is missing");
     assert_eq!(file.warnings(), ["f.conf: [Main] text is missing"]);
-    assert_eq!(file.finish().unwrap_err().to_string(), "f.conf:2: [Main] pin is known to all");
+    assert_eq!(
+        file.finish().unwrap_err().to_string(),
+        "f.conf:2: [Main] pin is known to all"
+    );
 }
 
 #[test]
@@ -191,7 +258,10 @@ fn invalid_line_is_a_mistake_and_the_rest_is_read() {
         ("= a\n[Main]\n", vec![1]),
         ("[Main]\n= a\n", vec![2]),
         ("[Main]\ntext : a\n\"text\" = a\n", vec![2, 3]),
-        ("[Main\n[]\n[Main]x\n[Main \"a]\n[Main \"\"]\n[Main a]\n[Main \"a\\n\"]\n[", (1..9).collect()),
+        (
+            "[Main\n[]\n[Main]x\n[Main \"a]\n[Main \"\"]\n[Main a]\n[Main \"a\\n\"]\n[",
+            (1..9).collect(),
+        ),
         ("[Main] ; c\n  # c\n\n; c", vec![]),
         ("\u{feff}[Main]", vec![]),
         ("[Main]\n\u{feff}text = a", vec![2]),
@@ -243,8 +313,15 @@ fn a_line_that_may_be_the_rest_of_a_secret_is_named_by_its_number_alone() {
         _ = file.get(&TEXT);
         file.unknown(&[ALL]);
         let warnings = file.warnings().join("\n");
-        let told = format!("{warnings}\n{}", file.finish().map_or_else(|err| err.to_string(), |()| String::new()));
-        assert!(warnings.contains("not known") && !told.contains("s3cret"), "{text:?}: {told}");
+        let told = format!(
+            "{warnings}\n{}",
+            file.finish()
+                .map_or_else(|err| err.to_string(), |()| String::new())
+        );
+        assert!(
+            warnings.contains("not known") && !told.contains("s3cret"),
+            "{text:?}: {told}"
+        );
     }
 }
 
@@ -261,7 +338,9 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 fn file() -> impl Strategy<Value = Vec<Written>> {
-    let sub = any_text().prop_map(|text| text.replace('\n', "")).prop_filter("not empty", |text| !text.is_empty());
+    let sub = any_text()
+        .prop_map(|text| text.replace('\n', ""))
+        .prop_filter("not empty", |text| !text.is_empty());
     let entries = proptest::collection::vec((name(), proptest::option::of(any_text())), 0..5);
     proptest::collection::vec((name(), proptest::option::of(sub), entries), 0..5)
 }
@@ -269,20 +348,36 @@ fn file() -> impl Strategy<Value = Vec<Written>> {
 /// Writes a file in one of several ways, which `how` chooses.
 fn write(sections: &[Written], how: u8) -> String {
     let mut out = String::new();
-    let (end, comment) = if how.is_multiple_of(2) { ("\n", "") } else { ("\r\n", " ; [c] \"") };
+    let (end, comment) = if how.is_multiple_of(2) {
+        ("\n", "")
+    } else {
+        ("\r\n", " ; [c] \"")
+    };
     for (name, sub, entries) in sections {
-        let sub = sub.as_ref().map(|sub| sub.replace('\\', "\\\\").replace('"', "\\\""));
+        let sub = sub
+            .as_ref()
+            .map(|sub| sub.replace('\\', "\\\\").replace('"', "\\\""));
         let sub = sub.map_or_else(String::new, |sub| format!(" \"{sub}\""));
         out += &format!("{comment}{end}[{name}{sub}]{comment}{end}");
         for (key, value) in entries {
             let value = value.as_ref().map(|value| {
-                let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                let escaped = value
+                    .replace('\\', "\\\\")
+                    .replace('"', "\\\"")
+                    .replace('\n', "\\n");
                 let middle = escaped.len() / 2;
-                let is_free = escaped.is_char_boundary(middle) && !escaped[..middle].ends_with('\\');
+                let is_free =
+                    escaped.is_char_boundary(middle) && !escaped[..middle].ends_with('\\');
                 match how % 3 {
                     // On two lines, with and without quotes.
-                    1 if is_free => format!(" = \"{}\"\\{end}\"{}\"", &escaped[..middle], &escaped[middle..]),
-                    2 if is_free => format!(" = \"{}\\{end}{}\"", &escaped[..middle], &escaped[middle..]),
+                    1 if is_free => format!(
+                        " = \"{}\"\\{end}\"{}\"",
+                        &escaped[..middle],
+                        &escaped[middle..]
+                    ),
+                    2 if is_free => {
+                        format!(" = \"{}\\{end}{}\"", &escaped[..middle], &escaped[middle..])
+                    }
                     _ => format!("=\"{escaped}\""),
                 }
             });

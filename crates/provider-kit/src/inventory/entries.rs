@@ -28,7 +28,11 @@ struct Entry<M> {
 
 impl<M> Default for Entries<M> {
     fn default() -> Self {
-        Self { by_id: HashMap::new(), by_name: HashMap::new(), swept: None }
+        Self {
+            by_id: HashMap::new(),
+            by_name: HashMap::new(),
+            swept: None,
+        }
     }
 }
 
@@ -43,11 +47,19 @@ impl<M: Machine> Entries<M> {
     }
 
     pub(super) fn insert(&mut self, machine: &Arc<M>, read: Instant) {
-        self.by_name.insert(machine.name().into(), machine.id().into());
-        self.by_id.insert(machine.id().into(), Entry { machine: Arc::clone(machine), read });
+        self.by_name
+            .insert(machine.name().into(), machine.id().into());
+        self.by_id.insert(
+            machine.id().into(),
+            Entry {
+                machine: Arc::clone(machine),
+                read,
+            },
+        );
         if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             self.swept = Some(Instant::now());
-            self.by_id.retain(|_, entry| entry.read.elapsed() <= FORGOTTEN_AFTER);
+            self.by_id
+                .retain(|_, entry| entry.read.elapsed() <= FORGOTTEN_AFTER);
             self.by_name.retain(|_, id| self.by_id.contains_key(id));
         }
     }

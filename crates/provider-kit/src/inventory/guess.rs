@@ -23,15 +23,30 @@ pub fn system_uuids(node: &Node) -> Vec<String> {
     let uuid = node.system_uuid.to_ascii_lowercase();
     let groups: Vec<&str> = uuid.split('-').collect();
     let is_uuid = groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
-        && groups.iter().all(|group| group.bytes().all(|b| b.is_ascii_hexdigit()));
+        && groups
+            .iter()
+            .all(|group| group.bytes().all(|b| b.is_ascii_hexdigit()));
     if !is_uuid {
         return Vec::new();
     }
-    let turned = |group: &str| (0..group.len()).step_by(2).rev().map(|at| &group[at..at + 2]).collect::<String>();
+    let turned = |group: &str| {
+        (0..group.len())
+            .step_by(2)
+            .rev()
+            .map(|at| &group[at..at + 2])
+            .collect::<String>()
+    };
     let (first, rest) = groups.split_at(3);
-    let swapped = first.iter().map(|group| turned(group)).chain(rest.iter().map(|group| (*group).to_owned()));
+    let swapped = first
+        .iter()
+        .map(|group| turned(group))
+        .chain(rest.iter().map(|group| (*group).to_owned()));
     let swapped = swapped.collect::<Vec<_>>().join("-");
-    if swapped == uuid { vec![uuid] } else { vec![uuid, swapped] }
+    if swapped == uuid {
+        vec![uuid]
+    } else {
+        vec![uuid, swapped]
+    }
 }
 
 impl<S: MachineSource> Inventory<S> {
@@ -39,11 +54,18 @@ impl<S: MachineSource> Inventory<S> {
     pub(super) fn guess_in(&self, snapshot: &Snapshot<S::Machine>, node: &Node) -> Option<u32> {
         let source = self.source();
         let is_it = |at: &u32| source.confirms_guess(snapshot.at(*at), node);
-        source.guesses(node).iter().find_map(|id| snapshot.place_of_id(id).filter(is_it))
+        source
+            .guesses(node)
+            .iter()
+            .find_map(|id| snapshot.place_of_id(id).filter(is_it))
     }
 
     /// Reads the machine that this Node's firmware names, if there is one and it is this Node's.
-    pub(super) async fn read_guess(&self, node: &Node, priority: Priority) -> Result<Option<S::Machine>> {
+    pub(super) async fn read_guess(
+        &self,
+        node: &Node,
+        priority: Priority,
+    ) -> Result<Option<S::Machine>> {
         let source = self.source();
         for id in source.guesses(node) {
             let found = source.by_id(&id, priority).await?;

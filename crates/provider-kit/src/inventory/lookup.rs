@@ -8,7 +8,8 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use super::{
-    Found, Inventory, Key, MAX_AGE, Machine, MachineRef, MachineSource, Mode, SINGLE_READS_AT_FIRST, Snapshot,
+    Found, Inventory, Key, MAX_AGE, Machine, MachineRef, MachineSource, Mode,
+    SINGLE_READS_AT_FIRST, Snapshot,
 };
 use crate::paging::ListResult;
 use crate::transport::Priority;
@@ -62,10 +63,17 @@ pub(super) async fn find_all<S: MachineSource>(
     priority: Priority,
     is_brief: bool,
 ) -> Vec<Result<Found<S::Machine>>> {
-    let mut lookup = Lookup { is_brief, ..Lookup::new(inventory, nodes.len(), fresh, priority) };
+    let mut lookup = Lookup {
+        is_brief,
+        ..Lookup::new(inventory, nodes.len(), fresh, priority)
+    };
     let pending_lookups = lookup.pending_lookups(nodes);
     lookup.answer(pending_lookups).await;
-    lookup.answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
+    lookup
+        .answers
+        .into_iter()
+        .map(|answer| answer.unwrap_or_else(unanswered))
+        .collect()
 }
 
 pub(super) async fn find<S: MachineSource>(
@@ -76,7 +84,14 @@ pub(super) async fn find<S: MachineSource>(
 ) -> Result<Found<S::Machine>> {
     let mut lookup = Lookup::new(inventory, 1, fresh, priority);
     let (Key::Id(what) | Key::Name(what)) = key;
-    lookup.answer(vec![PendingLookup { index: 0, key, what, node: None }]).await;
+    lookup
+        .answer(vec![PendingLookup {
+            index: 0,
+            key,
+            what,
+            node: None,
+        }])
+        .await;
     lookup.answers.pop().flatten().unwrap_or_else(unanswered)
 }
 
@@ -85,10 +100,22 @@ fn unanswered<T>() -> Result<T> {
 }
 
 impl<'a, S: MachineSource> Lookup<'a, S> {
-    fn new(inventory: &'a Inventory<S>, pending_lookups: usize, fresh: bool, priority: Priority) -> Self {
+    fn new(
+        inventory: &'a Inventory<S>,
+        pending_lookups: usize,
+        fresh: bool,
+        priority: Priority,
+    ) -> Self {
         let mut answers = Vec::new();
         answers.resize_with(pending_lookups, || None);
-        Self { inventory, fresh, priority, is_brief: false, answers, hints: HINTS }
+        Self {
+            inventory,
+            fresh,
+            priority,
+            is_brief: false,
+            answers,
+            hints: HINTS,
+        }
     }
 
     /// Returns the question for each Node. A provider ID that is not this cloud's is an error, never "gone".
@@ -104,7 +131,12 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     continue;
                 }
             };
-            pending_lookups.push(PendingLookup { index, key, what, node: Some(node) });
+            pending_lookups.push(PendingLookup {
+                index,
+                key,
+                what,
+                node: Some(node),
+            });
         }
         pending_lookups
     }
@@ -126,7 +158,10 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         }
     }
 
-    fn answer_from_cache<'n>(&mut self, pending_lookups: Vec<PendingLookup<'n>>) -> Vec<PendingLookup<'n>> {
+    fn answer_from_cache<'n>(
+        &mut self,
+        pending_lookups: Vec<PendingLookup<'n>>,
+    ) -> Vec<PendingLookup<'n>> {
         match self.inventory.mode {
             Mode::Shared | Mode::AlwaysList => match self.inventory.young_snapshot() {
                 Some(snapshot) => self.answer_from_list(&snapshot, pending_lookups, false),
@@ -137,10 +172,18 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         }
     }
 
-    fn answer_from_entries<'n>(&mut self, pending_lookups: Vec<PendingLookup<'n>>) -> Vec<PendingLookup<'n>> {
+    fn answer_from_entries<'n>(
+        &mut self,
+        pending_lookups: Vec<PendingLookup<'n>>,
+    ) -> Vec<PendingLookup<'n>> {
         let mut open = Vec::new();
         for pending in pending_lookups {
-            let kept = self.inventory.state().entries.young(pending.key, self.inventory.max_age).map(Arc::clone);
+            let kept = self
+                .inventory
+                .state()
+                .entries
+                .young(pending.key, self.inventory.max_age)
+                .map(Arc::clone);
             match kept {
                 Some(machine) if self.inventory.may_be(&*machine, &pending) => {
                     self.answer_present(&pending, MachineRef::single(machine));
@@ -161,7 +204,9 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     ) -> Vec<PendingLookup<'n>> {
         let mut open = Vec::new();
         for pending in pending_lookups {
-            let guessed = pending.guessing().and_then(|node| self.inventory.guess_in(snapshot, node));
+            let guessed = pending
+                .guessing()
+                .and_then(|node| self.inventory.guess_in(snapshot, node));
             let place = match pending.key {
                 _ if guessed.is_some() => Ok(guessed),
                 Key::Id(id) => Ok(snapshot.place_of_id(id)),
@@ -207,7 +252,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<PendingLookup<'_>>) {
         match snapshot.reading() {
             ListResult::Complete { listing, .. } => {
-                let (mut doubtful, is_proof) = (Vec::new(), self.inventory.source().lists_prove_absence());
+                let (mut doubtful, is_proof) =
+                    (Vec::new(), self.inventory.source().lists_prove_absence());
                 for pending in open {
                     // The machine is listed with outdated values, or may belong to another Node of this name.
                     let is_listed = match pending.key {
@@ -235,11 +281,16 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                         "not in the list, like {} others; {most} at a time are read one by one",
                         doubtful.len() - 1
                     );
-                    self.fail(&doubtful.split_off(most), &self.in_place(Error::other(text)));
+                    self.fail(
+                        &doubtful.split_off(most),
+                        &self.in_place(Error::other(text)),
+                    );
                 }
                 self.read_one_by_one(doubtful).await;
             }
-            ListResult::Partial { reason, .. } if open.len() >= self.inventory.pages() => self.fail(&open, reason),
+            ListResult::Partial { reason, .. } if open.len() >= self.inventory.pages() => {
+                self.fail(&open, reason)
+            }
             ListResult::Partial { .. } => self.read_one_by_one(open).await,
         }
     }
@@ -254,16 +305,26 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         let (inventory, priority, is_brief) = (self.inventory, self.priority, self.is_brief);
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
-            let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority, is_brief).boxed()).collect();
-            let mut reads = futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());
+            let reads: Vec<_> = open
+                .iter()
+                .map(|it| inventory.read_one(it, priority, is_brief).boxed())
+                .collect();
+            let mut reads =
+                futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());
             for pending in open {
-                let Some(machine) = reads.next().await else { break };
+                let Some(machine) = reads.next().await else {
+                    break;
+                };
                 self.answer_singly(pending, machine);
             }
         }
     }
 
-    fn answer_singly(&mut self, pending: &PendingLookup<'_>, machine: Result<Option<Arc<S::Machine>>>) {
+    fn answer_singly(
+        &mut self,
+        pending: &PendingLookup<'_>,
+        machine: Result<Option<Arc<S::Machine>>>,
+    ) {
         match (machine, pending.key) {
             (Ok(Some(machine)), _) => self.answer_present(pending, MachineRef::single(machine)),
             (Ok(None), key) => {
@@ -290,7 +351,12 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         };
         self.hints = hints;
         let closest = self.inventory.last_snapshot().map(|snapshot| {
-            snapshot.closest_names(name).iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+            snapshot
+                .closest_names(name)
+                .iter()
+                .map(|name| format!("{name:?}"))
+                .collect::<Vec<_>>()
+                .join(", ")
         });
         match closest.filter(|closest| !closest.is_empty()) {
             Some(closest) => gone.with_hint(format_args!("looked in {place}; closest: {closest}")),
@@ -318,7 +384,11 @@ impl<S: MachineSource> Inventory<S> {
         let mut state = self.state();
         let pages = state.pages.unwrap_or(SINGLE_READS_AT_FIRST + 1);
         if fresh {
-            return if state.under_way + machines < pages { ReadPlan::OneByOne } else { ReadPlan::List };
+            return if state.under_way + machines < pages {
+                ReadPlan::OneByOne
+            } else {
+                ReadPlan::List
+            };
         }
         if state.spent_at.is_none_or(|at| at.elapsed() >= MAX_AGE) {
             state.spent = 0;
@@ -367,7 +437,9 @@ impl<S: MachineSource> Inventory<S> {
             } {
                 Some(machine) if machine.id() != id => {
                     let other = machine.id();
-                    let text = format!("the cloud answered a read of machine {id:?} with machine {other:?}");
+                    let text = format!(
+                        "the cloud answered a read of machine {id:?} with machine {other:?}"
+                    );
                     return Err(Error::other(text));
                 }
                 machine => machine,
@@ -400,7 +472,9 @@ impl<S: MachineSource> Inventory<S> {
     /// accepted if it was matched to another Node before, or if the Node's firmware names a different one: the Node may
     /// be on a new machine of the same name (P-10).
     fn may_be(&self, machine: &S::Machine, pending: &PendingLookup<'_>) -> bool {
-        let Some(node) = pending.guessing() else { return machine.is_settled() };
+        let Some(node) = pending.guessing() else {
+            return machine.is_settled();
+        };
         let guesses = self.source().guesses(node);
         let claimed = self.state().claims.get(&self.hash(machine.id())).copied();
         machine.is_settled()
@@ -409,7 +483,9 @@ impl<S: MachineSource> Inventory<S> {
     }
 
     fn claim(&self, machine: &S::Machine, pending: &PendingLookup<'_>) {
-        let Some(node) = pending.node.filter(|_| self.mode != Mode::Off) else { return };
+        let Some(node) = pending.node.filter(|_| self.mode != Mode::Off) else {
+            return;
+        };
         let (id, uid) = (self.hash(machine.id()), self.hash(&node.uid));
         self.state().claims.insert(id, uid);
     }

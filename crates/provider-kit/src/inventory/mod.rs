@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudMetrics, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, NoCloudMetrics, Node,
-    Result, async_trait,
+    CloudMetrics, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel,
+    NoCloudMetrics, Node, Result, async_trait,
 };
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -174,8 +174,18 @@ pub struct Inventory<S: MachineSource> {
 
 impl<S: MachineSource> Clone for Inventory<S> {
     fn clone(&self) -> Self {
-        let Self { inner, mode, max_age, metrics } = self;
-        Self { inner: Arc::clone(inner), mode: *mode, max_age: *max_age, metrics: Arc::clone(metrics) }
+        let Self {
+            inner,
+            mode,
+            max_age,
+            metrics,
+        } = self;
+        Self {
+            inner: Arc::clone(inner),
+            mode: *mode,
+            max_age: *max_age,
+            metrics: Arc::clone(metrics),
+        }
     }
 }
 
@@ -217,12 +227,18 @@ impl<S: MachineSource> Inventory<S> {
             confirmed: 0,
             under_way: 0,
         };
-        let lists = Coalescer::with_shared_priority(|(), callers: Vec<Self>, shared_priority| async move {
-            // All callers share one inner inventory, and the first one's mode decides if the list is cached.
-            callers[0].read(&shared_priority).await
-        });
+        let lists =
+            Coalescer::with_shared_priority(|(), callers: Vec<Self>, shared_priority| async move {
+                // All callers share one inner inventory, and the first one's mode decides if the list is cached.
+                callers[0].read(&shared_priority).await
+            });
         Self {
-            inner: Arc::new(Inner { source, hasher: RandomState::new(), state: Mutex::new(state), lists }),
+            inner: Arc::new(Inner {
+                source,
+                hasher: RandomState::new(),
+                state: Mutex::new(state),
+                lists,
+            }),
             mode: Mode::default(),
             max_age: MAX_AGE,
             metrics: Arc::new(NoCloudMetrics),
@@ -258,7 +274,11 @@ impl<S: MachineSource> Inventory<S> {
     /// # Errors
     /// The cloud's answer.
     pub async fn snapshot(&self, priority: Priority) -> Result<Arc<Snapshot<S::Machine>>> {
-        let young = if self.mode == Mode::Off { None } else { self.young_snapshot() };
+        let young = if self.mode == Mode::Off {
+            None
+        } else {
+            self.young_snapshot()
+        };
         self.metrics.cached(young.is_some());
         match young {
             Some(snapshot) => Ok(snapshot),
@@ -270,7 +290,12 @@ impl<S: MachineSource> Inventory<S> {
     ///
     /// # Errors
     /// The cloud's answer; *invalid* if several machines have the name.
-    pub async fn find(&self, key: Key<'_>, fresh: bool, priority: Priority) -> Result<Found<S::Machine>> {
+    pub async fn find(
+        &self,
+        key: Key<'_>,
+        fresh: bool,
+        priority: Priority,
+    ) -> Result<Found<S::Machine>> {
         lookup::find(self, key, fresh, priority).await
     }
 
@@ -286,7 +311,12 @@ impl<S: MachineSource> Inventory<S> {
 
     /// Returns the requested state of a Node whose machine was looked up.
     #[must_use]
-    pub fn state_of(&self, found: Found<S::Machine>, node: &Node, request: LookupRequest) -> InstanceState {
+    pub fn state_of(
+        &self,
+        found: Found<S::Machine>,
+        node: &Node,
+        request: LookupRequest,
+    ) -> InstanceState {
         let machine = match found {
             Found::Present(machine) => machine,
             Found::Gone(gone) => return InstanceState::Gone(gone),
@@ -294,13 +324,17 @@ impl<S: MachineSource> Inventory<S> {
         let all = || self.source().metadata(&machine, node);
         let metadata = match request.metadata {
             MetadataLevel::No => None,
-            MetadataLevel::Addresses => {
-                Some(InstanceMetadata { node_addresses: all().node_addresses, ..InstanceMetadata::default() })
-            }
+            MetadataLevel::Addresses => Some(InstanceMetadata {
+                node_addresses: all().node_addresses,
+                ..InstanceMetadata::default()
+            }),
             MetadataLevel::Full => Some(all()),
         };
         let metadata = metadata.map(Box::new);
-        InstanceState::Present { shutdown: request.shutdown.then(|| machine.is_shut_down()), metadata }
+        InstanceState::Present {
+            shutdown: request.shutdown.then(|| machine.is_shut_down()),
+            metadata,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Machine>> {
@@ -312,25 +346,35 @@ impl<S: MachineSource> Inventory<S> {
     }
 
     fn young_snapshot(&self) -> Option<Arc<Snapshot<S::Machine>>> {
-        self.last_snapshot().filter(|snapshot| snapshot.began().elapsed() <= self.max_age)
+        self.last_snapshot()
+            .filter(|snapshot| snapshot.began().elapsed() <= self.max_age)
     }
 
     /// Reads all machines, together with all concurrent callers.
     async fn list(&self, fresh: bool, priority: Priority) -> Result<Arc<Snapshot<S::Machine>>> {
-        self.inner.lists.share((), self.clone(), fresh, priority).await
+        self.inner
+            .lists
+            .share((), self.clone(), fresh, priority)
+            .await
     }
 
     async fn read(&self, shared_priority: &SharedPriority) -> Result<Arc<Snapshot<S::Machine>>> {
         let began = Instant::now();
-        let snapshot = Arc::new(Snapshot::new(self.inner.source.list(shared_priority).await?, began));
+        let snapshot = Arc::new(Snapshot::new(
+            self.inner.source.list(shared_priority).await?,
+            began,
+        ));
         if let ListResult::Partial { reason, .. } = snapshot.reading() {
             tracing::warn!(%reason, "partial list of machines; missing machines do not count as deleted");
         }
         let mut state = self.state();
         if let ListResult::Complete { pages, .. } = snapshot.reading() {
             state.pages = Some(*pages);
-            let ids: HashSet<u64> =
-                snapshot.machines().iter().map(|machine| self.inner.hasher.hash_one(machine.id())).collect();
+            let ids: HashSet<u64> = snapshot
+                .machines()
+                .iter()
+                .map(|machine| self.inner.hasher.hash_one(machine.id()))
+                .collect();
             state.claims.retain(|id, _| ids.contains(id));
         }
         state.spent = 0;
@@ -354,11 +398,17 @@ pub fn priority(request: LookupRequest) -> Priority {
 
 #[async_trait]
 impl<S: MachineSource> Instances for Inventory<S> {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+    async fn lookup(
+        &self,
+        nodes: &[Arc<Node>],
+        request: LookupRequest,
+    ) -> Vec<Result<InstanceState>> {
         let is_brief = request.metadata == MetadataLevel::No && self.mode != Mode::AlwaysSingle;
         let found = lookup::find_all(self, nodes, request.fresh, priority(request), is_brief).await;
         let states = nodes.iter().zip(found);
-        states.map(|(node, found)| found.map(|found| self.state_of(found, node, request))).collect()
+        states
+            .map(|(node, found)| found.map(|found| self.state_of(found, node, request)))
+            .collect()
     }
 }
 

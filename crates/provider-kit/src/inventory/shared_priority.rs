@@ -47,7 +47,10 @@ impl SharedPriority {
 
     /// Sends a read-only request. If the priority rises before the answer, the request is sent again with the new
     /// priority.
-    pub async fn send_read<T, F: Future<Output = T>>(&self, mut send: impl FnMut(Priority) -> F) -> T {
+    pub async fn send_read<T, F: Future<Output = T>>(
+        &self,
+        mut send: impl FnMut(Priority) -> F,
+    ) -> T {
         let mut changes = self.0.subscribe();
         loop {
             let priority = *changes.borrow_and_update();

@@ -19,8 +19,19 @@ pub struct Snapshot<M> {
 impl<M: Machine> Snapshot<M> {
     pub(super) fn new(reading: ListResult<M>, began: Instant) -> Self {
         let by_id = in_order(&reading.items().iter().map(Machine::id).collect::<Vec<_>>());
-        let by_name = in_order(&reading.items().iter().map(Machine::name).collect::<Vec<_>>());
-        Self { reading, by_id, by_name, began }
+        let by_name = in_order(
+            &reading
+                .items()
+                .iter()
+                .map(Machine::name)
+                .collect::<Vec<_>>(),
+        );
+        Self {
+            reading,
+            by_id,
+            by_name,
+            began,
+        }
     }
 
     /// Returns all machines, in the order of the list.
@@ -41,13 +52,20 @@ impl<M: Machine> Snapshot<M> {
     }
 
     pub(super) fn place_of_id(&self, id: &str) -> Option<u32> {
-        let found = self.by_id.binary_search_by_key(&id, |at| self.at(*at).id()).ok()?;
+        let found = self
+            .by_id
+            .binary_search_by_key(&id, |at| self.at(*at).id())
+            .ok()?;
         Some(self.by_id[found])
     }
 
     pub(super) fn places_of_name(&self, name: &str) -> &[u32] {
-        let start = self.by_name.partition_point(|at| self.at(*at).name() < name);
-        let end = self.by_name.partition_point(|at| self.at(*at).name() <= name);
+        let start = self
+            .by_name
+            .partition_point(|at| self.at(*at).name() < name);
+        let end = self
+            .by_name
+            .partition_point(|at| self.at(*at).name() <= name);
         &self.by_name[Range { start, end }]
     }
 

@@ -25,7 +25,8 @@ impl Identity<'_> {
     #[must_use]
     pub fn is_adoption(&self, actual: &ObservedLoadBalancer) -> bool {
         let has_no_owner = actual.owner_tags == OwnerTags::default();
-        actual.adopted || has_no_owner && !self.has_legacy_tag(actual) && !self.was_created_for(actual)
+        actual.adopted
+            || has_no_owner && !self.has_legacy_tag(actual) && !self.was_created_for(actual)
     }
 }
 
@@ -41,7 +42,11 @@ pub fn check_adoption(
     tags: &[String],
 ) -> Result<()> {
     let is_permitted = required.is_some_and(|required| required.is_among(tags));
-    if observed.adopted || is_permitted || !identity.is_adoption(observed) || observed.targets().is_empty() {
+    if observed.adopted
+        || is_permitted
+        || !identity.is_adoption(observed)
+        || observed.targets().is_empty()
+    {
         return Ok(());
     }
     let permission = match required {
@@ -66,9 +71,10 @@ pub fn check_adoptable_tag(
     tags: impl IntoIterator<Item = impl AsRef<str>>,
 ) -> Result<()> {
     match required {
-        Some(required) if !required.is_among(tags) => {
-            Err(Error::invalid(format!("{place} was not created for this Service; {}", needed(required))))
-        }
+        Some(required) if !required.is_among(tags) => Err(Error::invalid(format!(
+            "{place} was not created for this Service; {}",
+            needed(required)
+        ))),
         _ => Ok(()),
     }
 }

@@ -66,16 +66,28 @@ impl Attributes {
     /// Returns an error if `fields` does not serialize to a JSON object.
     pub fn of(fields: &impl Serialize) -> Result<Self> {
         match serde_json::to_value(fields) {
-            Ok(Value::Object(fields)) => {
-                Ok(Self { values: fields.into_iter().map(|(k, v)| (k.into(), v)).collect(), ..Self::default() })
-            }
-            Ok(other) => Err(Error::other(format!("settings must be an object, not {other}"))),
-            Err(err) => Err(Error::other(format!("settings that cannot be written as JSON: {err}"))),
+            Ok(Value::Object(fields)) => Ok(Self {
+                values: fields.into_iter().map(|(k, v)| (k.into(), v)).collect(),
+                ..Self::default()
+            }),
+            Ok(other) => Err(Error::other(format!(
+                "settings must be an object, not {other}"
+            ))),
+            Err(err) => Err(Error::other(format!(
+                "settings that cannot be written as JSON: {err}"
+            ))),
         }
     }
 
-    pub(super) fn of_fields(values: impl Iterator<Item = (&'static str, Value)>, fields: &'static [Field]) -> Self {
-        Self { values: values.map(|(place, value)| (place.into(), value)).collect(), fixed: BTreeSet::new(), fields }
+    pub(super) fn of_fields(
+        values: impl Iterator<Item = (&'static str, Value)>,
+        fields: &'static [Field],
+    ) -> Self {
+        Self {
+            values: values.map(|(place, value)| (place.into(), value)).collect(),
+            fixed: BTreeSet::new(),
+            fields,
+        }
     }
 
     fn field(&self, place: &str) -> Option<&'static Field> {
@@ -83,7 +95,10 @@ impl Attributes {
     }
 
     fn is_fixed(&self, place: &str) -> bool {
-        self.fixed.contains(place) || self.field(place).is_some_and(|field| field.rule == Rule::CreateOnly)
+        self.fixed.contains(place)
+            || self
+                .field(place)
+                .is_some_and(|field| field.rule == Rule::CreateOnly)
     }
 
     /// Reads the values at the given places of a JSON object and names each after its place; `null` counts as absent.
@@ -101,7 +116,10 @@ impl Attributes {
     #[must_use]
     pub fn at(places: &[&'static str], object: &Value) -> Self {
         places.iter().fold(Self::default(), |settings, place| {
-            match place.split('.').try_fold(object, |value, name| value.get(name)) {
+            match place
+                .split('.')
+                .try_fold(object, |value, name| value.get(name))
+            {
                 None | Some(Value::Null) => settings,
                 Some(value) => settings.set(*place, sorted_set(value.clone())),
             }
@@ -123,15 +141,23 @@ impl Attributes {
     /// # Errors
     /// Returns an error if the values do not fit the structure.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        let fields = self.values.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
-        serde_json::from_value(Value::Object(fields))
-            .map_err(|err| Error::other(format!("settings of a load balancer cannot be read: {err}")))
+        let fields = self
+            .values
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.clone()))
+            .collect();
+        serde_json::from_value(Value::Object(fields)).map_err(|err| {
+            Error::other(format!("settings of a load balancer cannot be read: {err}"))
+        })
     }
 
     /// Adds or replaces a setting. `()` stands for `null`.
     #[must_use]
     pub fn set(mut self, key: impl Into<Key>, value: impl Serialize) -> Self {
-        self.values.insert(key.into(), serde_json::to_value(value).unwrap_or(Value::Null));
+        self.values.insert(
+            key.into(),
+            serde_json::to_value(value).unwrap_or(Value::Null),
+        );
         self
     }
 
@@ -195,18 +221,24 @@ impl Attributes {
     /// Returns the changes that `actual` needs, except for fixed settings.
     #[must_use]
     pub fn differences(&self, actual: &Self) -> Vec<Difference> {
-        self.all_differences(actual).filter(|it| !self.is_fixed(&it.key)).collect()
+        self.all_differences(actual)
+            .filter(|it| !self.is_fixed(&it.key))
+            .collect()
     }
 
     /// Returns `true` if a fixed setting differs from the desired value.
     #[must_use]
     pub fn differs_in_fixed(&self, actual: &Self) -> bool {
-        self.all_differences(actual).any(|it| self.is_fixed(&it.key))
+        self.all_differences(actual)
+            .any(|it| self.is_fixed(&it.key))
     }
 
     /// Returns `true` if `wanted` has a fixed setting of which these settings say nothing.
     pub(super) fn lacks_fixed_of(&self, wanted: &Self) -> bool {
-        let mut fixed = wanted.values.iter().filter(|(key, value)| wanted.is_fixed(key) && !value.is_null());
+        let mut fixed = wanted
+            .values
+            .iter()
+            .filter(|(key, value)| wanted.is_fixed(key) && !value.is_null());
         fixed.any(|(key, _)| self.get(key).is_none())
     }
 
@@ -214,7 +246,12 @@ impl Attributes {
         self.values.iter().filter_map(|(key, to)| {
             let from = actual.values.get(key).cloned().unwrap_or(Value::Null);
             let setting = || self.field(key).and_then(Field::setting_key);
-            (from != *to).then(|| Difference { key: key.to_string(), from, to: to.clone(), setting: setting() })
+            (from != *to).then(|| Difference {
+                key: key.to_string(),
+                from,
+                to: to.clone(),
+                setting: setting(),
+            })
         })
     }
 
@@ -222,22 +259,40 @@ impl Attributes {
     #[must_use]
     pub fn overlaid_with(&self, wanted: &Self) -> Self {
         let mut values = self.values.clone();
-        for (key, value) in wanted.values.iter().filter(|(key, _)| !wanted.is_fixed(key)) {
+        for (key, value) in wanted
+            .values
+            .iter()
+            .filter(|(key, _)| !wanted.is_fixed(key))
+        {
             match value {
                 Value::Null => values.remove(key),
                 value => values.insert(key.clone(), value.clone()),
             };
         }
-        let fields = if wanted.fields.is_empty() { self.fields } else { wanted.fields };
-        Self { values, fixed: BTreeSet::new(), fields }
+        let fields = if wanted.fields.is_empty() {
+            self.fields
+        } else {
+            wanted.fields
+        };
+        Self {
+            values,
+            fixed: BTreeSet::new(),
+            fields,
+        }
     }
 
     /// Returns the settings that are not `null`: the ones that a new resource is created with.
     #[must_use]
     pub fn for_creation(&self) -> Self {
         let values = self.values.iter().filter(|(_, value)| !value.is_null());
-        let values = values.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Self { values, fixed: BTreeSet::new(), fields: self.fields }
+        let values = values
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        Self {
+            values,
+            fixed: BTreeSet::new(),
+            fields: self.fields,
+        }
     }
 }
 
@@ -272,7 +327,10 @@ impl Serialize for Attributes {
 impl<'de> Deserialize<'de> for Attributes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let values = BTreeMap::deserialize(deserializer)?.into_iter().collect();
-        Ok(Self { values, ..Self::default() })
+        Ok(Self {
+            values,
+            ..Self::default()
+        })
     }
 }
 
@@ -297,7 +355,13 @@ impl fmt::Display for Plain<'_> {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} → {}", self.setting.unwrap_or(&self.key), Plain(&self.from), Plain(&self.to))
+        write!(
+            f,
+            "{}: {} → {}",
+            self.setting.unwrap_or(&self.key),
+            Plain(&self.from),
+            Plain(&self.to)
+        )
     }
 }
 
@@ -306,7 +370,12 @@ impl fmt::Display for Attributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (key, value)) in self.values.iter().enumerate() {
             let name = self.field(key).and_then(Field::setting_key).unwrap_or(key);
-            write!(f, "{}{name} {}", if n == 0 { "" } else { ", " }, Plain(value))?;
+            write!(
+                f,
+                "{}{name} {}",
+                if n == 0 { "" } else { ", " },
+                Plain(value)
+            )?;
         }
         Ok(())
     }
@@ -324,9 +393,15 @@ mod tests {
             #[serde(skip_serializing_if = "Option::is_none")]
             path: Option<String>,
         }
-        let monitor = Monitor { port: 30_000, path: None };
+        let monitor = Monitor {
+            port: 30_000,
+            path: None,
+        };
         let settings = Attributes::of(&monitor).unwrap();
-        assert_eq!((settings.number::<u16>("port"), settings.get("path")), (Some(30_000), None));
+        assert_eq!(
+            (settings.number::<u16>("port"), settings.get("path")),
+            (Some(30_000), None)
+        );
         assert_eq!(settings.read::<Monitor>().unwrap(), monitor);
         assert!(Attributes::of(&7).is_err());
     }
@@ -335,7 +410,11 @@ mod tests {
     fn settings_wanted_absent_are_removed_and_others_stay() {
         let actual = Attributes::default().set("a", 1).set("b", 2);
         let wanted = Attributes::default().set("a", ()).set("c", ());
-        let differences: Vec<_> = wanted.differences(&actual).iter().map(ToString::to_string).collect();
+        let differences: Vec<_> = wanted
+            .differences(&actual)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(differences, ["a: 1 → none"]);
         let changed = actual.overlaid_with(&wanted);
         assert_eq!(changed.to_string(), "b 2");

@@ -130,15 +130,26 @@ impl BalancerSync {
                 // has accepted all operations of a deletion has seen the load balancer.
                 let is_all_sent = match &next {
                     Next::Plan => true,
-                    Next::Send(rest) => rest.is_empty() && self.goal.deletes() && !self.planned.is_empty(),
+                    Next::Send(rest) => {
+                        rest.is_empty() && self.goal.deletes() && !self.planned.is_empty()
+                    }
                 };
                 let is_confirmed = resources == ResourceSource::Reported && is_all_sent;
-                self.observe(actual, if is_confirmed { self.ending } else { Ending::NotFound })?;
+                self.observe(
+                    actual,
+                    if is_confirmed {
+                        self.ending
+                    } else {
+                        Ending::NotFound
+                    },
+                )?;
                 self.annotate(context);
                 self.proceed(next, context)
             }
             (Stage::Sent(operations), Answer::Sent(step)) => self.sent(&operations, step, context),
-            (Stage::Rechecked(operations), Answer::Rechecked(true)) => self.follow(Next::Send(operations), context),
+            (Stage::Rechecked(operations), Answer::Rechecked(true)) => {
+                self.follow(Next::Send(operations), context)
+            }
             (Stage::Rechecked(_), Answer::Rechecked(false)) => {
                 self.ending = Ending::Kept;
                 Ok(None)
@@ -155,7 +166,10 @@ impl BalancerSync {
     /// Returns the action that takes the lock, if there is one to take.
     fn lock(&self, context: &Context<'_>) -> Option<Action> {
         let actual = self.actual.as_ref().filter(|_| !self.is_locked)?;
-        Some(Action::Lock { key: context.cloud.lock(actual)?, actual: Arc::clone(actual) })
+        Some(Action::Lock {
+            key: context.cloud.lock(actual)?,
+            actual: Arc::clone(actual),
+        })
     }
 
     /// Stores the load balancer that was read. If it no longer exists, a deletion ends with `ending`, and any other
@@ -163,9 +177,10 @@ impl BalancerSync {
     fn observe(&mut self, actual: Option<Shared>, ending: Ending) -> Result<()> {
         let before = std::mem::replace(&mut self.actual, actual);
         match (&self.actual, before) {
-            (None, Some(before)) if !self.goal.deletes() => {
-                Err(Error::not_found(format!("{} was deleted while it was being changed", before.place())))
-            }
+            (None, Some(before)) if !self.goal.deletes() => Err(Error::not_found(format!(
+                "{} was deleted while it was being changed",
+                before.place()
+            ))),
             (None, _) => {
                 self.ending = ending;
                 Ok(())
@@ -185,20 +200,34 @@ impl BalancerSync {
         let mut operations = operations(wanted.as_deref(), actual, context.identity, self.goal)?;
         drop(wanted);
         self.annotate(context);
-        if operations.is_empty() || self.actual.as_deref().is_some_and(|it| self.is_to_be_replaced(it, context)) {
+        if operations.is_empty()
+            || self
+                .actual
+                .as_deref()
+                .is_some_and(|it| self.is_to_be_replaced(it, context))
+        {
             self.report_left_out(context);
             return self.settle(ResourceSource::Read, Next::Send(Vec::new()), context);
         }
         if context.removals_first {
-            operations = removals_first(operations, &actual.map(ObservedLoadBalancer::known_graph).unwrap_or_default());
+            operations = removals_first(
+                operations,
+                &actual
+                    .map(ObservedLoadBalancer::known_graph)
+                    .unwrap_or_default(),
+            );
         }
         if !std::mem::replace(&mut context.is_announced, true) {
             let name = actual.map_or(&*context.identity.name, ObservedLoadBalancer::shown_name);
-            context.reports.push(Report::Planned(steps(&operations, name)));
+            context
+                .reports
+                .push(Report::Planned(steps(&operations, name)));
         }
         self.report_left_out(context);
         match actual {
-            Some(actual) if actual.state == State::Busy => self.settle(ResourceSource::Read, Next::Plan, context),
+            Some(actual) if actual.state == State::Busy => {
+                self.settle(ResourceSource::Read, Next::Plan, context)
+            }
             _ => self.begin(operations, context),
         }
     }
@@ -220,11 +249,16 @@ impl BalancerSync {
         match next {
             Next::Plan => self.plan(context),
             // A load balancer that no longer exists needs no further deletion.
-            Next::Send(operations) if !operations.is_empty() && (self.actual.is_some() || !self.goal.deletes()) => {
+            Next::Send(operations)
+                if !operations.is_empty() && (self.actual.is_some() || !self.goal.deletes()) =>
+            {
                 if let Some(recheck) = self.recheck(context) {
                     return self.await_answer(Stage::Rechecked(operations), recheck);
                 }
-                let send = Action::Send { actual: self.actual.clone(), operations: operations.clone() };
+                let send = Action::Send {
+                    actual: self.actual.clone(),
+                    operations: operations.clone(),
+                };
                 self.await_answer(Stage::Sent(operations), send)
             }
             Next::Send(_) if self.ineffective.is_empty() => Ok(None),
@@ -235,14 +269,26 @@ impl BalancerSync {
     /// Returns the action that reads the Service again, once, right before the load balancer that it leaves is deleted:
     /// the user may have changed the Service while the new load balancer was created.
     fn recheck(&mut self, context: &Context<'_>) -> Option<Action> {
-        let is_due = self.goal == SyncGoal::Superseded && !std::mem::replace(&mut self.is_rechecked, true);
+        let is_due =
+            self.goal == SyncGoal::Superseded && !std::mem::replace(&mut self.is_rechecked, true);
         let from = self.actual.clone().filter(|_| is_due)?;
-        Some(Action::Recheck { is_replaced: context.replaces(&from), from })
+        Some(Action::Recheck {
+            is_replaced: context.replaces(&from),
+            from,
+        })
     }
 
-    fn sent(&mut self, operations: &[Operation], step: Step<Shared>, context: &mut Context<'_>) -> Flow {
+    fn sent(
+        &mut self,
+        operations: &[Operation],
+        step: Step<Shared>,
+        context: &mut Context<'_>,
+    ) -> Flow {
         let (shown, next) = match step {
-            Step::Done(count, shown) => (shown, Next::Send(operations[count.min(operations.len())..].to_vec())),
+            Step::Done(count, shown) => (
+                shown,
+                Next::Send(operations[count.min(operations.len())..].to_vec()),
+            ),
             Step::PlanAgain(shown) => (shown, Next::Plan),
             Step::Gone => return self.gone(Ending::NotFound, context),
             Step::Removed => return self.gone(Ending::Confirmed, context),
@@ -269,7 +315,10 @@ impl BalancerSync {
         self.annotate(context);
         match &self.actual {
             Some(actual) if actual.state == State::Busy => {
-                let wait = Action::Wait { actual: Arc::clone(actual), resources };
+                let wait = Action::Wait {
+                    actual: Arc::clone(actual),
+                    resources,
+                };
                 self.await_answer(Stage::Ready(resources, next), wait)
             }
             _ => self.proceed(next, context),
@@ -287,7 +336,8 @@ impl BalancerSync {
                 Recovery::Never | Recovery::Replace => String::new(),
             };
             let error = Error::other(format!("{}: {text}{hint}", actual.place()));
-            self.failed = Some(Arc::clone(actual)).filter(|actual| self.is_to_be_replaced(actual, context));
+            self.failed =
+                Some(Arc::clone(actual)).filter(|actual| self.is_to_be_replaced(actual, context));
             return Err(error);
         }
         self.follow(next, context)
@@ -296,7 +346,9 @@ impl BalancerSync {
     /// Leaves resources that outlive the load balancer out of a deletion, and clears the resources of other Services if
     /// all of them go.
     fn leave_what_stays(&mut self, context: &Context<'_>) {
-        let Some(actual) = self.actual.as_mut().filter(|_| self.goal.deletes()) else { return };
+        let Some(actual) = self.actual.as_mut().filter(|_| self.goal.deletes()) else {
+            return;
+        };
         if !actual.foreign.is_empty() && is_left_by_all(actual, context.identity, context.caches) {
             tracing::warn!(
                 id = actual.id,
@@ -304,31 +356,58 @@ impl BalancerSync {
             );
             Arc::make_mut(actual).foreign.clear();
         }
-        let stays =
-            |resource: &ResourceKey| self.goal == SyncGoal::Superseded && (context.cloud.options().outlives)(resource);
-        if let Some(mut graph) = actual.graph.as_ref().filter(|graph| graph.resources.keys().any(stays)).cloned() {
+        let stays = |resource: &ResourceKey| {
+            self.goal == SyncGoal::Superseded && (context.cloud.options().outlives)(resource)
+        };
+        if let Some(mut graph) = actual
+            .graph
+            .as_ref()
+            .filter(|graph| graph.resources.keys().any(stays))
+            .cloned()
+        {
             graph.resources.retain(|resource, _| !stays(resource));
             Arc::make_mut(actual).graph = Some(graph);
         }
     }
 
     fn wanted<'c>(&self, context: &'c Context<'_>) -> Result<Option<Cow<'c, ResourceGraph>>> {
-        let Some(wanted) = context.desired.as_ref().filter(|_| self.goal.has_desired()) else { return Ok(None) };
-        let Some(actual) = &self.actual else { return Ok(Some(Cow::Borrowed(wanted))) };
-        context.cloud.fit(wanted.clone(), actual, context.identity).map(|fitted| Some(Cow::Owned(fitted)))
+        let Some(wanted) = context.desired.as_ref().filter(|_| self.goal.has_desired()) else {
+            return Ok(None);
+        };
+        let Some(actual) = &self.actual else {
+            return Ok(Some(Cow::Borrowed(wanted)));
+        };
+        context
+            .cloud
+            .fit(wanted.clone(), actual, context.identity)
+            .map(|fitted| Some(Cow::Owned(fitted)))
     }
 
     fn annotate(&self, context: &mut Context<'_>) {
         let shown = self.actual.as_ref().filter(|_| self.annotates);
-        context.reports.extend(shown.map(|actual| Report::Annotated(Arc::clone(actual))));
+        context
+            .reports
+            .extend(shown.map(|actual| Report::Annotated(Arc::clone(actual))));
     }
 
     fn report_left_out(&self, context: &mut Context<'_>) {
-        let Some(wanted) = context.desired.as_ref().filter(|_| self.goal.has_desired()) else { return };
-        let actual = self.actual.as_deref().map(ObservedLoadBalancer::known_graph).unwrap_or_default();
+        let Some(wanted) = context.desired.as_ref().filter(|_| self.goal.has_desired()) else {
+            return;
+        };
+        let actual = self
+            .actual
+            .as_deref()
+            .map(ObservedLoadBalancer::known_graph)
+            .unwrap_or_default();
         let changes = context.is_announced;
         let left = left_out(wanted, &actual).into_iter();
-        context.reports.extend(left.map(|(pool, targets)| Report::LeftOut { pool, targets, changes }));
+        context
+            .reports
+            .extend(left.map(|(pool, targets)| Report::LeftOut {
+                pool,
+                targets,
+                changes,
+            }));
     }
 
     /// Returns `true` if the load balancer failed, is the Service's alone, and never worked.
@@ -345,8 +424,18 @@ impl BalancerSync {
     fn not_shown(&self, operations: &[Operation], context: &mut Context<'_>) -> Error {
         // The next sync reads the load balancer again.
         context.reports.push(Report::Outdated);
-        let name = self.actual.as_deref().map_or(&*context.identity.name, ObservedLoadBalancer::shown_name);
-        let told: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
-        Error::other(format!("the cloud accepted changes but does not show them: {}", told.join("; ")))
+        let name = self
+            .actual
+            .as_deref()
+            .map_or(&*context.identity.name, ObservedLoadBalancer::shown_name);
+        let told: Vec<_> = steps(operations, name)
+            .steps
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        Error::other(format!(
+            "the cloud accepted changes but does not show them: {}",
+            told.join("; ")
+        ))
     }
 }

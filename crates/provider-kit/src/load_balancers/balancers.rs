@@ -3,8 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
-    OwnedResource, Plan, RemovalOutcome, Result, Service, ServiceReview, TargetIdentity, async_trait,
+    Caches, Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancers, OwnedResource, Plan, RemovalOutcome, Result, Service, ServiceReview,
+    TargetIdentity, async_trait,
 };
 
 use super::cache::{Found, LoadBalancerCache};
@@ -36,9 +37,17 @@ pub struct LoadBalancerEngine {
 impl LoadBalancerEngine {
     /// Returns the load balancers of a cloud, before anything is read.
     #[must_use]
-    pub fn of(cloud: impl LoadBalancerCloud, machines: Arc<dyn Machines>, options: Options) -> Self {
+    pub fn of(
+        cloud: impl LoadBalancerCloud,
+        machines: Arc<dyn Machines>,
+        options: Options,
+    ) -> Self {
         Self {
-            cache: LoadBalancerCache::new(Box::new(TypedCloud { cloud, machines, options })),
+            cache: LoadBalancerCache::new(Box::new(TypedCloud {
+                cloud,
+                machines,
+                options,
+            })),
             caches: OnceLock::new(),
             control_reads: ControlReads::default(),
             left_out: LeftOut::default(),
@@ -67,11 +76,21 @@ impl LoadBalancerEngine {
         identity: &Identity<'_>,
         goal: SyncGoal,
     ) -> Result<Option<Shared>> {
-        Run { balancers: self, request, identity, held: None, only: None }.sync(goal).await
+        Run {
+            balancers: self,
+            request,
+            identity,
+            held: None,
+            only: None,
+        }
+        .sync(goal)
+        .await
     }
 
     pub(super) fn identity<'a>(&self, request: &LoadBalancerRequest<'a>) -> Result<Identity<'a>> {
-        let LoadBalancerRequest { cluster, service, .. } = *request;
+        let LoadBalancerRequest {
+            cluster, service, ..
+        } = *request;
         let identity = Identity::new(cluster, service, self.cloud().naming(cluster, service));
         if identity.uid().is_empty() {
             return Err(Error::invalid(
@@ -81,7 +100,11 @@ impl LoadBalancerEngine {
         Ok(identity)
     }
 
-    pub(super) fn decide_ownership(&self, found: Found, identity: &Identity<'_>) -> OwnershipResult {
+    pub(super) fn decide_ownership(
+        &self,
+        found: Found,
+        identity: &Identity<'_>,
+    ) -> OwnershipResult {
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
@@ -151,7 +174,11 @@ impl LoadBalancerEngine {
         if !result.is_empty() || identity.is_leaving() && self.cache.was_removed(identity.uid()) {
             return Ok(result);
         }
-        if self.control_reads.verify(&self.cache, identity, self.caches.get()).await? {
+        if self
+            .control_reads
+            .verify(&self.cache, identity, self.caches.get())
+            .await?
+        {
             return Ok(self.decide_ownership(self.cache.find(identity).await?, identity));
         }
         Ok(result)
@@ -181,7 +208,9 @@ impl LoadBalancerEngine {
             if self.cache.is_creation_deferred(identity) {
                 return Ok(OwnershipResult::default());
             }
-            return self.confirm_empty(OwnershipResult::default(), identity).await;
+            return self
+                .confirm_empty(OwnershipResult::default(), identity)
+                .await;
         }
         let found = self.cache.look_up(identity).await?;
         let is_certain = found.is_certain;
@@ -206,7 +235,10 @@ impl LoadBalancers for LoadBalancerEngine {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let identity = self.identity(&request)?;
         let result = self.find_own(&identity).await?;
-        Ok(result.ours.first().map(|actual| self.cloud().published(actual, &identity).status))
+        Ok(result
+            .ours
+            .first()
+            .map(|actual| self.cloud().published(actual, &identity).status))
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
@@ -216,14 +248,18 @@ impl LoadBalancers for LoadBalancerEngine {
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.sync(&request, &self.identity(&request)?, SyncGoal::Targets).await.map(drop)
+        self.sync(&request, &self.identity(&request)?, SyncGoal::Targets)
+            .await
+            .map(drop)
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let identity = self.identity(&request)?;
         self.left_out.forget(identity.uid());
         self.warned.forget(identity.uid());
-        self.sync(&request, &identity, SyncGoal::Deleted).await.map(drop)
+        self.sync(&request, &identity, SyncGoal::Deleted)
+            .await
+            .map(drop)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
@@ -281,7 +317,10 @@ impl LoadBalancers for LoadBalancerEngine {
         if goal == Goal::Deleted {
             return removal(&self.find_own(&identity).await?.ours, &identity);
         }
-        let wanted = self.cloud().desired(&request, &identity, Scope::Everything).await?;
+        let wanted = self
+            .cloud()
+            .desired(&request, &identity, Scope::Everything)
+            .await?;
         let result = self.decide_ownership(self.cache.look_up(&identity).await?, &identity);
         let mut result = match result.needs_certain_read() {
             true => self.read(&identity).await?,
@@ -302,16 +341,30 @@ impl LoadBalancers for LoadBalancerEngine {
         if let Some((old, Replacement::OldFirst(_))) = replacement {
             plan.steps.extend(removal(&[old], &identity)?.steps);
         }
-        let changes = operations(Some(&wanted), actual.map(|actual| &**actual), &identity, SyncGoal::Ensured)?;
+        let changes = operations(
+            Some(&wanted),
+            actual.map(|actual| &**actual),
+            &identity,
+            SyncGoal::Ensured,
+        )?;
         plan.steps.extend(steps(&changes, name).steps);
         let is_moving_now = result.is_moving_now();
-        let (superseded, twins) = result.sorted_surplus(self.cloud(), Some(&wanted), &identity, is_moving_now);
+        let (superseded, twins) =
+            result.sorted_surplus(self.cloud(), Some(&wanted), &identity, is_moving_now);
         plan.steps.extend(removal(&superseded, &identity)?.steps);
-        plan.notes.extend(twins.iter().zip(actual.into_iter().cycle()).map(|(twin, kept)| stays(twin, kept)));
+        plan.notes.extend(
+            twins
+                .iter()
+                .zip(actual.into_iter().cycle())
+                .map(|(twin, kept)| stays(twin, kept)),
+        );
         Ok(plan)
     }
 
-    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    async fn describe(
+        &self,
+        request: LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         self.descriptions(&request).await
     }
 }
@@ -320,8 +373,13 @@ impl LoadBalancers for LoadBalancerEngine {
 fn removal(ours: &[Shared], identity: &Identity<'_>) -> Result<Plan> {
     let mut plan = Plan::default();
     for actual in ours {
-        plan.steps
-            .extend(steps(&operations(None, Some(actual), identity, SyncGoal::Deleted)?, actual.shown_name()).steps);
+        plan.steps.extend(
+            steps(
+                &operations(None, Some(actual), identity, SyncGoal::Deleted)?,
+                actual.shown_name(),
+            )
+            .steps,
+        );
     }
     Ok(plan)
 }

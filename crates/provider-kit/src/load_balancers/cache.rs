@@ -102,12 +102,22 @@ pub(super) struct Found {
 
 impl LoadBalancerCache {
     pub(super) fn new(cloud: Box<dyn DynLoadBalancerCloud>) -> Self {
-        let lists = Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_list().await });
+        let lists =
+            Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_list().await });
         let reads = Coalescer::new(|(), callers: Vec<(Self, String)>| async move {
             let ids: BTreeSet<_> = callers.iter().map(|(_, id)| id.clone()).collect();
-            callers[0].0.read_many(&ids.into_iter().collect::<Vec<_>>()).await
+            callers[0]
+                .0
+                .read_many(&ids.into_iter().collect::<Vec<_>>())
+                .await
         });
-        Self(Arc::new(Inner { cloud, sets: TargetSets::default(), state: Mutex::default(), lists, reads }))
+        Self(Arc::new(Inner {
+            cloud,
+            sets: TargetSets::default(),
+            state: Mutex::default(),
+            lists,
+            reads,
+        }))
     }
 
     pub(super) fn cloud(&self) -> &dyn DynLoadBalancerCloud {
@@ -149,7 +159,10 @@ impl LoadBalancerCache {
 
     /// Returns the result of a certain read that is at most [`MAX_AGE_BEFORE_DELETION`] old; `None` if there was none,
     /// or if the load balancer was changed since.
-    pub(super) async fn find_before_deletion(&self, identity: &Identity<'_>) -> Result<Option<Found>> {
+    pub(super) async fn find_before_deletion(
+        &self,
+        identity: &Identity<'_>,
+    ) -> Result<Option<Found>> {
         let found = self.state().find_before_deletion(identity);
         match found {
             Some(found) => self.whole(found).await.map(Some),
@@ -161,18 +174,36 @@ impl LoadBalancerCache {
     pub(super) async fn find(&self, identity: &Identity<'_>) -> Result<Found> {
         let began = Instant::now();
         // A load balancer that a partial list lacks may exist all the same.
-        let found = self.cloud().read(Query::Owner(identity)).await?.complete()?.into_items();
+        let found = self
+            .cloud()
+            .read(Query::Owner(identity))
+            .await?
+            .complete()?
+            .into_items();
         let seen: HashSet<String> = found.iter().map(|actual| actual.id.clone()).collect();
-        let mut actuals: Vec<Shared> = found.into_iter().map(|actual| self.put_at(actual, began)).collect();
+        let mut actuals: Vec<Shared> = found
+            .into_iter()
+            .map(|actual| self.put_at(actual, began))
+            .collect();
         // A cached load balancer may have been renamed meanwhile, or another one may have its name now.
-        let others = self.state().ids(identity).into_iter().filter(|id| !seen.contains(id)).collect::<Vec<_>>();
+        let others = self
+            .state()
+            .ids(identity)
+            .into_iter()
+            .filter(|id| !seen.contains(id))
+            .collect::<Vec<_>>();
         for id in others {
             match self.one(&id).await? {
                 Some(actual) => actuals.push(self.put_at(actual, began)),
                 None => self.forget(&id),
             }
         }
-        let found = self.whole(Found { actuals, is_certain: true }).await?;
+        let found = self
+            .whole(Found {
+                actuals,
+                is_certain: true,
+            })
+            .await?;
         self.state().found_all(identity.uid(), began);
         Ok(found)
     }
@@ -181,19 +212,31 @@ impl LoadBalancerCache {
     /// a creation where the cloud refuses a second load balancer of the same name.
     pub(super) fn has_never_seen(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
-        state.listed.is_some() && !state.stale.contains(identity.uid()) && state.ids(identity).is_empty()
+        state.listed.is_some()
+            && !state.stale.contains(identity.uid())
+            && state.ids(identity).is_empty()
     }
 
     /// Returns the cached load balancers whose owner tags name a Service of this cluster that does not exist. Only a
     /// cluster ID proves that the Service was this cluster's, because two clusters may have the same name. `None`
     /// before the first list.
-    pub(super) fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+    pub(super) fn orphans(
+        &self,
+        cluster: &Cluster,
+        lives: &dyn Fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
         let id = cluster.id.as_deref()?;
         let state = self.state();
         state.listed?;
         let actuals = state.entries.values().map(|entry| &entry.actual);
-        let of_this_cluster = actuals.filter(|actual| actual.owner_tags.cluster.as_deref() == Some(id));
-        let orphans = of_this_cluster.filter(|it| it.owner_tags.service.as_deref().is_some_and(|uid| !lives(uid)));
+        let of_this_cluster =
+            actuals.filter(|actual| actual.owner_tags.cluster.as_deref() == Some(id));
+        let orphans = of_this_cluster.filter(|it| {
+            it.owner_tags
+                .service
+                .as_deref()
+                .is_some_and(|uid| !lives(uid))
+        });
         Some(orphans.map(|actual| actual.place()).collect())
     }
 
@@ -232,7 +275,10 @@ impl LoadBalancerCache {
 
     /// Reads all load balancers, together with all concurrent callers.
     async fn list(&self) -> Result<()> {
-        self.0.lists.share((), self.clone(), false, Priority::default()).await
+        self.0
+            .lists
+            .share((), self.clone(), false, Priority::default())
+            .await
     }
 
     async fn read_list(&self) -> Result<()> {
@@ -246,7 +292,11 @@ impl LoadBalancerCache {
             }
         };
         let pages = reading.pages();
-        let items: Vec<Shared> = reading.into_items().into_iter().map(|actual| self.shared(actual)).collect();
+        let items: Vec<Shared> = reading
+            .into_items()
+            .into_iter()
+            .map(|actual| self.shared(actual))
+            .collect();
         let mut state = self.state();
         state.merge(items, began, is_whole.then_some(pages));
         drop(state);
@@ -256,7 +306,12 @@ impl LoadBalancerCache {
 
     /// Reads all load balancers, bypassing the cache. A partial list is an error.
     pub(super) async fn read_all(&self) -> Result<Vec<ObservedLoadBalancer>> {
-        Ok(self.cloud().read(Query::All(&self.0.sets)).await?.complete()?.into_items())
+        Ok(self
+            .cloud()
+            .read(Query::All(&self.0.sets))
+            .await?
+            .complete()?
+            .into_items())
     }
 
     fn shared(&self, actual: ObservedLoadBalancer) -> Shared {
@@ -292,13 +347,21 @@ impl LoadBalancerCache {
     /// Returns `true` if this process deleted the Service's load balancers, and has written none since.
     pub(super) fn was_removed(&self, uid: &str) -> bool {
         let state = self.state();
-        state.removed.get(uid).is_some_and(|at| at.elapsed() < REMOVED) && !state.stale.contains(uid)
+        state
+            .removed
+            .get(uid)
+            .is_some_and(|at| at.elapsed() < REMOVED)
+            && !state.stale.contains(uid)
     }
 
     /// Caches the result of a certain read.
     pub(super) fn put_at(&self, actual: ObservedLoadBalancer, at: Instant) -> Shared {
         let actual = self.shared(actual);
-        self.state().insert(Entry { actual: Arc::clone(&actual), at, is_certain: true });
+        self.state().insert(Entry {
+            actual: Arc::clone(&actual),
+            at,
+            is_certain: true,
+        });
         actual
     }
 
@@ -320,14 +383,21 @@ impl LoadBalancerCache {
     /// Notes that this Service adopts a load balancer without an owner. Returns the name of another Service that came
     /// first and still exists. The claim holds until every state that was read before the first Service wrote its owner
     /// tags is certainly out of date.
-    pub(super) fn claim(&self, id: &str, uid: &str, lives: impl Fn(&str) -> Option<String>) -> Option<String> {
+    pub(super) fn claim(
+        &self,
+        id: &str,
+        uid: &str,
+        lives: impl Fn(&str) -> Option<String>,
+    ) -> Option<String> {
         let mut state = self.state();
         state.claimed.retain(|_, (_, at)| at.elapsed() < SETTLING);
         let other = state.claimed.get(id).filter(|(owner, _)| owner != uid);
         if let Some(other) = other.and_then(|(owner, _)| lives(owner)) {
             return Some(other);
         }
-        state.claimed.insert(id.to_owned(), (uid.to_owned(), Instant::now()));
+        state
+            .claimed
+            .insert(id.to_owned(), (uid.to_owned(), Instant::now()));
         None
     }
 
@@ -350,7 +420,10 @@ impl LoadBalancerCache {
         if state.deferred.len() >= MANY {
             state.deferred.retain(|_, (_, at)| at.elapsed() < DEFERRED);
         }
-        state.deferred.insert(identity.uid().to_owned(), (identity.name.clone(), Instant::now()));
+        state.deferred.insert(
+            identity.uid().to_owned(),
+            (identity.name.clone(), Instant::now()),
+        );
     }
 
     /// Returns `true` if a [deferred creation](Self::defer_creation) was the last event, and no load balancer of this
@@ -370,7 +443,12 @@ impl LoadBalancerCache {
     /// resources if the cloud offers a smaller read.
     pub(super) async fn poll(&self, id: &str) -> Result<Option<Shared>> {
         let in_a_moment = |_| Instant::now() + WINDOW;
-        match self.0.reads.join_at((), (self.clone(), id.to_owned()), in_a_moment).await {
+        match self
+            .0
+            .reads
+            .join_at((), (self.clone(), id.to_owned()), in_a_moment)
+            .await
+        {
             Ok(seen) => Ok(seen.get(id).cloned()),
             // An error about one load balancer says nothing about the others (INV-6).
             Err(_) => self.read(id).await,
@@ -379,13 +457,21 @@ impl LoadBalancerCache {
 
     async fn read_many(&self, ids: &[String]) -> Result<Arc<HashMap<String, Shared>>> {
         let began = Instant::now();
-        let read = self.cloud().read(Query::Ids(ids, Detail::State)).await?.complete()?.into_items();
+        let read = self
+            .cloud()
+            .read(Query::Ids(ids, Detail::State))
+            .await?
+            .complete()?
+            .into_items();
         // A busy load balancer that was read in part is of use only to the callers that wait for it.
         let keep = |actual: ObservedLoadBalancer| match actual.graph {
             Some(_) => self.put_at(actual, began),
             None => Arc::new(actual),
         };
-        let read: HashMap<_, _> = read.into_iter().map(|actual| (actual.id.clone(), keep(actual))).collect();
+        let read: HashMap<_, _> = read
+            .into_iter()
+            .map(|actual| (actual.id.clone(), keep(actual)))
+            .collect();
         for id in ids.iter().filter(|id| !read.contains_key(*id)) {
             self.forget(id);
         }
@@ -394,7 +480,11 @@ impl LoadBalancerCache {
 
     async fn one(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         let ids = [id.to_owned()];
-        let read = self.cloud().read(Query::Ids(&ids, Detail::Whole)).await?.complete()?;
+        let read = self
+            .cloud()
+            .read(Query::Ids(&ids, Detail::Whole))
+            .await?
+            .complete()?;
         Ok(read.into_items().pop())
     }
 
@@ -416,32 +506,52 @@ impl State {
             return None;
         }
         let is_young = |at: Instant| at.elapsed() < MAX_AGE;
-        let is_ours = |entry: &Entry| entry.actual.owner_tags.service.as_deref() == Some(identity.uid());
+        let is_ours =
+            |entry: &Entry| entry.actual.owner_tags.service.as_deref() == Some(identity.uid());
         let ids = self.ids(identity);
         let mut entries = ids.iter().filter_map(|id| self.entries.get(id));
-        let known = self.listed.is_some_and(is_young) || entries.any(|entry| is_ours(entry) && is_young(entry.at));
-        known.then(|| Found { actuals: self.actuals(identity), is_certain: false })
+        let known = self.listed.is_some_and(is_young)
+            || entries.any(|entry| is_ours(entry) && is_young(entry.at));
+        known.then(|| Found {
+            actuals: self.actuals(identity),
+            is_certain: false,
+        })
     }
 
     fn found_all(&mut self, uid: &str, began: Instant) {
         self.stale.remove(uid);
         if self.found.len() >= MANY {
-            self.found.retain(|_, at| at.elapsed() < MAX_AGE_BEFORE_DELETION);
+            self.found
+                .retain(|_, at| at.elapsed() < MAX_AGE_BEFORE_DELETION);
         }
         self.found.insert(uid.to_owned(), began);
     }
 
     fn find_before_deletion(&self, identity: &Identity<'_>) -> Option<Found> {
-        self.found.get(identity.uid()).filter(|at| at.elapsed() < MAX_AGE_BEFORE_DELETION)?;
-        Some(Found { actuals: self.actuals(identity), is_certain: true })
+        self.found
+            .get(identity.uid())
+            .filter(|at| at.elapsed() < MAX_AGE_BEFORE_DELETION)?;
+        Some(Found {
+            actuals: self.actuals(identity),
+            is_certain: true,
+        })
     }
 
     fn actuals(&self, identity: &Identity<'_>) -> Vec<Shared> {
-        self.ids(identity).iter().filter_map(|id| self.entries.get(id)).map(|entry| Arc::clone(&entry.actual)).collect()
+        self.ids(identity)
+            .iter()
+            .filter_map(|id| self.entries.get(id))
+            .map(|entry| Arc::clone(&entry.actual))
+            .collect()
     }
 
     fn ids(&self, identity: &Identity<'_>) -> BTreeSet<String> {
-        identity.handles().filter_map(|handle| self.handles.get(handle)).flatten().cloned().collect()
+        identity
+            .handles()
+            .filter_map(|handle| self.handles.get(handle))
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     fn merge(&mut self, items: Vec<Shared>, began: Instant, whole: Option<usize>) {
@@ -460,7 +570,11 @@ impl State {
         for actual in items {
             let is_gone = self.gone.contains_key(&actual.id);
             if !is_gone && self.entries.get(&actual.id).is_none_or(overrules) {
-                self.insert(Entry { actual, at: began, is_certain: false });
+                self.insert(Entry {
+                    actual,
+                    at: began,
+                    is_certain: false,
+                });
             }
         }
     }
@@ -479,7 +593,9 @@ impl State {
     }
 
     fn remove(&mut self, id: &str) {
-        let Some(entry) = self.entries.remove(id) else { return };
+        let Some(entry) = self.entries.remove(id) else {
+            return;
+        };
         self.predicted.remove(id);
         for handle in handles(&entry.actual) {
             if let Some(ids) = self.handles.get_mut(handle) {
@@ -493,5 +609,11 @@ impl State {
 }
 
 fn handles(actual: &ObservedLoadBalancer) -> impl Iterator<Item = &str> {
-    [Some(&*actual.name), actual.owner_tags.service.as_deref(), actual.legacy_owner.as_deref()].into_iter().flatten()
+    [
+        Some(&*actual.name),
+        actual.owner_tags.service.as_deref(),
+        actual.legacy_owner.as_deref(),
+    ]
+    .into_iter()
+    .flatten()
 }

@@ -28,7 +28,10 @@ impl Change<'_> {
         let operations = &self.operations[..count.min(self.operations.len())];
         let graph = self
             .actual
-            .map_or_else(|| Cow::Owned(ResourceGraph::default()), ObservedLoadBalancer::known_graph)
+            .map_or_else(
+                || Cow::Owned(ResourceGraph::default()),
+                ObservedLoadBalancer::known_graph,
+            )
             .after(operations);
         if graph.resources.is_empty() {
             return None;
@@ -48,12 +51,17 @@ impl Change<'_> {
                 }
                 Operation::Untag => {
                     outcome.owner_tags = OwnerTags::default();
-                    outcome.legacy_owner = outcome.legacy_owner.filter(|_| !self.identity.writes_legacy_owner);
+                    outcome.legacy_owner = outcome
+                        .legacy_owner
+                        .filter(|_| !self.identity.writes_legacy_owner);
                 }
                 _ => {}
             }
         }
-        Some(ObservedLoadBalancer { graph: Some(graph), ..outcome })
+        Some(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..outcome
+        })
     }
 
     /// Predicts the load balancer after all operations; `None` if nothing is left of it.
@@ -104,7 +112,13 @@ impl Applied {
                 let count = count.max(1);
                 // A load balancer whose deletion has begun still exists.
                 match change.outcome(count).or_else(|| change.actual.cloned()) {
-                    Some(outcome) => Step::Done(count, ObservedLoadBalancer { state: State::Busy, ..outcome }),
+                    Some(outcome) => Step::Done(
+                        count,
+                        ObservedLoadBalancer {
+                            state: State::Busy,
+                            ..outcome
+                        },
+                    ),
                     None => Step::Gone,
                 }
             }

@@ -18,15 +18,23 @@ pub(super) fn log_change(
     took: Duration,
 ) {
     let (done, after) = match step {
-        Step::Done(count, after) => (&operations[..(*count).min(operations.len())], Some(&**after)),
+        Step::Done(count, after) => (
+            &operations[..(*count).min(operations.len())],
+            Some(&**after),
+        ),
         Step::PlanAgain(after) => (operations, Some(&**after)),
         Step::Gone | Step::Removed | Step::ReadAgain => (operations, None),
         Step::Protected => return,
     };
-    let Some(shown) = after.or(before) else { return };
+    let Some(shown) = after.or(before) else {
+        return;
+    };
     let metadata = &service.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let service = format!("{namespace}/{}", metadata.name.as_deref().unwrap_or_default());
+    let service = format!(
+        "{namespace}/{}",
+        metadata.name.as_deref().unwrap_or_default()
+    );
     tracing::info!(
         service,
         id = shown.id,
@@ -48,7 +56,11 @@ fn event(was_there: bool, is_there: bool) -> &'static str {
 
 /// Returns the steps as text for people, cut so that a thousand listeners do not make a line of a megabyte.
 fn changes(operations: &[Operation], name: &str) -> String {
-    let steps: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
+    let steps: Vec<_> = steps(operations, name)
+        .steps
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     excerpt(steps.join("; "))
 }
 
@@ -64,13 +76,24 @@ mod tests {
         assert_eq!(event(true, false), "load balancer deleted");
         let targets: Targets = ["m-1", "m-2"].into_iter().collect();
         let operations = [
-            Operation::AddTargets { pool: "main".into(), targets },
-            Operation::Delete { resource: ResourceKey::Balancer },
+            Operation::AddTargets {
+                pool: "main".into(),
+                targets,
+            },
+            Operation::Delete {
+                resource: ResourceKey::Balancer,
+            },
         ];
         let text = changes(&operations, "web");
-        assert!(text.contains("m-1") && text.contains("; delete load balancer"), "{text}");
-        let listeners: Vec<_> =
-            (0..1000).map(|n| Operation::Delete { resource: ResourceKey::Pool(format!("pool-{n}")) }).collect();
+        assert!(
+            text.contains("m-1") && text.contains("; delete load balancer"),
+            "{text}"
+        );
+        let listeners: Vec<_> = (0..1000)
+            .map(|n| Operation::Delete {
+                resource: ResourceKey::Pool(format!("pool-{n}")),
+            })
+            .collect();
         assert!(changes(&listeners, "web").len() < 1100);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cloud_provider::{
-    AdoptableTag, Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, TargetIdentity,
-    async_trait,
+    AdoptableTag, Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth,
+    TargetIdentity, async_trait,
 };
 
 use super::model::{ObservedLoadBalancer, ResourceGraph, ResourceKey};
@@ -87,12 +87,24 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     /// Returns the tags by which an administrator of the cloud permits an [adoption](Options::adoptable_tag), each of the
     /// form `KEY` or `KEY=VALUE`: the labels, unless the provider keeps tags elsewhere.
     fn adoption_tags(&self, observed: &ObservedLoadBalancer) -> Vec<String> {
-        observed.labels.iter().map(|(key, value)| tag_text(key, value)).collect()
+        observed
+            .labels
+            .iter()
+            .map(|(key, value)| tag_text(key, value))
+            .collect()
     }
 
     /// Returns the parts of the Service that show its load balancer: status and annotations.
-    fn published(&self, observed: &ObservedLoadBalancer, _service: &Service, _spec: &Self::Spec) -> Published {
-        Published { status: observed.status(), annotations: Vec::new() }
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        _service: &Service,
+        _spec: &Self::Spec,
+    ) -> Published {
+        Published {
+            status: observed.status(),
+            annotations: Vec::new(),
+        }
     }
 
     /// Returns the key of the lock that serializes changes, for example of a load balancer that several Services share.
@@ -155,7 +167,10 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     ///
     /// # Errors
     /// The cloud's answer.
-    async fn target_health(&self, _observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        _observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         Ok(None)
     }
 
@@ -321,7 +336,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let polling = Polling { max_interval: Duration::from_secs(1), ..Polling::default() };
+        let polling = Polling {
+            max_interval: Duration::from_secs(1),
+            ..Polling::default()
+        };
         Self {
             polling,
             targets_follow_addresses: false,

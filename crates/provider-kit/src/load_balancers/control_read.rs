@@ -47,7 +47,11 @@ impl Default for ControlReads {
     fn default() -> Self {
         Self(Coalescer::new(|(), callers: Vec<Caller>| async move {
             let (cache, caches) = &callers[0];
-            ask(cache.cloud().machines(), caches.as_deref().map(Caches::nodes).unwrap_or_default()).await
+            ask(
+                cache.cloud().machines(),
+                caches.as_deref().map(Caches::nodes).unwrap_or_default(),
+            )
+            .await
         }))
     }
 }
@@ -75,9 +79,10 @@ impl ControlReads {
                 "load balancer {:?} of this Service is not found, but neither are the machines of {machines}, so the load balancer is not taken for deleted. Check that the credential is for this cluster's project or account",
                 identity.name,
             ))),
-            Err(error) => {
-                Err(error.context(format!("cannot verify that load balancer {:?} no longer exists", identity.name)))
-            }
+            Err(error) => Err(error.context(format!(
+                "cannot verify that load balancer {:?} no longer exists",
+                identity.name
+            ))),
         }
     }
 }
@@ -89,12 +94,16 @@ impl ControlReads {
 /// # Errors
 /// *Unauthorized* if none of the machines exists; the text ends with `remedy`. The cloud's answer if a machine cannot be
 /// read.
-pub async fn check_account(machines: &dyn Machines, nodes: Vec<Arc<Node>>, remedy: &str) -> Result<()> {
+pub async fn check_account(
+    machines: &dyn Machines,
+    nodes: Vec<Arc<Node>>,
+    remedy: &str,
+) -> Result<()> {
     match ask(machines, nodes).await? {
         ControlRead::Seen | ControlRead::NoMachines => Ok(()),
-        ControlRead::NoneSeen(names) => {
-            Err(Error::unauthorized(format!("the credential shows none of the machines of {names}; {remedy}")))
-        }
+        ControlRead::NoneSeen(names) => Err(Error::unauthorized(format!(
+            "the credential shows none of the machines of {names}; {remedy}"
+        ))),
     }
 }
 
@@ -115,13 +124,21 @@ async fn ask(machines: &dyn Machines, mut nodes: Vec<Arc<Node>>) -> Result<Contr
                 asked.push(&*node.name);
                 // A refused read, such as a 400, is no mistake in the Service that the read is for.
                 let is_invalid = error.is_invalid();
-                silent = Err(if is_invalid { error.context(format!("machine of Node {}", node.name)) } else { error });
+                silent = Err(if is_invalid {
+                    error.context(format!("machine of Node {}", node.name))
+                } else {
+                    error
+                });
             }
         }
     }
     silent?;
     let is_silent = asked.is_empty();
-    Ok(if is_silent { ControlRead::NoMachines } else { ControlRead::NoneSeen(asked.join(", ").into()) })
+    Ok(if is_silent {
+        ControlRead::NoMachines
+    } else {
+        ControlRead::NoneSeen(asked.join(", ").into())
+    })
 }
 
 #[cfg(test)]
@@ -151,43 +168,80 @@ mod tests {
     #[tokio::test]
     async fn account_is_that_of_the_nodes_if_one_of_three_machines_is_found() {
         let all = ["aaa://9", "acme://1", "acme://2", "acme://3", "acme://4"];
-        let others: fn(&str) -> Result<Option<bool>> = |id| Ok(id.starts_with("acme").then_some(false));
+        let others: fn(&str) -> Result<Option<bool>> =
+            |id| Ok(id.starts_with("acme").then_some(false));
         let down: fn(&str) -> Result<Option<bool>> = |_| Err(Error::unanswered("down"));
         let table: [(&[&str], _, _, _); 5] = [
-            (&all, (|id| Ok(Some(id == "acme://2"))) as fn(&str) -> Result<Option<bool>>, 3, None),
+            (
+                &all,
+                (|id| Ok(Some(id == "acme://2"))) as fn(&str) -> Result<Option<bool>>,
+                3,
+                None,
+            ),
             (
                 &all,
                 others,
                 4,
-                Some("the credential shows none of the machines of acme://1, acme://2, acme://3; use another"),
+                Some(
+                    "the credential shows none of the machines of acme://1, acme://2, acme://3; use another",
+                ),
             ),
             (&all[..1], others, 1, None),
             (&all[1..2], down, 1, Some("down")),
             (&[], down, 0, None),
         ];
         for (ids, has, reads, text) in table {
-            let node = |id: &&str| Arc::new(Node { name: (*id).into(), provider_id: (*id).into(), ..Node::default() });
+            let node = |id: &&str| {
+                Arc::new(Node {
+                    name: (*id).into(),
+                    provider_id: (*id).into(),
+                    ..Node::default()
+                })
+            };
             let machines = Known(has, Mutex::default());
-            let outcome = check_account(&machines, ids.iter().map(node).collect(), "use another").await;
+            let outcome =
+                check_account(&machines, ids.iter().map(node).collect(), "use another").await;
             assert_eq!(machines.1.lock().len(), reads, "{ids:?}");
-            assert_eq!(outcome.as_ref().err().map(ToString::to_string).as_deref(), text, "{ids:?}");
-            assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_unauthorized() || error.is_unanswered()));
+            assert_eq!(
+                outcome.as_ref().err().map(ToString::to_string).as_deref(),
+                text,
+                "{ids:?}"
+            );
+            assert!(
+                outcome.is_ok()
+                    || outcome.is_err_and(|error| error.is_unauthorized() || error.is_unanswered())
+            );
         }
     }
 
     #[tokio::test]
     async fn machine_that_the_cloud_refuses_to_show_counts_as_one_of_this_cloud() {
         let machines = Known(|_| Err(Error::invalid("answered 400")), Mutex::default());
-        let node = Node { name: "n-1".into(), provider_id: "acme://1".into(), ..Node::default() };
-        let error = check_account(&machines, vec![Arc::new(node)], "use another").await.unwrap_err();
-        assert!(!error.is_invalid() && error.to_string() == "machine of Node n-1: answered 400", "{error}");
+        let node = Node {
+            name: "n-1".into(),
+            provider_id: "acme://1".into(),
+            ..Node::default()
+        };
+        let error = check_account(&machines, vec![Arc::new(node)], "use another")
+            .await
+            .unwrap_err();
+        assert!(
+            !error.is_invalid() && error.to_string() == "machine of Node n-1: answered 400",
+            "{error}"
+        );
     }
 
     #[test]
     fn a_service_may_have_a_load_balancer_as_soon_as_it_has_the_finalizer() {
         let service = |value| serde_json::from_value::<Service>(value).unwrap();
-        assert!(!may_have_one(&service(json!({"metadata": {"finalizers": ["example.com/other"]}}))));
-        assert!(may_have_one(&service(json!({"metadata": {"finalizers": [FINALIZER_LOAD_BALANCER]}}))));
-        assert!(may_have_one(&service(json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}))));
+        assert!(!may_have_one(&service(
+            json!({"metadata": {"finalizers": ["example.com/other"]}})
+        )));
+        assert!(may_have_one(&service(
+            json!({"metadata": {"finalizers": [FINALIZER_LOAD_BALANCER]}})
+        )));
+        assert!(may_have_one(&service(
+            json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
+        )));
     }
 }

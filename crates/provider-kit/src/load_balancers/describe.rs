@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{
-    LoadBalancerDescription, LoadBalancerRequest, Node, Ownership, Result, TargetDescription, TargetHealth,
+    LoadBalancerDescription, LoadBalancerRequest, Node, Ownership, Result, TargetDescription,
+    TargetHealth,
 };
 
 use super::balancers::LoadBalancerEngine;
@@ -16,7 +17,10 @@ use super::surplus::stays;
 
 impl LoadBalancerEngine {
     /// Reads every load balancer that carries the Service's owner tags or name, and tells who owns it.
-    pub(super) async fn descriptions(&self, request: &LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    pub(super) async fn descriptions(
+        &self,
+        request: &LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         let identity = self.identity(request)?;
         let found = self.cache.find(&identity).await?;
         let cloud = self.cloud();
@@ -27,7 +31,16 @@ impl LoadBalancerEngine {
             adopts: &|actual| cloud.adopts(actual, &identity),
         };
         let actuals = found.actuals.clone();
-        let twins = self.twins(Found { actuals, is_certain: found.is_certain }, request, &identity).await;
+        let twins = self
+            .twins(
+                Found {
+                    actuals,
+                    is_certain: found.is_certain,
+                },
+                request,
+                &identity,
+            )
+            .await;
         let mut descriptions = Vec::new();
         for actual in found.actuals.iter().filter(|actual| !actual.id.is_empty()) {
             let ownership = match twins.iter().find(|(twin, _)| twin.id == actual.id) {
@@ -57,16 +70,26 @@ impl LoadBalancerEngine {
             return Vec::new();
         }
         // A Service with a mistake has twins, too.
-        let desired = self.cloud().desired(request, identity, Scope::Everything).await.ok();
+        let desired = self
+            .cloud()
+            .desired(request, identity, Scope::Everything)
+            .await
+            .ok();
         if let Some(desired) = &desired
             && result.replace(self.cloud(), desired, identity).is_err()
         {
             return Vec::new();
         }
-        let Ok(Some(kept)) = result.for_changes().map(Option::<&Shared>::cloned) else { return Vec::new() };
+        let Ok(Some(kept)) = result.for_changes().map(Option::<&Shared>::cloned) else {
+            return Vec::new();
+        };
         let is_moving_now = result.is_moving_now();
-        let (_, twins) = result.sorted_surplus(self.cloud(), desired.as_ref(), identity, is_moving_now);
-        twins.into_iter().map(|twin| (Arc::clone(&twin), stays(&twin, &kept))).collect()
+        let (_, twins) =
+            result.sorted_surplus(self.cloud(), desired.as_ref(), identity, is_moving_now);
+        twins
+            .into_iter()
+            .map(|twin| (Arc::clone(&twin), stays(&twin, &kept)))
+            .collect()
     }
 }
 
@@ -76,10 +99,18 @@ fn description(
     targets: Vec<TargetDescription>,
     health_error: Option<String>,
 ) -> LoadBalancerDescription {
-    let (name, id) = actual.cloud_name_and_id.clone().unwrap_or_else(|| (actual.name.clone(), actual.id.clone()));
+    let (name, id) = actual
+        .cloud_name_and_id
+        .clone()
+        .unwrap_or_else(|| (actual.name.clone(), actual.id.clone()));
     let OwnerTags { cluster, service } = &actual.owner_tags;
-    let tags = [(OwnerTags::CLUSTER, cluster), (OwnerTags::SERVICE, service), ("legacy owner", &actual.legacy_owner)];
-    let address = |it: &cloud_provider::LoadBalancerIngress| it.ip.clone().or_else(|| it.hostname.clone());
+    let tags = [
+        (OwnerTags::CLUSTER, cluster),
+        (OwnerTags::SERVICE, service),
+        ("legacy owner", &actual.legacy_owner),
+    ];
+    let address =
+        |it: &cloud_provider::LoadBalancerIngress| it.ip.clone().or_else(|| it.hostname.clone());
     LoadBalancerDescription {
         id,
         name,
@@ -89,9 +120,17 @@ fn description(
             State::Busy => "busy".to_owned(),
             State::Failed(why) => format!("failed: {why}"),
         },
-        owner_tags: tags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))).collect(),
+        owner_tags: tags
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
+            .collect(),
         addresses: actual.ingress.iter().filter_map(address).collect(),
-        listeners: actual.graph.iter().flat_map(ResourceGraph::listeners).map(|(port, _)| port.to_string()).collect(),
+        listeners: actual
+            .graph
+            .iter()
+            .flat_map(ResourceGraph::listeners)
+            .map(|(port, _)| port.to_string())
+            .collect(),
         targets,
         health_error,
     }
@@ -103,9 +142,15 @@ fn targets(
     health: Option<&BTreeMap<String, TargetHealth>>,
 ) -> Vec<TargetDescription> {
     // A security group is a pool of ports to which no listener leads.
-    let is_used = |graph: &ResourceGraph, pool: &str| !graph.is_unused_pool(&ResourceKey::Pool(pool.to_owned()));
-    let pools =
-        actual.graph.iter().flat_map(|graph| graph.targets.iter().filter(move |(pool, _)| is_used(graph, pool)));
+    let is_used = |graph: &ResourceGraph, pool: &str| {
+        !graph.is_unused_pool(&ResourceKey::Pool(pool.to_owned()))
+    };
+    let pools = actual.graph.iter().flat_map(|graph| {
+        graph
+            .targets
+            .iter()
+            .filter(move |(pool, _)| is_used(graph, pool))
+    });
     let mut all: Vec<&str> = pools.flat_map(|(_, targets)| targets.iter()).collect();
     all.sort_unstable();
     all.dedup();
@@ -130,18 +175,29 @@ fn node_behind(target: &str, nodes: &[Arc<Node>]) -> Option<String> {
 /// addresses, with or without name, kind and port:
 /// `4711`, `server:4711:private`, `10.0.0.5:31177`, `[fd00::5]:31177`, `ip:192.0.2.7`, `worker-1 10.0.0.5`.
 fn names_node(target: &str, node: &Node) -> bool {
-    let is_whole = |id: &str| id.split_once("://").is_some_and(|(_, id)| id.eq_ignore_ascii_case(target));
-    let machine = node.provider_id().and_then(|id| id.rsplit(['/', ':']).next()).filter(|id| !id.is_empty());
+    let is_whole = |id: &str| {
+        id.split_once("://")
+            .is_some_and(|(_, id)| id.eq_ignore_ascii_case(target))
+    };
+    let machine = node
+        .provider_id()
+        .and_then(|id| id.rsplit(['/', ':']).next())
+        .filter(|id| !id.is_empty());
     let words = || target.split([':', '[', ']', '=', '*', ' ']);
     let is_address = |address: &str| {
         let last = target.rsplit(' ').next().unwrap_or_default();
         let without_kind = last.strip_prefix("ip:").unwrap_or(last);
         without_kind == address
-            || without_kind.rsplit_once(':').is_some_and(|(host, _)| host.trim_matches(['[', ']']) == address)
+            || without_kind
+                .rsplit_once(':')
+                .is_some_and(|(host, _)| host.trim_matches(['[', ']']) == address)
     };
     node.provider_id().is_some_and(is_whole)
         || machine.is_some_and(|id| words().any(|word| word == id))
-        || node.addresses.iter().any(|address| is_address(&address.address))
+        || node
+            .addresses
+            .iter()
+            .any(|address| is_address(&address.address))
 }
 
 #[cfg(test)]
@@ -152,7 +208,12 @@ mod tests {
 
     fn node(name: &str, provider_id: &str, address: &str) -> Arc<Node> {
         let addresses = [NodeAddress::new(AddressType::InternalIP, address)].into();
-        Arc::new(Node { name: name.into(), provider_id: provider_id.into(), addresses, ..Node::default() })
+        Arc::new(Node {
+            name: name.into(),
+            provider_id: provider_id.into(),
+            addresses,
+            ..Node::default()
+        })
     }
 
     #[test]

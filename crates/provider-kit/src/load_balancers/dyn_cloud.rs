@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, ServiceReview, TargetHealth, async_trait};
+use cloud_provider::{
+    Cluster, LoadBalancerRequest, Result, Service, ServiceReview, TargetHealth, async_trait,
+};
 
 use super::adoption::needed;
 use super::change::{Applied, Change};
 use super::cloud::{
-    Adoption, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query, Recovery,
-    Replacement, Scope,
+    Adoption, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Notice, Options, Published,
+    Query, Recovery, Replacement, Scope,
 };
 use super::machines::Machines;
 use super::model::{ObservedLoadBalancer, ResourceGraph};
@@ -55,7 +57,10 @@ pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
     async fn check_creation(&self, identity: &Identity<'_>, desired: &ResourceGraph) -> Result<()>;
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
     fn machines(&self) -> &dyn Machines;
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>>;
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>>;
 }
 
 pub(super) struct TypedCloud<C> {
@@ -98,7 +103,12 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
 
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let adoption = self.cloud.adopts(observed, identity);
-        let Some(tag) = self.options.adoptable_tag.as_ref().filter(|_| identity.is_adoption(observed)) else {
+        let Some(tag) = self
+            .options
+            .adoptable_tag
+            .as_ref()
+            .filter(|_| identity.is_adoption(observed))
+        else {
             return adoption;
         };
         match adoption {
@@ -115,11 +125,13 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
         observed: &ObservedLoadBalancer,
         identity: &Identity<'_>,
     ) -> Result<ResourceGraph> {
-        self.cloud.fit(desired, observed, identity, &self.parsed(identity).spec)
+        self.cloud
+            .fit(desired, observed, identity, &self.parsed(identity).spec)
     }
 
     fn published(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Published {
-        self.cloud.published(observed, identity.service, &self.parsed(identity).spec)
+        self.cloud
+            .published(observed, identity.service, &self.parsed(identity).spec)
     }
 
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
@@ -140,7 +152,12 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
         if identity.is_adoption(observed) {
             return Ok(Replacement::None);
         }
-        self.cloud.replacement(desired, observed, identity.service, &self.parsed(identity).spec)
+        self.cloud.replacement(
+            desired,
+            observed,
+            identity.service,
+            &self.parsed(identity).spec,
+        )
     }
 
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
@@ -162,7 +179,13 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
             Scope::Everything => parsed.check()?,
             Scope::Targets => parsed.check_targets()?,
         }
-        self.cloud.desired(&DesiredStateInput { request, spec: &parsed.spec, scope }).await
+        self.cloud
+            .desired(&DesiredStateInput {
+                request,
+                spec: &parsed.spec,
+                scope,
+            })
+            .await
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
@@ -170,22 +193,32 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
     }
 
     async fn check_creation(&self, identity: &Identity<'_>, desired: &ResourceGraph) -> Result<()> {
-        self.cloud.check_creation(identity, &self.parsed(identity).spec, desired).await
+        self.cloud
+            .check_creation(identity, &self.parsed(identity).spec, desired)
+            .await
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
         if change.actual.is_none() {
-            let desired = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
+            let desired = change
+                .outcome_of_all()
+                .and_then(|outcome| outcome.graph)
+                .unwrap_or_default();
             self.check_creation(change.identity, &desired).await?;
         }
-        self.cloud.apply(change, &self.parsed(change.identity).spec).await
+        self.cloud
+            .apply(change, &self.parsed(change.identity).spec)
+            .await
     }
 
     fn machines(&self) -> &dyn Machines {
         &*self.machines
     }
 
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         self.cloud.target_health(observed).await
     }
 }

@@ -32,7 +32,10 @@ impl LeftOut {
             (false, false) => left.without(&memory.seen),
         };
         let told = memory.told.with(&news);
-        *memory = Memory { told: told.without(&told.without(&left)), seen: left };
+        *memory = Memory {
+            told: told.without(&told.without(&left)),
+            seen: left,
+        };
         news
     }
 
@@ -62,9 +65,16 @@ mod tests {
         ];
         let targets = |text: &str| -> Targets { text.chars().map(String::from).collect() };
         for (n, (left, changes, news)) in steps.into_iter().enumerate() {
-            assert_eq!(left_out.news("s", "main", targets(left), changes), targets(news), "step {n}");
+            assert_eq!(
+                left_out.news("s", "main", targets(left), changes),
+                targets(news),
+                "step {n}"
+            );
         }
         left_out.forget("s");
-        assert_eq!(left_out.news("s", "main", targets("cd"), true), targets("cd"));
+        assert_eq!(
+            left_out.news("s", "main", targets("cd"), true),
+            targets("cd")
+        );
     }
 }

@@ -37,7 +37,11 @@ impl Locks {
                 last
             }
         };
-        Held { last, uid: uid.to_owned(), changes: false }
+        Held {
+            last,
+            uid: uid.to_owned(),
+            changes: false,
+        }
     }
 }
 
@@ -80,12 +84,22 @@ mod tests {
         let before = Instant::now();
         take("a").await.note_change();
         tokio::time::advance(second).await;
-        assert!(!take("a").await.overtook(Some(before)), "it was changed for the same Service");
+        assert!(
+            !take("a").await.overtook(Some(before)),
+            "it was changed for the same Service"
+        );
         for _ in 0..2 {
             tokio::time::advance(second).await;
             let held = take("b").await;
-            assert!(held.overtook(Some(before)) && held.overtook(None) && !held.overtook(Some(Instant::now())));
-            assert!(held.overtook(Some(before)), "also the next time, if it was not changed meanwhile");
+            assert!(
+                held.overtook(Some(before))
+                    && held.overtook(None)
+                    && !held.overtook(Some(Instant::now()))
+            );
+            assert!(
+                held.overtook(Some(before)),
+                "also the next time, if it was not changed meanwhile"
+            );
         }
     }
 }

@@ -28,14 +28,19 @@ pub trait Machines: Send + Sync + 'static {
 impl<S: MachineSource> Machines for S {
     async fn has(&self, node: &Node) -> Result<Option<bool>> {
         match self.machine_id(&node.provider_id) {
-            Ok(id) => Ok(Some(self.state_by_id(id, Priority::Urgent).await?.is_some())),
+            Ok(id) => Ok(Some(
+                self.state_by_id(id, Priority::Urgent).await?.is_some(),
+            )),
             Err(error) if error.is_invalid() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     async fn ids(&self) -> Result<Targets> {
-        let machines = self.list(&SharedPriority::of(Priority::Ordinary)).await?.complete()?;
+        let machines = self
+            .list(&SharedPriority::of(Priority::Ordinary))
+            .await?
+            .complete()?;
         Ok(machines.items().iter().map(Machine::id).collect())
     }
 }

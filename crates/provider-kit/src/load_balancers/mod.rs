@@ -138,12 +138,14 @@ pub use balancers::LoadBalancerEngine;
 pub use cache::{MAX_AGE, SETTLING};
 pub use change::{Applied, Change};
 pub use cloud::{
-    Adoption, DesiredStateInput, Detail, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query,
-    Recovery, Replacement, Scope,
+    Adoption, DesiredStateInput, Detail, LoadBalancerCloud, NameUniqueness, Notice, Options,
+    Published, Query, Recovery, Replacement, Scope,
 };
 pub use control_read::check_account;
 pub use machines::Machines;
-pub use model::{Auxiliary, ObservedLoadBalancer, OwnerTags, POOL, Port, ResourceGraph, ResourceKey, State};
+pub use model::{
+    Auxiliary, ObservedLoadBalancer, OwnerTags, POOL, Port, ResourceGraph, ResourceKey, State,
+};
 pub use naming::Naming;
 pub use objects::{Object, ObjectApi, Paths, WholeObjects, numeric};
 pub use ownership::Identity;

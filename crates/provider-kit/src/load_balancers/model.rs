@@ -44,13 +44,21 @@ impl ResourceKey {
     /// Returns an auxiliary resource that is created before the load balancer; lower ranks are created first.
     #[must_use]
     pub fn created_before(rank: u8, kind: &'static str, name: impl Into<String>) -> Self {
-        Self::CreatedBefore(Auxiliary { rank, kind: kind.into(), name: name.into() })
+        Self::CreatedBefore(Auxiliary {
+            rank,
+            kind: kind.into(),
+            name: name.into(),
+        })
     }
 
     /// Returns an auxiliary resource that is created after the load balancer.
     #[must_use]
     pub fn created_after(kind: &'static str, name: impl Into<String>) -> Self {
-        Self::CreatedAfter(Auxiliary { rank: 0, kind: kind.into(), name: name.into() })
+        Self::CreatedAfter(Auxiliary {
+            rank: 0,
+            kind: kind.into(),
+            name: name.into(),
+        })
     }
 
     /// Returns `true` if the resource is an auxiliary resource of this kind.
@@ -145,7 +153,8 @@ impl ResourceGraph {
     /// Adds a pool. `None` for `targets` means that they are unknown, or stay as they are.
     #[must_use]
     pub fn pool(mut self, name: &str, attributes: Attributes, targets: Option<Targets>) -> Self {
-        self.targets.extend(targets.map(|targets| (name.to_owned(), targets)));
+        self.targets
+            .extend(targets.map(|targets| (name.to_owned(), targets)));
         self.resource(ResourceKey::Pool(name.to_owned()), attributes)
     }
 
@@ -175,7 +184,10 @@ impl ResourceGraph {
         pool: &str,
         attributes: Attributes,
     ) -> Self {
-        let port = Port { number, protocol: protocol.into() };
+        let port = Port {
+            number,
+            protocol: protocol.into(),
+        };
         self.resource(ResourceKey::Listener(port), attributes.set(POOL, pool))
     }
 
@@ -188,8 +200,14 @@ impl ResourceGraph {
 
     /// Wants settings of a resource as they are `seen`, if the resource is in both states.
     pub fn keep(&mut self, seen: &Self, resource: &ResourceKey, settings: &[&'static str]) {
-        let (Some(wanted), Some(there)) = (self.resources.get(resource), seen.resources.get(resource)) else { return };
-        let kept = settings.iter().fold(wanted.clone(), |all, setting| all.set(*setting, there.get(setting)));
+        let (Some(wanted), Some(there)) =
+            (self.resources.get(resource), seen.resources.get(resource))
+        else {
+            return;
+        };
+        let kept = settings.iter().fold(wanted.clone(), |all, setting| {
+            all.set(*setting, there.get(setting))
+        });
         self.resources.insert(resource.clone(), kept);
     }
 
@@ -208,28 +226,37 @@ impl ResourceGraph {
 
     /// Returns the listeners, in order.
     pub fn listeners(&self) -> impl Iterator<Item = (&Port, &Attributes)> {
-        self.resources.iter().filter_map(|(resource, attributes)| match resource {
-            ResourceKey::Listener(port) => Some((port, attributes)),
-            _ => None,
-        })
+        self.resources
+            .iter()
+            .filter_map(|(resource, attributes)| match resource {
+                ResourceKey::Listener(port) => Some((port, attributes)),
+                _ => None,
+            })
     }
 
     /// Returns `true` if the resource is a pool that no listener leads to.
     pub(super) fn is_unused_pool(&self, resource: &ResourceKey) -> bool {
-        let ResourceKey::Pool(pool) = resource else { return false };
-        !self.listeners().any(|(_, settings)| settings.text(POOL) == Some(pool))
+        let ResourceKey::Pool(pool) = resource else {
+            return false;
+        };
+        !self
+            .listeners()
+            .any(|(_, settings)| settings.text(POOL) == Some(pool))
     }
 
     /// Returns `true` if traffic can reach targets.
     pub(super) fn serves(&self) -> bool {
-        self.listeners().next().is_some() && self.targets.iter().any(|(_, targets)| !targets.is_empty())
+        self.listeners().next().is_some()
+            && self.targets.iter().any(|(_, targets)| !targets.is_empty())
     }
 
     /// Returns `true` if `wanted` chooses a setting of the creation that these resources do not show, although they exist:
     /// what the cloud chose by itself is missing in a state that this program wrote.
     pub(super) fn lacks_fixed_of(&self, wanted: &Self) -> bool {
         let lacks = |(resource, wanted): (&ResourceKey, &Attributes)| {
-            self.resources.get(resource).is_some_and(|actual| actual.lacks_fixed_of(wanted))
+            self.resources
+                .get(resource)
+                .is_some_and(|actual| actual.lacks_fixed_of(wanted))
         };
         wanted.resources.iter().any(lacks)
     }
@@ -253,7 +280,15 @@ impl ResourceGraph {
     fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Tag | Operation::Untag => {}
-            Operation::Create { resource, attributes } | Operation::Update { resource, attributes, .. } => {
+            Operation::Create {
+                resource,
+                attributes,
+            }
+            | Operation::Update {
+                resource,
+                attributes,
+                ..
+            } => {
                 self.resources.insert(resource.clone(), attributes.clone());
             }
             Operation::AddTargets { pool, targets } => {
@@ -281,15 +316,22 @@ impl ResourceGraph {
         let mut graph = self.clone();
         for (pool, targets) in &wanted.targets {
             let resource = ResourceKey::Pool(pool.clone());
-            let Some(actual) = self.resources.get(&resource) else { continue };
+            let Some(actual) = self.resources.get(&resource) else {
+                continue;
+            };
             let fills = self.targets_of(pool).is_empty() && !targets.is_empty();
             if let Some(wanted) = wanted.resources.get(&resource).filter(|_| fills) {
-                graph.resources.insert(resource, wanted.overlaid_with(actual));
+                graph
+                    .resources
+                    .insert(resource, wanted.overlaid_with(actual));
             }
             graph.targets.insert(pool.clone(), targets.clone());
         }
         for resource in &wanted.follow_nodes {
-            if let (Some(settings), true) = (wanted.resources.get(resource), self.resources.contains_key(resource)) {
+            if let (Some(settings), true) = (
+                wanted.resources.get(resource),
+                self.resources.contains_key(resource),
+            ) {
                 graph.resources.insert(resource.clone(), settings.clone());
             }
         }
@@ -323,14 +365,21 @@ impl OwnerTags {
     /// Removes the owner tags from an object's labels and returns them; the other labels stay.
     #[must_use]
     pub fn take_from(labels: &mut BTreeMap<String, String>) -> Self {
-        Self { cluster: labels.remove(Self::CLUSTER), service: labels.remove(Self::SERVICE) }
+        Self {
+            cluster: labels.remove(Self::CLUSTER),
+            service: labels.remove(Self::SERVICE),
+        }
     }
 
     /// Adds the owner tags to an object's other labels.
     #[must_use]
     pub fn among(self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let owner_tags = [(Self::CLUSTER, self.cluster), (Self::SERVICE, self.service)];
-        labels.extend(owner_tags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        labels.extend(
+            owner_tags
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?))),
+        );
         labels
     }
 }
@@ -390,25 +439,37 @@ impl ObservedLoadBalancer {
     /// Returns the load balancer's status for a Service.
     #[must_use]
     pub fn status(&self) -> LoadBalancerStatus {
-        LoadBalancerStatus { ingress: (!self.ingress.is_empty()).then(|| self.ingress.clone()) }
+        LoadBalancerStatus {
+            ingress: (!self.ingress.is_empty()).then(|| self.ingress.clone()),
+        }
     }
 
     /// Returns an ingress with an IP address.
     #[must_use]
     pub fn ip(address: &str) -> LoadBalancerIngress {
-        LoadBalancerIngress { ip: Some(address.to_owned()), ..LoadBalancerIngress::default() }
+        LoadBalancerIngress {
+            ip: Some(address.to_owned()),
+            ..LoadBalancerIngress::default()
+        }
     }
 
     /// Returns an ingress with a host name.
     #[must_use]
     pub fn host(name: &str) -> LoadBalancerIngress {
-        LoadBalancerIngress { hostname: Some(name.to_owned()), ..LoadBalancerIngress::default() }
+        LoadBalancerIngress {
+            hostname: Some(name.to_owned()),
+            ..LoadBalancerIngress::default()
+        }
     }
 
     /// Returns the load balancer with its target sets replaced by equal sets that are already in memory.
     #[must_use]
     pub fn sharing(mut self, sets: &TargetSets) -> Self {
-        for targets in self.graph.iter_mut().flat_map(|graph| graph.targets.values_mut()) {
+        for targets in self
+            .graph
+            .iter_mut()
+            .flat_map(|graph| graph.targets.values_mut())
+        {
             *targets = sets.shared(std::mem::take(targets));
         }
         self
@@ -417,24 +478,35 @@ impl ObservedLoadBalancer {
     /// Returns the targets of all pools.
     #[must_use]
     pub fn targets(&self) -> Targets {
-        let pools = self.graph.iter().flat_map(|graph| graph.targets.iter()).map(|(_, targets)| targets);
+        let pools = self
+            .graph
+            .iter()
+            .flat_map(|graph| graph.targets.iter())
+            .map(|(_, targets)| targets);
         pools.fold(Targets::default(), |all, targets| all.with(targets))
     }
 
     pub(super) fn known_graph(&self) -> Cow<'_, ResourceGraph> {
-        self.graph.as_ref().map_or_else(|| Cow::Owned(ResourceGraph::default()), Cow::Borrowed)
+        self.graph
+            .as_ref()
+            .map_or_else(|| Cow::Owned(ResourceGraph::default()), Cow::Borrowed)
     }
 
     /// Returns the text that names the load balancer in messages, as the cloud shows it: `load balancer "web" (4711)`.
     #[must_use]
     pub fn place(&self) -> String {
-        let id = self.cloud_name_and_id.as_ref().map_or(&self.id, |(_, id)| id);
+        let id = self
+            .cloud_name_and_id
+            .as_ref()
+            .map_or(&self.id, |(_, id)| id);
         format!("load balancer {:?} ({id})", self.shown_name())
     }
 
     /// Returns the name that the cloud shows.
     pub(super) fn shown_name(&self) -> &str {
-        self.cloud_name_and_id.as_ref().map_or(&self.name, |(name, _)| name)
+        self.cloud_name_and_id
+            .as_ref()
+            .map_or(&self.name, |(name, _)| name)
     }
 }
 

@@ -43,8 +43,13 @@ impl Naming {
     /// The name `a<UID without dashes>`, no legacy owner tag, and the addresses of the Service's status.
     #[must_use]
     pub fn of(service: &Service) -> Self {
-        let address = |ingress: &LoadBalancerIngress| ingress.ip.clone().or_else(|| ingress.hostname.clone());
+        let address =
+            |ingress: &LoadBalancerIngress| ingress.ip.clone().or_else(|| ingress.hostname.clone());
         let published_addresses = shown(service).iter().filter_map(address).collect();
-        Self { name: default_load_balancer_name(service), published_addresses, ..Self::default() }
+        Self {
+            name: default_load_balancer_name(service),
+            published_addresses,
+            ..Self::default()
+        }
     }
 }

@@ -102,7 +102,9 @@ pub trait ObjectApi: Send + Sync + 'static {
             found = self.list(keep).await?.into_items();
             found.retain(|actual| ids.contains(&actual.id));
         }
-        let missing = ids.iter().filter(|id| !found.iter().any(|actual| actual.id == **id));
+        let missing = ids
+            .iter()
+            .filter(|id| !found.iter().any(|actual| actual.id == **id));
         let reads = missing.map(|id| {
             let call = answered::<Self::Object>(Call::get(Self::Object::PATHS.item, &[id]));
             self.transport().find::<Self::Object>(call)
@@ -139,7 +141,12 @@ impl<A: ObjectApi> WholeObjects<A> {
     /// *Other*, if the object does not serialize to a JSON object.
     pub fn desired(&self, desired: &A::Object, targets: Option<Targets>) -> Result<ResourceGraph> {
         let value = object(desired)?;
-        Ok(graph(&value, desired_of(&value, A::Object::FIELDS), A::Object::FIELDS, targets))
+        Ok(graph(
+            &value,
+            desired_of(&value, A::Object::FIELDS),
+            A::Object::FIELDS,
+            targets,
+        ))
     }
 
     /// Answers a [`Query`].
@@ -148,16 +155,30 @@ impl<A: ObjectApi> WholeObjects<A> {
     /// The cloud's answer.
     pub async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
-            Query::All(sets) => self.api.list(&|object| observed(object).sharing(sets)).await,
+            Query::All(sets) => {
+                self.api
+                    .list(&|object| observed(object).sharing(sets))
+                    .await
+            }
             Query::Owner(identity) => {
                 let is_candidate = |actual: &ObservedLoadBalancer| {
-                    let is_named = identity.name == actual.name || identity.other_names.contains(&actual.name);
-                    let is_tagged = actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
-                    is_named || is_tagged || actual.owner_tags.service.as_deref() == Some(identity.uid())
+                    let is_named =
+                        identity.name == actual.name || identity.other_names.contains(&actual.name);
+                    let is_tagged = actual.legacy_owner.is_some()
+                        && actual.legacy_owner == identity.legacy_owner;
+                    is_named
+                        || is_tagged
+                        || actual.owner_tags.service.as_deref() == Some(identity.uid())
                 };
-                Ok(self.api.candidates(identity, &observed).await?.filter(is_candidate))
+                Ok(self
+                    .api
+                    .candidates(identity, &observed)
+                    .await?
+                    .filter(is_candidate))
             }
-            Query::Ids(ids, detail) => Ok(ListResult::of(self.api.by_ids(ids, detail, &observed).await?)),
+            Query::Ids(ids, detail) => Ok(ListResult::of(
+                self.api.by_ids(ids, detail, &observed).await?,
+            )),
         }
     }
 
@@ -187,7 +208,9 @@ impl<A: ObjectApi> WholeObjects<A> {
                     return Err(refused);
                 }
                 tracing::warn!(load_balancer = outcome.name, %unknown, "machines that do not exist are left out of the targets");
-                graph.targets.insert(TARGETS.to_owned(), wanted.without(&unknown));
+                graph
+                    .targets
+                    .insert(TARGETS.to_owned(), wanted.without(&unknown));
                 self.write(id, &outcome).await?
             }
             shown => shown?,
@@ -195,22 +218,32 @@ impl<A: ObjectApi> WholeObjects<A> {
         Ok(Applied::all(change, shown))
     }
 
-    async fn write(&self, id: Option<&str>, outcome: &ObservedLoadBalancer) -> Result<ObservedLoadBalancer> {
+    async fn write(
+        &self,
+        id: Option<&str>,
+        outcome: &ObservedLoadBalancer,
+    ) -> Result<ObservedLoadBalancer> {
         let call = match id {
             Some(id) => Call::put(A::Object::PATHS.item, &[id]),
             None => Call::post(A::Object::PATHS.collection, &[]),
         };
-        let call = answered::<A::Object>(call.json(&stated(object(&whole_object::<A::Object>(outcome)?)?)));
-        Ok(observed(self.api.transport().read::<A::Object>(call).await?))
+        let call = answered::<A::Object>(
+            call.json(&stated(object(&whole_object::<A::Object>(outcome)?)?)),
+        );
+        Ok(observed(
+            self.api.transport().read::<A::Object>(call).await?,
+        ))
     }
 }
 
 /// Removes `null` fields: the object makes no statement about them.
 fn stated(value: Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key, stated(value))).collect()
-        }
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, stated(value)))
+            .collect(),
         Value::Array(items) => items.into_iter().map(stated).collect(),
         plain => plain,
     }
@@ -228,27 +261,56 @@ fn observed<T: Object>(mut shown: T) -> ObservedLoadBalancer {
     let (head, targets) = (shown.head(), std::mem::take(shown.targets()));
     match object(&shown) {
         Ok(value) => ObservedLoadBalancer {
-            graph: Some(graph(&value, observed_of(&value, T::FIELDS), T::FIELDS, Some(targets))),
+            graph: Some(graph(
+                &value,
+                observed_of(&value, T::FIELDS),
+                T::FIELDS,
+                Some(targets),
+            )),
             ..head
         },
         // The object was read from JSON; an object that cannot be serialized is never compared.
-        Err(error) => ObservedLoadBalancer { state: State::Failed(error.to_string()), ..head },
+        Err(error) => ObservedLoadBalancer {
+            state: State::Failed(error.to_string()),
+            ..head
+        },
     }
 }
 
-fn graph(value: &Value, settings: Attributes, fields: &'static [Field], targets: Option<Targets>) -> ResourceGraph {
-    let mut graph = ResourceGraph::default().balancer(settings).pool(TARGETS, Attributes::default(), targets);
+fn graph(
+    value: &Value,
+    settings: Attributes,
+    fields: &'static [Field],
+    targets: Option<Targets>,
+) -> ResourceGraph {
+    let mut graph =
+        ResourceGraph::default()
+            .balancer(settings)
+            .pool(TARGETS, Attributes::default(), targets);
     for field in fields {
-        let Rule::Listeners { port, protocol } = field.rule else { continue };
-        for listener in field.value_in(value).as_ref().and_then(Value::as_array).into_iter().flatten() {
-            let number = listener[port].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+        let Rule::Listeners { port, protocol } = field.rule else {
+            continue;
+        };
+        for listener in field
+            .value_in(value)
+            .as_ref()
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let number = listener[port]
+                .as_u64()
+                .and_then(|port| u16::try_from(port).ok())
+                .unwrap_or_default();
             let transport = transport_of(listener[protocol].as_str().unwrap_or_default());
             // The resource's own name already holds these values.
-            let is_said = |key: &str, value: &Value| key == port || key == protocol && value == transport;
+            let is_said =
+                |key: &str, value: &Value| key == port || key == protocol && value == transport;
             let stated = listener.as_object().into_iter().flatten();
             let stated = stated.filter(|(key, value)| !value.is_null() && !is_said(key, value));
-            let settings =
-                stated.fold(Attributes::default(), |settings, (key, value)| settings.set(key.clone(), value.clone()));
+            let settings = stated.fold(Attributes::default(), |settings, (key, value)| {
+                settings.set(key.clone(), value.clone())
+            });
             graph = graph.listener(number, transport, TARGETS, settings);
         }
     }
@@ -267,9 +329,13 @@ fn transport_of(protocol: &str) -> &'static str {
 /// Returns the object that is written to bring the load balancer to this state.
 fn whole_object<T: Object>(outcome: &ObservedLoadBalancer) -> Result<T> {
     let graph = outcome.graph.clone().unwrap_or_default();
-    let mut value = graph.balancer_attributes().map_or_else(|| Value::Object(Map::new()), Attributes::nested);
+    let mut value = graph
+        .balancer_attributes()
+        .map_or_else(|| Value::Object(Map::new()), Attributes::nested);
     for field in T::FIELDS {
-        let Rule::Listeners { port, protocol } = field.rule else { continue };
+        let Rule::Listeners { port, protocol } = field.rule else {
+            continue;
+        };
         let listeners = graph.listeners().map(|(resource, settings)| {
             let mut listener = settings.clone().without(POOL).nested();
             listener[port] = resource.number.into();
@@ -280,8 +346,12 @@ fn whole_object<T: Object>(outcome: &ObservedLoadBalancer) -> Result<T> {
         });
         value[field.place] = listeners.collect();
     }
-    let mut object: T = serde_json::from_value(value)
-        .map_err(|err| Error::other(format!("load balancer {:?} cannot be written as a whole: {err}", outcome.name)))?;
+    let mut object: T = serde_json::from_value(value).map_err(|err| {
+        Error::other(format!(
+            "load balancer {:?} cannot be written as a whole: {err}",
+            outcome.name
+        ))
+    })?;
     object.set_owner(outcome);
     *object.targets() = graph.targets_of(TARGETS);
     Ok(object)
@@ -299,7 +369,11 @@ pub mod numeric {
     /// # Errors
     /// The serializer's error.
     pub fn serialize<S: Serializer>(targets: &Targets, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(targets.iter().filter_map(|target| target.parse::<u64>().ok()))
+        serializer.collect_seq(
+            targets
+                .iter()
+                .filter_map(|target| target.parse::<u64>().ok()),
+        )
     }
 
     /// Deserializes the IDs one by one.

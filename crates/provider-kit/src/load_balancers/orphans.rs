@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
-use cloud_provider::{Cluster, Error, LoadBalancerRequest, OwnedResource, Owner, RemovalOutcome, Result, Service};
+use cloud_provider::{
+    Cluster, Error, LoadBalancerRequest, OwnedResource, Owner, RemovalOutcome, Result, Service,
+};
 use serde_json::{Value, json};
 
 use super::Naming;
@@ -20,7 +22,10 @@ use super::sync_goal::SyncGoal;
 impl LoadBalancerEngine {
     pub(super) async fn all_owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
         let all = self.cache.read_all().await?;
-        Ok(all.iter().filter_map(|actual| self.resource(cluster, actual, &[])).collect())
+        Ok(all
+            .iter()
+            .filter_map(|actual| self.resource(cluster, actual, &[]))
+            .collect())
     }
 
     pub(super) async fn read_one_owned(
@@ -40,14 +45,20 @@ impl LoadBalancerEngine {
         resource: &OwnedResource,
         services: &[Arc<Service>],
     ) -> Result<RemovalOutcome> {
-        let left_alone = |why: String| Err(Error::invalid(format!("{resource} {why}; it is left alone")));
+        let left_alone = |why: String| {
+            Err(Error::invalid(format!(
+                "{resource} {why}; it is left alone"
+            )))
+        };
         let Owner::Service(uid) = &resource.owner else {
             return left_alone("carries the owner tags of no Service".to_owned());
         };
         if cluster.id.as_ref() != Some(&resource.cluster) {
             return left_alone("carries the owner tags of another cluster".to_owned());
         }
-        let Some(actual) = self.cache.read(&resource.id).await? else { return Ok(RemovalOutcome::NotFound) };
+        let Some(actual) = self.cache.read(&resource.id).await? else {
+            return Ok(RemovalOutcome::NotFound);
+        };
         if let Some(adopting_service) = self.adopting_service(cluster, services, &actual) {
             return left_alone(format!("may be adopted by Service {adopting_service}"));
         }
@@ -61,10 +72,21 @@ impl LoadBalancerEngine {
         };
         let identity = Identity::new(cluster, &service, naming);
         check_owner(&actual, &identity)?;
-        let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], callbacks: &() };
-        Run { balancers: self, request: &request, identity: &identity, held: None, only: Some(&actual) }
-            .sync(SyncGoal::Deleted)
-            .await?;
+        let request = LoadBalancerRequest {
+            cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
+        Run {
+            balancers: self,
+            request: &request,
+            identity: &identity,
+            held: None,
+            only: Some(&actual),
+        }
+        .sync(SyncGoal::Deleted)
+        .await?;
         match self.cache.read(&resource.id).await? {
             None => Ok(RemovalOutcome::Deleted),
             Some(left) if left.owner_tags != identity.owner_tags() => Ok(RemovalOutcome::Released),
@@ -76,9 +98,14 @@ impl LoadBalancerEngine {
     }
 
     /// Reads the load balancer of this ID, if it has the owner tags of this Service.
-    pub(super) async fn orphan(&self, id: &str, identity: &Identity<'_>) -> Result<OwnershipResult> {
+    pub(super) async fn orphan(
+        &self,
+        id: &str,
+        identity: &Identity<'_>,
+    ) -> Result<OwnershipResult> {
         let read = self.cache.read(id).await?;
-        read.iter().try_for_each(|actual| check_owner(actual, identity))?;
+        read.iter()
+            .try_for_each(|actual| check_owner(actual, identity))?;
         Ok(OwnershipResult::of(read))
     }
 
@@ -89,7 +116,10 @@ impl LoadBalancerEngine {
         actual: &ObservedLoadBalancer,
         services: &[Arc<Service>],
     ) -> Option<OwnedResource> {
-        let OwnerTags { cluster: tag, service } = actual.owner_tags.clone();
+        let OwnerTags {
+            cluster: tag,
+            service,
+        } = actual.owner_tags.clone();
         let tag = tag.filter(|tag| Some(tag) == cluster.id.as_ref() || *tag == cluster.name)?;
         let owner_name = self.cloud().owner_name(actual);
         Some(OwnedResource {
@@ -101,9 +131,22 @@ impl LoadBalancerEngine {
             owner: service.map_or(Owner::Unnamed, Owner::Service),
             owner_name: owner_name.map(|(namespace, name)| format!("{namespace}/{name}")),
             created: actual.created,
-            addresses: actual.ingress.iter().filter_map(|it| it.ip.clone().or_else(|| it.hostname.clone())).collect(),
-            details: actual.graph.as_ref().map(|graph| facts(graph, self.cloud().options().price)).unwrap_or_default(),
-            auxiliaries: actual.graph.iter().flat_map(|graph| graph.resources.keys()).filter_map(auxiliary).collect(),
+            addresses: actual
+                .ingress
+                .iter()
+                .filter_map(|it| it.ip.clone().or_else(|| it.hostname.clone()))
+                .collect(),
+            details: actual
+                .graph
+                .as_ref()
+                .map(|graph| facts(graph, self.cloud().options().price))
+                .unwrap_or_default(),
+            auxiliaries: actual
+                .graph
+                .iter()
+                .flat_map(|graph| graph.resources.keys())
+                .filter_map(auxiliary)
+                .collect(),
             is_adopted: actual.adopted,
             adopting_service: self.adopting_service(cluster, services, actual),
         })
@@ -118,15 +161,28 @@ impl LoadBalancerEngine {
     ) -> Option<String> {
         let id = actual.id.split('/').next();
         let takes_over = |service: &&Arc<Service>| {
-            let Naming { name, former_names, legacy_owner, requested_id, .. } = self.cloud().naming(cluster, service);
+            let Naming {
+                name,
+                former_names,
+                legacy_owner,
+                requested_id,
+                ..
+            } = self.cloud().naming(cluster, service);
             let is_named = name == actual.name || former_names.contains(&actual.name);
             let has_tag = legacy_owner.is_some() && legacy_owner == actual.legacy_owner;
             is_named || has_tag || (requested_id.is_some() && requested_id.as_deref() == id)
         };
         let is_load_balanced = |service: &&Arc<Service>| {
-            service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"))
+            service
+                .spec
+                .as_ref()
+                .is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"))
         };
-        services.iter().filter(is_load_balanced).find(takes_over).map(|service| full_name(service))
+        services
+            .iter()
+            .filter(is_load_balanced)
+            .find(takes_over)
+            .map(|service| full_name(service))
     }
 }
 
@@ -162,8 +218,14 @@ fn facts(graph: &ResourceGraph, price: &[&str]) -> Vec<(String, String)> {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         value => Some(value.to_string()),
     };
-    let mut facts: Vec<_> = price.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
-    let ports: Vec<_> = graph.listeners().map(|(port, _)| port.to_string()).collect();
+    let mut facts: Vec<_> = price
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), text(name)?)))
+        .collect();
+    let ports: Vec<_> = graph
+        .listeners()
+        .map(|(port, _)| port.to_string())
+        .collect();
     facts.extend((!ports.is_empty()).then(|| ("ports".to_owned(), ports.join(", "))));
     facts
 }

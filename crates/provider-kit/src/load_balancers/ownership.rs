@@ -20,7 +20,9 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{ANNOTATION_LOAD_BALANCER_ID, ANNOTATION_SUPERSEDED};
-use cloud_provider::{Caches, Cluster, Error, Ownership, Result, Service, default_load_balancer_name};
+use cloud_provider::{
+    Caches, Cluster, Error, Ownership, Result, Service, default_load_balancer_name,
+};
 
 use super::cloud::Adoption;
 #[cfg(doc)]
@@ -94,7 +96,9 @@ impl<'a> Identity<'a> {
     /// Returns whether this is the load balancer that the Service requests by its ID; `None` if it requests none.
     fn requests(&self, actual: &ObservedLoadBalancer) -> Option<bool> {
         let id = actual.id.split('/').next();
-        self.requested_id.as_deref().map(|requested| Some(requested) == id)
+        self.requested_id
+            .as_deref()
+            .map(|requested| Some(requested) == id)
     }
 
     /// Returns `true` if the Service shows an address of the load balancer.
@@ -110,13 +114,21 @@ impl<'a> Identity<'a> {
 
     /// Returns the IDs of the load balancers that the Service leaves behind, as its annotation records them.
     pub(super) fn superseded(&self) -> Vec<&str> {
-        annotation(self.service, ANNOTATION_SUPERSEDED).iter().flat_map(|ids| ids.split(',')).collect()
+        annotation(self.service, ANNOTATION_SUPERSEDED)
+            .iter()
+            .flat_map(|ids| ids.split(','))
+            .collect()
     }
 
     /// Returns the Service as `parse` reads it; `parse` is called once.
-    pub(super) fn parsed<S: Send + Sync + 'static>(&self, parse: impl Fn(&Service) -> Parsed<S>) -> Arc<Parsed<S>> {
+    pub(super) fn parsed<S: Send + Sync + 'static>(
+        &self,
+        parse: impl Fn(&Service) -> Parsed<S>,
+    ) -> Arc<Parsed<S>> {
         let parsed = self.spec.get_or_init(|| Arc::new(parse(self.service)));
-        Arc::clone(parsed).downcast().unwrap_or_else(|_| Arc::new(parse(self.service)))
+        Arc::clone(parsed)
+            .downcast()
+            .unwrap_or_else(|_| Arc::new(parse(self.service)))
     }
 }
 
@@ -131,7 +143,10 @@ impl Identity<'_> {
     #[must_use]
     pub fn owner_tags(&self) -> OwnerTags {
         let cluster = OwnerTags::cluster(self.cluster).to_owned();
-        OwnerTags { cluster: Some(cluster), service: Some(self.uid().to_owned()) }
+        OwnerTags {
+            cluster: Some(cluster),
+            service: Some(self.uid().to_owned()),
+        }
     }
 
     /// Returns `true` if the Service does not need a load balancer any more: it is being deleted, or has another type.
@@ -142,19 +157,33 @@ impl Identity<'_> {
 
     /// Returns every name, UID and tag by which the load balancer may be found.
     pub(super) fn handles(&self) -> impl Iterator<Item = &str> {
-        let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);
-        names.chain([self.uid()]).chain(self.legacy_owner.as_deref())
+        let names = [&self.name]
+            .into_iter()
+            .chain(&self.other_names)
+            .map(String::as_str);
+        names
+            .chain([self.uid()])
+            .chain(self.legacy_owner.as_deref())
     }
 }
 
 /// Returns `true` if the load balancer has one of these addresses or host names.
 fn is_at(actual: &ObservedLoadBalancer, addresses: &[String]) -> bool {
-    let mut own = actual.ingress.iter().flat_map(|ingress| [&ingress.ip, &ingress.hostname]).flatten();
+    let mut own = actual
+        .ingress
+        .iter()
+        .flat_map(|ingress| [&ingress.ip, &ingress.hostname])
+        .flatten();
     own.any(|address| addresses.contains(address))
 }
 
 fn annotation<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
-    service.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    service
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
 }
 
 fn leaves(service: &Service) -> bool {
@@ -224,8 +253,12 @@ impl OwnershipResult {
                 Claim::Tagged | Claim::LegacyTagged => result.ours.push(actual),
                 // A load balancer of another kind has a name of its own, and is never what a Service gets.
                 _ if actual.kind != identity.kind && is_requested != Some(true) => {}
-                Claim::Orphaned | Claim::Named if is_requested == Some(true) => result.requested = Some(Ok(actual)),
-                Claim::Foreign(err) if is_requested == Some(true) => result.requested = Some(Err(err)),
+                Claim::Orphaned | Claim::Named if is_requested == Some(true) => {
+                    result.requested = Some(Ok(actual))
+                }
+                Claim::Foreign(err) if is_requested == Some(true) => {
+                    result.requested = Some(Err(err))
+                }
                 Claim::Orphaned => result.orphaned = Some(actual),
                 Claim::Named => result.named = Some(actual),
                 Claim::Foreign(err) => result.refusal = Some(err),
@@ -236,7 +269,9 @@ impl OwnershipResult {
         if result.choice == Choice::Found {
             // Another cluster may have a Service with the same legacy owner tag: this Service owns the ones whose
             // address it shows.
-            result.ours.retain(|it| it.owner_tags != OwnerTags::default() || is_requested(it) || is_shown(it));
+            result.ours.retain(|it| {
+                it.owner_tags != OwnerTags::default() || is_requested(it) || is_shown(it)
+            });
         }
         // Of two, the requested one comes first; else the one whose address users know, then the one that serves.
         result.ours.sort_by_cached_key(|actual| {
@@ -252,32 +287,48 @@ impl OwnershipResult {
                 actual.id.clone(),
             )
         });
-        result.of_other_kinds = result.ours.iter().filter(|actual| actual.kind != identity.kind).count();
+        result.of_other_kinds = result
+            .ours
+            .iter()
+            .filter(|actual| actual.kind != identity.kind)
+            .count();
         result
     }
 
     /// Returns the Service's own load balancers of the kind that it requests.
     pub(super) fn of_its_kind(&self) -> &[Shared] {
-        self.ours.get(..self.ours.len() - self.of_other_kinds).unwrap_or_default()
+        self.ours
+            .get(..self.ours.len() - self.of_other_kinds)
+            .unwrap_or_default()
     }
 
     /// Returns a result with a load balancer that is known to be the Service's own, without a search.
     pub(super) fn of(own: Option<Shared>) -> Self {
-        Self { ours: own.into_iter().collect(), ..Self::default() }
+        Self {
+            ours: own.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// Returns the result with the load balancer that counts as it was read again; `None` if it no longer exists.
     pub(super) fn with_first(mut self, seen: Option<Shared>) -> Option<Self> {
         let seen = seen?;
-        let known = self.ours.iter_mut().chain(&mut self.orphaned).chain(&mut self.named);
+        let known = self
+            .ours
+            .iter_mut()
+            .chain(&mut self.orphaned)
+            .chain(&mut self.named);
         let known = known.chain(self.requested.iter_mut().flatten());
-        known.filter(|actual| actual.id == seen.id).for_each(|actual| actual.clone_from(&seen));
+        known
+            .filter(|actual| actual.id == seen.id)
+            .for_each(|actual| actual.clone_from(&seen));
         Some(self)
     }
 
     /// Returns the Service's own load balancers except for the one that counts.
     pub(super) fn surplus(&self) -> &[Shared] {
-        let has_one = self.requested.is_none() && !self.of_its_kind().is_empty() && !self.replaces_all;
+        let has_one =
+            self.requested.is_none() && !self.of_its_kind().is_empty() && !self.replaces_all;
         let counts = usize::from(has_one);
         self.ours.get(counts..).unwrap_or_default()
     }
@@ -285,14 +336,22 @@ impl OwnershipResult {
     /// Returns `true` if the Service moves to another load balancer: to the requested one, to one of another kind, or to
     /// one that replaces its own.
     pub(super) fn moves(&self) -> bool {
-        let is_elsewhere = self.choice == Choice::Found || self.of_other_kinds > 0 || self.is_replacing;
+        let is_elsewhere =
+            self.choice == Choice::Found || self.of_other_kinds > 0 || self.is_replacing;
         !self.surplus().is_empty() && is_elsewhere
     }
 
     /// Returns the load balancer of another kind that the Service leaves in this very sync.
     pub(super) fn changes_kind(&self) -> Option<&Shared> {
-        let is_new = self.choice != Choice::Found && self.of_its_kind().is_empty() && self.of_other_kinds > 0;
-        let carries = |actual: &&Shared| actual.graph.as_ref().is_none_or(|it| it.balancer_attributes().is_some());
+        let is_new = self.choice != Choice::Found
+            && self.of_its_kind().is_empty()
+            && self.of_other_kinds > 0;
+        let carries = |actual: &&Shared| {
+            actual
+                .graph
+                .as_ref()
+                .is_none_or(|it| it.balancer_attributes().is_some())
+        };
         self.ours.first().filter(carries).filter(|_| is_new)
     }
 
@@ -313,7 +372,11 @@ impl OwnershipResult {
         if self.choice == Choice::Found {
             return Ok(());
         }
-        let untagged = self.of_its_kind().iter().skip(1).find(|it| it.owner_tags == OwnerTags::default());
+        let untagged = self
+            .of_its_kind()
+            .iter()
+            .skip(1)
+            .find(|it| it.owner_tags == OwnerTags::default());
         match (self.of_its_kind().first(), untagged) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
                 "{} and {} both carry the legacy owner tag of this Service; remove it from one of them, or delete that one",
@@ -335,7 +398,10 @@ impl OwnershipResult {
         if let Some(Ok(requested)) = &self.requested {
             return Some(requested);
         }
-        self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.of_its_kind().is_empty())
+        self.orphaned
+            .as_ref()
+            .or(self.named.as_ref())
+            .filter(|_| self.of_its_kind().is_empty())
     }
 
     /// Returns `true` if the load balancer is to be adopted for its name alone.
@@ -352,7 +418,11 @@ impl OwnershipResult {
         if self.replaces_all {
             return Ok(None);
         }
-        let found = self.of_its_kind().first().or(self.orphaned.as_ref()).or(self.named.as_ref());
+        let found = self
+            .of_its_kind()
+            .first()
+            .or(self.orphaned.as_ref())
+            .or(self.named.as_ref());
         match (found, &self.refusal) {
             (None, Some(refusal)) => Err(refusal.clone()),
             (found, _) => Ok(found),
@@ -385,16 +455,23 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
         )
     };
     let is_for_this_service = actual.owner_tags.service.as_deref() == Some(identity.uid());
-    let has_legacy_tag = |services: &[Arc<Service>]| owner_by_legacy_tag(actual, identity, others, services);
-    match (actual.owner_tags.cluster.as_deref(), actual.owner_tags.service.as_deref()) {
-        (None, None) if identity.has_legacy_tag(actual) => match shown_by_another(actual, identity, others) {
-            Some(name) => belongs_to(&name),
-            None => Claim::LegacyTagged,
-        },
+    let has_legacy_tag =
+        |services: &[Arc<Service>]| owner_by_legacy_tag(actual, identity, others, services);
+    match (
+        actual.owner_tags.cluster.as_deref(),
+        actual.owner_tags.service.as_deref(),
+    ) {
+        (None, None) if identity.has_legacy_tag(actual) => {
+            match shown_by_another(actual, identity, others) {
+                Some(name) => belongs_to(&name),
+                None => Claim::LegacyTagged,
+            }
+        }
         (None, None) => match has_legacy_tag(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
             owner @ (Owner::Gone | Owner::Unknown) => {
-                let is_meant = actual.name == identity.name || identity.requests(actual) == Some(true);
+                let is_meant =
+                    actual.name == identity.name || identity.requests(actual) == Some(true);
                 let adoption = match ((others.adopts)(actual), is_meant) {
                     (Adoption::Adopt | Adoption::RefuseUnless(_), false) => Adoption::Refuse,
                     (adoption, _) => adoption,
@@ -414,31 +491,47 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
                 );
                 let advice = match adoption {
                     Adoption::RefuseWithAdvice(advice) => advice,
-                    Adoption::RefuseUnless(hint) => format!("add owner tags to have it adopted: {owner_tags}, {hint}"),
-                    Adoption::Adopt | Adoption::Refuse => format!("add owner tags to have it adopted: {owner_tags}"),
+                    Adoption::RefuseUnless(hint) => {
+                        format!("add owner tags to have it adopted: {owner_tags}, {hint}")
+                    }
+                    Adoption::Adopt | Adoption::Refuse => {
+                        format!("add owner tags to have it adopted: {owner_tags}")
+                    }
                 };
-                refused("carries no owner tags of this cluster", &format!("Rename or delete it, or {advice}"))
+                refused(
+                    "carries no owner tags of this cluster",
+                    &format!("Rename or delete it, or {advice}"),
+                )
             }
         },
         // The tags were written before the cluster's ID could be read, or while it cannot be read: a Service's UID is
         // unique.
-        (Some(tag), _) if is_for_this_service && (tag == cluster.name || cluster.id.is_none()) => Claim::Tagged,
+        (Some(tag), _) if is_for_this_service && (tag == cluster.name || cluster.id.is_none()) => {
+            Claim::Tagged
+        }
         (Some(tag), _) if tag != OwnerTags::cluster(cluster) => refused(
             &format!("carries the owner tags of another cluster, {tag:?}"),
             "Delete it there, remove its owner tags if that cluster no longer exists, or give this Service another name \
              for its load balancer",
         ),
         (_, Some(_)) if is_for_this_service => Claim::Tagged,
-        (_, None) => refused("carries the owner tags of this cluster, but of no Service", "Rename or delete it"),
+        (_, None) => refused(
+            "carries the owner tags of this cluster, but of no Service",
+            "Rename or delete it",
+        ),
         (tag, Some(other)) => {
             let services = others.services();
             match (
-                owner(identity, &services, |it| it.metadata.uid.as_deref() == Some(other)),
+                owner(identity, &services, |it| {
+                    it.metadata.uid.as_deref() == Some(other)
+                }),
                 has_legacy_tag(&services),
             ) {
                 (Owner::Alive(name), _) | (_, Owner::Alive(name)) => belongs_to(&name),
                 // Two clusters may have the same name; only an ID proves that the deleted Service was this cluster's.
-                (Owner::Gone, _) if cluster.id.is_some() && tag == cluster.id.as_deref() => Claim::Orphaned,
+                (Owner::Gone, _) if cluster.id.is_some() && tag == cluster.id.as_deref() => {
+                    Claim::Orphaned
+                }
                 _ => refused(
                     &format!(
                         "carries the owner tags of another Service of this cluster, or of one with its name, with UID {other}"
@@ -451,7 +544,11 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
 }
 
 /// Returns who owns a load balancer, seen from a Service.
-pub(super) fn ownership(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others<'_>) -> Ownership {
+pub(super) fn ownership(
+    actual: &ObservedLoadBalancer,
+    identity: &Identity<'_>,
+    others: &Others<'_>,
+) -> Ownership {
     match claim(actual, identity, others) {
         Claim::Tagged | Claim::LegacyTagged => Ownership::Own,
         Claim::Orphaned | Claim::Named => Ownership::Free,
@@ -480,14 +577,20 @@ fn owner_by_legacy_tag(
 ) -> Owner {
     let is_ours = actual.legacy_owner == identity.legacy_owner;
     owner(identity, services, |it| {
-        !is_ours && actual.legacy_owner.is_some() && (others.naming)(it).legacy_owner == actual.legacy_owner
+        !is_ours
+            && actual.legacy_owner.is_some()
+            && (others.naming)(it).legacy_owner == actual.legacy_owner
     })
 }
 
 /// Returns the other existing Service that shows a load balancer without owner tags, and has it for that reason: a copy
 /// of a Service names the load balancer of the original in an annotation. The name of a load balancer that contains the
 /// Service's UID cannot be copied.
-fn shown_by_another(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others<'_>) -> Option<String> {
+fn shown_by_another(
+    actual: &ObservedLoadBalancer,
+    identity: &Identity<'_>,
+    others: &Others<'_>,
+) -> Option<String> {
     let is_named_after_us = actual.name == default_load_balancer_name(identity.service);
     if is_named_after_us || identity.shows(actual) || (others.is_shared)(actual) {
         return None;
@@ -495,30 +598,63 @@ fn shown_by_another(actual: &ObservedLoadBalancer, identity: &Identity<'_>, othe
     let id = actual.id.split('/').next();
     let names = |service: &Service, naming: &Naming| {
         let recorded = naming.recorded_id.as_deref();
-        let stated = [naming.requested_id.as_deref(), recorded, annotation(service, ANNOTATION_LOAD_BALANCER_ID)];
+        let stated = [
+            naming.requested_id.as_deref(),
+            recorded,
+            annotation(service, ANNOTATION_LOAD_BALANCER_ID),
+        ];
         let is_tagged = actual.legacy_owner.is_some() && naming.legacy_owner == actual.legacy_owner;
-        is_tagged || stated.into_iter().flatten().any(|stated| Some(stated) == id)
+        is_tagged
+            || stated
+                .into_iter()
+                .flatten()
+                .any(|stated| Some(stated) == id)
     };
-    let age = |service: &Service| service.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let age = |service: &Service| {
+        service
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0)
+    };
     let services = others.services();
-    let rest = services.iter().filter(|service| service.metadata.uid.as_deref() != Some(identity.uid()));
-    let rest: Vec<_> = rest.map(|service| (service, (others.naming)(service))).collect();
-    let shows = rest.iter().find(|(_, naming)| is_at(actual, &naming.published_addresses));
+    let rest = services
+        .iter()
+        .filter(|service| service.metadata.uid.as_deref() != Some(identity.uid()));
+    let rest: Vec<_> = rest
+        .map(|service| (service, (others.naming)(service)))
+        .collect();
+    let shows = rest
+        .iter()
+        .find(|(_, naming)| is_at(actual, &naming.published_addresses));
     let is_older = |service: &Service| match (age(service), age(identity.service)) {
         (Some(theirs), Some(ours)) => theirs < ours,
         _ => false,
     };
-    let named = || rest.iter().find(|(service, naming)| names(service, naming) && is_older(service));
+    let named = || {
+        rest.iter()
+            .find(|(service, naming)| names(service, naming) && is_older(service))
+    };
     shows.or_else(named).map(|(service, _)| full_name(service))
 }
 
 /// Returns the Service for which `is_it` holds. A cache that does not even contain the Service at hand proves nothing.
-fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Service) -> bool) -> Owner {
+fn owner(
+    identity: &Identity<'_>,
+    services: &[Arc<Service>],
+    is_it: impl Fn(&Service) -> bool,
+) -> Owner {
     if let Some(owner) = services.iter().find(|service| is_it(service)) {
         return Owner::Alive(full_name(owner));
     }
-    let knows_us = services.iter().any(|service| service.metadata.uid.as_deref() == Some(identity.uid()));
-    if knows_us { Owner::Gone } else { Owner::Unknown }
+    let knows_us = services
+        .iter()
+        .any(|service| service.metadata.uid.as_deref() == Some(identity.uid()));
+    if knows_us {
+        Owner::Gone
+    } else {
+        Owner::Unknown
+    }
 }
 
 /// Returns `true` if the load balancer has failed and all Services that share it are leaving: then it is deleted as a
@@ -528,30 +664,45 @@ pub(super) fn is_left_by_all(
     identity: &Identity<'_>,
     caches: Option<&dyn Caches>,
 ) -> bool {
-    let all_go = |all: &Vec<OwnerTags>| all.iter().all(|owner_tags| is_going(owner_tags, identity, caches));
+    let all_go = |all: &Vec<OwnerTags>| {
+        all.iter()
+            .all(|owner_tags| is_going(owner_tags, identity, caches))
+    };
     matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
 }
 
 /// Returns `true` if these are the owner tags of a Service of this cluster that is leaving or no longer exists.
 fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
     let services = caches.map(Caches::services).unwrap_or_default();
-    let of = |uid: Option<&str>| services.iter().find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid);
+    let of = |uid: Option<&str>| {
+        services
+            .iter()
+            .find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid)
+    };
     // A cache that does not even contain the Service at hand proves nothing; nor does a name that two clusters may
     // have.
     let is_known = of(Some(identity.uid())).is_some() && owner_tags.service.is_some();
     let is_of_cluster = identity.cluster.id.is_some() && owner_tags.cluster == identity.cluster.id;
-    is_known && is_of_cluster && of(owner_tags.service.as_deref()).is_none_or(|service| leaves(service))
+    is_known
+        && is_of_cluster
+        && of(owner_tags.service.as_deref()).is_none_or(|service| leaves(service))
 }
 
 pub(super) fn full_name(service: &Service) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
+    format!(
+        "{}/{}",
+        part(&service.metadata.namespace),
+        part(&service.metadata.name)
+    )
 }
 
 /// Returns the name of the Service with this UID, if it exists.
 pub(super) fn living(uid: &str, caches: Option<&dyn Caches>) -> Option<String> {
     let services = caches.map(Caches::services).unwrap_or_default();
-    let found = services.iter().find(|service| service.metadata.uid.as_deref() == Some(uid));
+    let found = services
+        .iter()
+        .find(|service| service.metadata.uid.as_deref() == Some(uid));
     found.map(|service| full_name(service))
 }
 
@@ -577,7 +728,8 @@ mod tests {
     }
 
     fn service(uid: &str) -> Service {
-        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": uid, "uid": uid}})).unwrap()
+        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": uid, "uid": uid}}))
+            .unwrap()
     }
 
     #[derive(Clone, Debug)]
@@ -595,13 +747,25 @@ mod tests {
         let mut cases = Vec::new();
         let clusters = [None, Some("c1"), Some("kubernetes"), Some("c2")];
         let uids = [None, Some("us"), Some("live"), Some("dead")];
-        for (cluster, service) in clusters.iter().flat_map(|it| uids.iter().map(move |uid| (*it, *uid))) {
-            for (legacy_owner, name) in
-                uids.iter().flat_map(|legacy_owner| ["ours", "other"].map(|name| (*legacy_owner, name)))
+        for (cluster, service) in clusters
+            .iter()
+            .flat_map(|it| uids.iter().map(move |uid| (*it, *uid)))
+        {
+            for (legacy_owner, name) in uids
+                .iter()
+                .flat_map(|legacy_owner| ["ours", "other"].map(|name| (*legacy_owner, name)))
             {
                 for bits in 0..8_u8 {
                     let [adopts, cluster_has_id, knows_us] = [1, 2, 4].map(|bit| bits & bit != 0);
-                    cases.push(Case { cluster, service, legacy_owner, name, adopts, cluster_has_id, knows_us });
+                    cases.push(Case {
+                        cluster,
+                        service,
+                        legacy_owner,
+                        name,
+                        adopts,
+                        cluster_has_id,
+                        knows_us,
+                    });
                 }
             }
         }
@@ -610,9 +774,24 @@ mod tests {
 
     fn decide(case: &Case) -> Claim {
         let id = case.cluster_has_id.then(|| "c1".to_owned());
-        let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
-        let legacy_owner = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("tag of {uid}"));
-        let naming_of = |service: &Service| Naming { legacy_owner: legacy_owner(service), ..Naming::of(service) };
+        let (us, cluster) = (
+            service("us"),
+            Cluster {
+                name: "kubernetes".into(),
+                id,
+            },
+        );
+        let legacy_owner = |service: &Service| {
+            service
+                .metadata
+                .uid
+                .as_ref()
+                .map(|uid| format!("tag of {uid}"))
+        };
+        let naming_of = |service: &Service| Naming {
+            legacy_owner: legacy_owner(service),
+            ..Naming::of(service)
+        };
         let (name, legacy_owner_of_us) = ("ours".to_owned(), legacy_owner(&us));
         let naming = Naming {
             name,
@@ -622,10 +801,16 @@ mod tests {
             ..Naming::default()
         };
         let identity = Identity::new(&cluster, &us, naming);
-        let known = if case.knows_us { vec![service("live"), us.clone()] } else { Vec::new() };
+        let known = if case.knows_us {
+            vec![service("live"), us.clone()]
+        } else {
+            Vec::new()
+        };
         let known = Known(known.into_iter().map(Arc::new).collect());
-        let owner_tags =
-            OwnerTags { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
+        let owner_tags = OwnerTags {
+            cluster: case.cluster.map(str::to_owned),
+            service: case.service.map(str::to_owned),
+        };
         let legacy_owner_of_it = case.legacy_owner.map(|uid| format!("tag of {uid}"));
         let actual = ObservedLoadBalancer {
             id: "lb".into(),
@@ -641,7 +826,13 @@ mod tests {
                 caches: Some(&known),
                 naming: &naming_of,
                 is_shared: &|_| false,
-                adopts: &|_| if case.adopts { Adoption::Adopt } else { Adoption::Refuse },
+                adopts: &|_| {
+                    if case.adopts {
+                        Adoption::Adopt
+                    } else {
+                        Adoption::Refuse
+                    }
+                },
             },
         )
     }
@@ -653,9 +844,15 @@ mod tests {
             let claim = decide(&case);
             let is_free = case.cluster.is_none() && case.service.is_none();
             let lives = |uid: Option<&str>| uid == Some("live") && case.knows_us;
-            let our_tag = if case.cluster_has_id { "c1" } else { "kubernetes" };
+            let our_tag = if case.cluster_has_id {
+                "c1"
+            } else {
+                "kubernetes"
+            };
             let is_ours = case.service == Some("us")
-                && case.cluster.is_none_or(|tag| tag == our_tag || tag == "kubernetes" || !case.cluster_has_id);
+                && case.cluster.is_none_or(|tag| {
+                    tag == our_tag || tag == "kubernetes" || !case.cluster_has_id
+                });
             let has_legacy_tag = is_free && case.legacy_owner == Some("us");
             let orphaned = case.cluster == Some("c1")
                 && case.cluster_has_id
@@ -682,19 +879,38 @@ mod tests {
                 && !is_another_clusters
                 && (lives(case.service) || (is_free && lives(case.legacy_owner)))
             {
-                assert!(err.is_invalid() && err.to_string().contains("Service shop/live of this cluster"), "{err}");
+                assert!(
+                    err.is_invalid()
+                        && err
+                            .to_string()
+                            .contains("Service shop/live of this cluster"),
+                    "{err}"
+                );
             }
         }
     }
 
     #[test]
     fn load_balancer_found_by_name_alone_is_neither_own_nor_surplus() {
-        let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id: Some("c1".into()) });
-        let naming = Naming { name: "ours".into(), ..Naming::default() };
+        let (us, cluster) = (
+            service("us"),
+            Cluster {
+                name: "kubernetes".into(),
+                id: Some("c1".into()),
+            },
+        );
+        let naming = Naming {
+            name: "ours".into(),
+            ..Naming::default()
+        };
         let identity = Identity::new(&cluster, &us, naming);
         let known = Known(vec![Arc::new(us.clone())]);
-        let others =
-            Others { caches: Some(&known), naming: &Naming::of, is_shared: &|_| false, adopts: &|_| Adoption::Adopt };
+        let others = Others {
+            caches: Some(&known),
+            naming: &Naming::of,
+            is_shared: &|_| false,
+            adopts: &|_| Adoption::Adopt,
+        };
         let named = || {
             Arc::new(ObservedLoadBalancer {
                 id: "named".into(),
@@ -710,8 +926,16 @@ mod tests {
             owner_tags: identity.owner_tags(),
             ..ObservedLoadBalancer::default()
         };
-        let result = OwnershipResult::new(vec![named(), tagged.into(), named()], &identity, &others);
-        assert_eq!((result.ours.len(), result.surplus().len(), result.to_take_over().is_some()), (1, 0, false));
+        let result =
+            OwnershipResult::new(vec![named(), tagged.into(), named()], &identity, &others);
+        assert_eq!(
+            (
+                result.ours.len(),
+                result.surplus().len(),
+                result.to_take_over().is_some()
+            ),
+            (1, 0, false)
+        );
         assert_eq!(result.for_changes().unwrap().unwrap().id, "tagged");
     }
 }

@@ -69,10 +69,16 @@ pub enum Operation {
 /// listener's port cannot be used twice); the load balancer itself and pools stay as they were created.
 #[must_use]
 pub fn plan(wanted: &ResourceGraph, actual: &ResourceGraph) -> Vec<Operation> {
-    let surplus = actual.resources.keys().rev().filter(|resource| !wanted.resources.contains_key(resource));
+    let surplus = actual
+        .resources
+        .keys()
+        .rev()
+        .filter(|resource| !wanted.resources.contains_key(resource));
     let (unused, surplus): (Vec<&ResourceKey>, Vec<&ResourceKey>) =
         surplus.partition(|resource| actual.is_unused_pool(resource));
-    let delete = |resource: &ResourceKey| Operation::Delete { resource: resource.clone() };
+    let delete = |resource: &ResourceKey| Operation::Delete {
+        resource: resource.clone(),
+    };
     let mut operations: Vec<Operation> = unused.into_iter().map(delete).collect();
     for (resource, attributes) in &wanted.resources {
         build(resource, attributes, actual, &mut operations);
@@ -80,21 +86,42 @@ pub fn plan(wanted: &ResourceGraph, actual: &ResourceGraph) -> Vec<Operation> {
             && let Some(targets) = wanted.targets.get(pool)
         {
             let (limit, present) = (limit(pool, wanted, actual), actual.targets_of(pool));
-            change_targets(pool, &with_room(targets, &present, limit), &present, limit, &mut operations);
+            change_targets(
+                pool,
+                &with_room(targets, &present, limit),
+                &present,
+                limit,
+                &mut operations,
+            );
         }
     }
     operations.extend(surplus.into_iter().map(delete));
     operations
 }
 
-fn build(resource: &ResourceKey, wanted: &Attributes, actual: &ResourceGraph, operations: &mut Vec<Operation>) {
-    let create = || Operation::Create { resource: resource.clone(), attributes: wanted.for_creation() };
+fn build(
+    resource: &ResourceKey,
+    wanted: &Attributes,
+    actual: &ResourceGraph,
+    operations: &mut Vec<Operation>,
+) {
+    let create = || Operation::Create {
+        resource: resource.clone(),
+        attributes: wanted.for_creation(),
+    };
     let Some(actual) = actual.resources.get(resource) else {
         operations.push(create());
         return;
     };
-    if wanted.differs_in_fixed(actual) && !matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_)) {
-        operations.extend([Operation::Delete { resource: resource.clone() }, create()]);
+    if wanted.differs_in_fixed(actual)
+        && !matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_))
+    {
+        operations.extend([
+            Operation::Delete {
+                resource: resource.clone(),
+            },
+            create(),
+        ]);
         return;
     }
     let changes = wanted.differences(actual);
@@ -111,7 +138,12 @@ fn build(resource: &ResourceKey, wanted: &Attributes, actual: &ResourceGraph, op
 /// desired state may not know the kind of the existing load balancer, and the observed state does not know the kind it
 /// will have.
 pub(super) fn limit(pool: &str, wanted: &ResourceGraph, actual: &ResourceGraph) -> usize {
-    wanted.limits.get(pool).max(actual.limits.get(pool)).copied().unwrap_or(usize::MAX)
+    wanted
+        .limits
+        .get(pool)
+        .max(actual.limits.get(pool))
+        .copied()
+        .unwrap_or(usize::MAX)
 }
 
 /// Returns the desired targets that find room.
@@ -119,33 +151,58 @@ pub(super) fn with_room(wanted: &Targets, present: &Targets, limit: usize) -> Ta
     if wanted.len() <= limit {
         return wanted.clone();
     }
-    let stay: Vec<&str> = wanted.iter().filter(|target| present.contains(target)).take(limit).collect();
+    let stay: Vec<&str> = wanted
+        .iter()
+        .filter(|target| present.contains(target))
+        .take(limit)
+        .collect();
     let room = limit - stay.len();
-    let come = wanted.iter().filter(|target| !present.contains(target)).take(room);
+    let come = wanted
+        .iter()
+        .filter(|target| !present.contains(target))
+        .take(room);
     stay.iter().copied().chain(come).collect()
 }
 
 /// Returns the desired targets that find no room, for each pool that has a limit.
 pub(super) fn left_out(wanted: &ResourceGraph, actual: &ResourceGraph) -> Vec<(String, Targets)> {
-    let limited = wanted.targets.iter().map(|(pool, targets)| (pool, targets, limit(pool, wanted, actual)));
+    let limited = wanted
+        .targets
+        .iter()
+        .map(|(pool, targets)| (pool, targets, limit(pool, wanted, actual)));
     let limited = limited.filter(|(.., limit)| *limit < usize::MAX);
     let left = limited.map(|(pool, targets, limit)| {
-        (pool.clone(), targets.without(&with_room(targets, &actual.targets_of(pool), limit)))
+        (
+            pool.clone(),
+            targets.without(&with_room(targets, &actual.targets_of(pool), limit)),
+        )
     });
     left.collect()
 }
 
-fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, operations: &mut Vec<Operation>) {
+fn change_targets(
+    pool: &str,
+    wanted: &Targets,
+    actual: &Targets,
+    limit: usize,
+    operations: &mut Vec<Operation>,
+) {
     if wanted == actual {
         return;
     }
     let (add, remove) = (wanted.without(actual), actual.without(wanted));
     let mut change = |add: Targets, remove: Targets| {
         if !add.is_empty() {
-            operations.push(Operation::AddTargets { pool: pool.to_owned(), targets: add });
+            operations.push(Operation::AddTargets {
+                pool: pool.to_owned(),
+                targets: add,
+            });
         }
         if !remove.is_empty() {
-            operations.push(Operation::RemoveTargets { pool: pool.to_owned(), targets: remove });
+            operations.push(Operation::RemoveTargets {
+                pool: pool.to_owned(),
+                targets: remove,
+            });
         }
     };
     if actual.len() + add.len() <= limit {
@@ -154,7 +211,10 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, 
     // The last old target is removed after the first new targets are added.
     let stays = usize::from(remove.len() == actual.len() && limit > 1 && !add.is_empty());
     let room = limit - (actual.len() - remove.len() + stays);
-    let (last, first): (Targets, Targets) = (remove.iter().take(stays).collect(), remove.iter().skip(stays).collect());
+    let (last, first): (Targets, Targets) = (
+        remove.iter().take(stays).collect(),
+        remove.iter().skip(stays).collect(),
+    );
     change(Targets::default(), first);
     change(add.iter().take(room).collect(), last);
     change(add.iter().skip(room).collect(), Targets::default());
@@ -166,13 +226,17 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, 
 #[must_use]
 pub fn removals_first(operations: Vec<Operation>, actual: &ResourceGraph) -> Vec<Operation> {
     let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
-    let made: Vec<ResourceKey> = operations.iter().filter_map(Operation::made).cloned().collect();
+    let made: Vec<ResourceKey> = operations
+        .iter()
+        .filter_map(Operation::made)
+        .cloned()
+        .collect();
     let mut left = actual.targets.clone();
     for operation in operations {
         match operation {
-            Operation::Delete { resource: resource @ (ResourceKey::Listener(_) | ResourceKey::CreatedAfter(_)) }
-                if !made.contains(&resource) =>
-            {
+            Operation::Delete {
+                resource: resource @ (ResourceKey::Listener(_) | ResourceKey::CreatedAfter(_)),
+            } if !made.contains(&resource) => {
                 first.push(Operation::Delete { resource });
             }
             Operation::Delete { resource } if actual.after(&first).is_unused_pool(&resource) => {
@@ -187,7 +251,10 @@ pub fn removals_first(operations: Vec<Operation>, actual: &ResourceGraph) -> Vec
                 left.insert(pool.clone(), present.without(&targets).with(&kept));
                 for (targets, order) in [(targets.without(&kept), &mut first), (kept, &mut rest)] {
                     if !targets.is_empty() {
-                        order.push(Operation::RemoveTargets { pool: pool.clone(), targets });
+                        order.push(Operation::RemoveTargets {
+                            pool: pool.clone(),
+                            targets,
+                        });
                     }
                 }
             }
@@ -202,10 +269,23 @@ pub fn removals_first(operations: Vec<Operation>, actual: &ResourceGraph) -> Vec
 /// load balancer itself and the resources created before it stay, and only our owner tags are removed.
 #[must_use]
 pub fn plan_removal(actual: &ResourceGraph, shared: bool) -> Vec<Operation> {
-    let stays =
-        |resource: &ResourceKey| shared && matches!(resource, ResourceKey::Balancer | ResourceKey::CreatedBefore(_));
-    let resources = actual.resources.keys().rev().filter(|resource| !stays(resource));
-    let mut operations: Vec<_> = resources.map(|resource| Operation::Delete { resource: resource.clone() }).collect();
+    let stays = |resource: &ResourceKey| {
+        shared
+            && matches!(
+                resource,
+                ResourceKey::Balancer | ResourceKey::CreatedBefore(_)
+            )
+    };
+    let resources = actual
+        .resources
+        .keys()
+        .rev()
+        .filter(|resource| !stays(resource));
+    let mut operations: Vec<_> = resources
+        .map(|resource| Operation::Delete {
+            resource: resource.clone(),
+        })
+        .collect();
     if shared {
         operations.push(Operation::Untag);
     }
@@ -215,7 +295,13 @@ pub fn plan_removal(actual: &ResourceGraph, shared: bool) -> Vec<Operation> {
 /// Returns the operations as steps for people; `name` is the load balancer's.
 #[must_use]
 pub fn steps(operations: &[Operation], name: &str) -> Plan {
-    Plan { steps: operations.iter().map(|operation| operation.step(name)).collect(), ..Plan::default() }
+    Plan {
+        steps: operations
+            .iter()
+            .map(|operation| operation.step(name))
+            .collect(),
+        ..Plan::default()
+    }
 }
 
 impl Operation {
@@ -223,7 +309,9 @@ impl Operation {
     #[must_use]
     pub fn resource(&self) -> Option<&ResourceKey> {
         match self {
-            Self::Create { resource, .. } | Self::Update { resource, .. } | Self::Delete { resource } => Some(resource),
+            Self::Create { resource, .. }
+            | Self::Update { resource, .. }
+            | Self::Delete { resource } => Some(resource),
             _ => None,
         }
     }
@@ -283,25 +371,49 @@ impl Operation {
         };
         let targets = |pool: &str, targets: &Targets| {
             let s = if targets.len() == 1 { "" } else { "s" };
-            format!("{} target{s} of pool {pool:?} of load balancer {name:?}", targets.len())
+            format!(
+                "{} target{s} of pool {pool:?} of load balancer {name:?}",
+                targets.len()
+            )
         };
-        let step = |action, what, detail| PlanStep { action, what, detail };
+        let step = |action, what, detail| PlanStep {
+            action,
+            what,
+            detail,
+        };
         match self {
-            Self::Tag => step(PlanAction::Update, what(&ResourceKey::Balancer), "our owner tags are added".to_owned()),
-            Self::Untag => {
-                step(PlanAction::Update, what(&ResourceKey::Balancer), "our owner tags are removed".to_owned())
-            }
-            Self::Create { resource, attributes } => step(PlanAction::Create, what(resource), attributes.to_string()),
-            Self::Update { resource, changes, .. } => {
+            Self::Tag => step(
+                PlanAction::Update,
+                what(&ResourceKey::Balancer),
+                "our owner tags are added".to_owned(),
+            ),
+            Self::Untag => step(
+                PlanAction::Update,
+                what(&ResourceKey::Balancer),
+                "our owner tags are removed".to_owned(),
+            ),
+            Self::Create {
+                resource,
+                attributes,
+            } => step(PlanAction::Create, what(resource), attributes.to_string()),
+            Self::Update {
+                resource, changes, ..
+            } => {
                 let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
                 step(PlanAction::Update, what(resource), changes.join(", "))
             }
-            Self::AddTargets { pool, targets: added } => {
-                step(PlanAction::Create, targets(pool, added), added.to_string())
-            }
-            Self::RemoveTargets { pool, targets: removed } => {
-                step(PlanAction::Delete, targets(pool, removed), removed.to_string())
-            }
+            Self::AddTargets {
+                pool,
+                targets: added,
+            } => step(PlanAction::Create, targets(pool, added), added.to_string()),
+            Self::RemoveTargets {
+                pool,
+                targets: removed,
+            } => step(
+                PlanAction::Delete,
+                targets(pool, removed),
+                removed.to_string(),
+            ),
             Self::Delete { resource } => step(PlanAction::Delete, what(resource), String::new()),
         }
     }

@@ -34,9 +34,14 @@ pub struct ServicePort {
 /// (`allocateLoadBalancerNodePorts: false`).
 pub fn service_ports(service: &Service, accepted: &[&'static str]) -> Result<Vec<ServicePort>> {
     let ports = each_port(service, accepted).map(|port| match port? {
-        ServicePort { number, node_port: 0, .. } => {
-            Err(invalid(number, "has no node port; set allocateLoadBalancerNodePorts"))
-        }
+        ServicePort {
+            number,
+            node_port: 0,
+            ..
+        } => Err(invalid(
+            number,
+            "has no node port; set allocateLoadBalancerNodePorts",
+        )),
         port => Ok(port),
     });
     ports.collect()
@@ -44,16 +49,36 @@ pub fn service_ports(service: &Service, accepted: &[&'static str]) -> Result<Vec
 
 /// Returns the ports of a Service one by one, for callers that report every mistake, or that serve ports without a node
 /// port: then `node_port` is 0.
-pub fn each_port(service: &Service, accepted: &[&'static str]) -> impl Iterator<Item = Result<ServicePort>> {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+pub fn each_port(
+    service: &Service,
+    accepted: &[&'static str],
+) -> impl Iterator<Item = Result<ServicePort>> {
+    let ports = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_deref())
+        .unwrap_or_default();
     ports.iter().map(move |port| {
         let named = port.protocol.as_deref().unwrap_or("TCP");
         let protocol = accepted.iter().find(|it| **it == named);
-        let wrong = || invalid(port.port, &format!("protocol {named:?} is not one of {}", accepted.join(", ")));
+        let wrong = || {
+            invalid(
+                port.port,
+                &format!("protocol {named:?} is not one of {}", accepted.join(", ")),
+            )
+        };
         let protocol = protocol.ok_or_else(wrong)?;
-        let node_port = port.node_port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
-        let number = u16::try_from(port.port).map_err(|_| invalid(port.port, "is no port number"))?;
-        Ok(ServicePort { number, protocol, node_port })
+        let node_port = port
+            .node_port
+            .and_then(|port| u16::try_from(port).ok())
+            .unwrap_or_default();
+        let number =
+            u16::try_from(port.port).map_err(|_| invalid(port.port, "is no port number"))?;
+        Ok(ServicePort {
+            number,
+            protocol,
+            node_port,
+        })
     })
 }
 

@@ -16,12 +16,23 @@ use super::run::Run;
 impl Run<'_> {
     /// Returns `true` if the Service, as the cache shows it now, still leaves the load balancer. If `is_replaced`, its
     /// settings must still require a replacement, and permit it.
-    pub(super) async fn still_leaves(&self, from: &ObservedLoadBalancer, is_replaced: bool) -> bool {
-        let Some(now) = self.service_of_now() else { return true };
-        let request = LoadBalancerRequest { service: &now, ..*self.request };
-        let Ok(identity) = self.balancers.identity(&request) else { return false };
-        let moves_elsewhere =
-            identity.kind != self.identity.kind || identity.requested_id != self.identity.requested_id;
+    pub(super) async fn still_leaves(
+        &self,
+        from: &ObservedLoadBalancer,
+        is_replaced: bool,
+    ) -> bool {
+        let Some(now) = self.service_of_now() else {
+            return true;
+        };
+        let request = LoadBalancerRequest {
+            service: &now,
+            ..*self.request
+        };
+        let Ok(identity) = self.balancers.identity(&request) else {
+            return false;
+        };
+        let moves_elsewhere = identity.kind != self.identity.kind
+            || identity.requested_id != self.identity.requested_id;
         if moves_elsewhere || identity.is_leaving() {
             return false;
         }
@@ -61,7 +72,9 @@ impl Run<'_> {
     /// proves nothing.
     fn service_of_now(&self) -> Option<Arc<Service>> {
         let services = self.balancers.caches()?.services();
-        let now = services.into_iter().find(|it| it.metadata.uid.as_deref() == Some(self.identity.uid()))?;
+        let now = services
+            .into_iter()
+            .find(|it| it.metadata.uid.as_deref() == Some(self.identity.uid()))?;
         let before = self.identity.service;
         let is_same = now.spec == before.spec
             && now.metadata.annotations == before.metadata.annotations

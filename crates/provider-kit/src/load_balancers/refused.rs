@@ -30,7 +30,10 @@ where
             }
             (Err(error), _) => return Err(error),
         }
-        if let Some((_, error)) = refused.first().filter(|_| !is_any_accepted && refused.len() >= MANY) {
+        if let Some((_, error)) = refused
+            .first()
+            .filter(|_| !is_any_accepted && refused.len() >= MANY)
+        {
             return Err(error.clone());
         }
     }
@@ -73,15 +76,25 @@ mod tests {
         let (refused, accepted, _) = sent(&[1, 2, 100, 3], false).await;
         assert_eq!((refused.unwrap(), accepted), (vec![100], vec![1, 2, 3]));
         let (refused, accepted, requests) = sent(&[1, 2, 3], false).await;
-        assert_eq!((refused.unwrap().len(), accepted.len(), requests), (0, 3, 1));
+        assert_eq!(
+            (refused.unwrap().len(), accepted.len(), requests),
+            (0, 3, 1)
+        );
     }
 
     #[tokio::test]
     async fn request_that_is_refused_as_a_whole_is_an_error() {
         let all: Vec<u32> = (100..200).collect();
         let (refused, _, requests) = sent(&all, false).await;
-        assert!(refused.is_err_and(|error| error.is_invalid()) && requests < 30, "{requests}");
+        assert!(
+            refused.is_err_and(|error| error.is_invalid()) && requests < 30,
+            "{requests}"
+        );
         assert!(sent(&[100], false).await.0.is_err());
-        assert_eq!(sent(&[100], true).await.0.unwrap(), [100], "the load balancer has other targets");
+        assert_eq!(
+            sent(&[100], true).await.0.unwrap(),
+            [100],
+            "the load balancer has other targets"
+        );
     }
 }

@@ -61,8 +61,14 @@ pub trait Resource: Serialize {
         let mut places = Vec::new();
         collect_places(&object(sample)?, "", Self::FIELDS, &mut places);
         let has = |field: &&Field| !places.iter().any(|place| place == field.place);
-        let missing = Self::FIELDS.iter().filter(has).map(|field| format!("{} (not in the sample)", field.place));
-        let unnamed = places.iter().filter(|place| !Self::FIELDS.iter().any(|field| field.place == **place)).cloned();
+        let missing = Self::FIELDS
+            .iter()
+            .filter(has)
+            .map(|field| format!("{} (not in the sample)", field.place));
+        let unnamed = places
+            .iter()
+            .filter(|place| !Self::FIELDS.iter().any(|field| field.place == **place))
+            .cloned();
         Ok(unnamed.chain(missing).collect())
     }
 }
@@ -88,12 +94,22 @@ pub(super) enum Rule {
     /// The field is read only, and never compared.
     Observed,
     /// The field is a list of listeners, each a part of its own; with the places of port and protocol in an element.
-    Listeners { port: &'static str, protocol: &'static str },
+    Listeners {
+        port: &'static str,
+        protocol: &'static str,
+    },
 }
 
 impl Field {
     const fn new(place: &'static str, rule: Rule) -> Self {
-        Self { place, rule, setting: None, filled_by: None, is_unordered: false, null_removes: false }
+        Self {
+            place,
+            rule,
+            setting: None,
+            filled_by: None,
+            is_unordered: false,
+            null_removes: false,
+        }
     }
 
     /// Declares a field that is changed in place.
@@ -118,33 +134,52 @@ impl Field {
     /// Declares a list of listeners in an object that is written as a whole. Each element becomes a part of its own,
     /// known by its port and transport protocol. `port` and `protocol` are fields of an element.
     #[must_use]
-    pub const fn listeners(place: &'static str, port: &'static str, protocol: &'static str) -> Self {
+    pub const fn listeners(
+        place: &'static str,
+        port: &'static str,
+        protocol: &'static str,
+    ) -> Self {
         Self::new(place, Rule::Listeners { port, protocol })
     }
 
     /// Names the setting that sets the field: `plan`, drift and events call the field by the setting's key.
     #[must_use]
     pub const fn setting<T>(self, setting: &Declaration<T>) -> Self {
-        Self { setting: Some(setting.key()), ..self }
+        Self {
+            setting: Some(setting.key()),
+            ..self
+        }
     }
 
     /// Like [`setting`](Self::setting), and [`filled`] takes the field's value from the annotation, unchanged.
     #[must_use]
-    pub const fn filled_by<T: Serialize + Sync + Debug>(self, setting: &'static Declaration<T>) -> Self {
-        Self { filled_by: Some(setting), ..self.setting(setting) }
+    pub const fn filled_by<T: Serialize + Sync + Debug>(
+        self,
+        setting: &'static Declaration<T>,
+    ) -> Self {
+        Self {
+            filled_by: Some(setting),
+            ..self.setting(setting)
+        }
     }
 
     /// Marks the field as a list whose order does not matter.
     #[must_use]
     pub const fn unordered_list(self) -> Self {
-        Self { is_unordered: true, ..self }
+        Self {
+            is_unordered: true,
+            ..self
+        }
     }
 
     /// Gives `null` in the desired state the meaning "remove the value". Without this, `null` makes no statement, and
     /// the field stays as it is.
     #[must_use]
     pub const fn null_removes(self) -> Self {
-        Self { null_removes: true, ..self }
+        Self {
+            null_removes: true,
+            ..self
+        }
     }
 
     /// Returns the key of the setting that sets the field.
@@ -154,8 +189,15 @@ impl Field {
     }
 
     pub(super) fn value_in(&self, object: &Value) -> Option<Value> {
-        let value = self.place.split('.').try_fold(object, |value, name| value.get(name))?;
-        Some(if self.is_unordered { sorted_set(value.clone()) } else { value.clone() })
+        let value = self
+            .place
+            .split('.')
+            .try_fold(object, |value, name| value.get(name))?;
+        Some(if self.is_unordered {
+            sorted_set(value.clone())
+        } else {
+            value.clone()
+        })
     }
 }
 
@@ -198,8 +240,12 @@ impl<T: Serialize + Sync + Debug> FieldSetting for Declaration<T> {
 pub fn filled<R: Resource + DeserializeOwned + Default>(annotations: &mut Annotations<'_>) -> R {
     let mut object = Map::new();
     for field in R::FIELDS {
-        let value = field.filled_by.and_then(|setting| setting.value(annotations));
-        value.into_iter().for_each(|value| put(&mut object, field.place, value));
+        let value = field
+            .filled_by
+            .and_then(|setting| setting.value(annotations));
+        value
+            .into_iter()
+            .for_each(|value| put(&mut object, field.place, value));
     }
     serde_json::from_value(object.into()).unwrap_or_else(|err| {
         annotations.mistake(format!("the annotations do not make a resource: {err}"));
@@ -227,7 +273,9 @@ impl Attributes {
 }
 
 pub(super) fn desired_of(object: &Value, fields: &'static [Field]) -> Attributes {
-    let stated = fields.iter().filter(|field| matches!(field.rule, Rule::Update | Rule::CreateOnly));
+    let stated = fields
+        .iter()
+        .filter(|field| matches!(field.rule, Rule::Update | Rule::CreateOnly));
     let values = stated.filter_map(|field| {
         let value = field.value_in(object)?;
         (!value.is_null() || field.null_removes).then_some((field.place, value))
@@ -236,7 +284,9 @@ pub(super) fn desired_of(object: &Value, fields: &'static [Field]) -> Attributes
 }
 
 pub(super) fn observed_of(object: &Value, fields: &'static [Field]) -> Attributes {
-    let plain = fields.iter().filter(|field| !matches!(field.rule, Rule::Listeners { .. }));
+    let plain = fields
+        .iter()
+        .filter(|field| !matches!(field.rule, Rule::Listeners { .. }));
     let values = plain.filter_map(|field| Some((field.place, field.value_in(object)?)));
     Attributes::of_fields(values.filter(|(_, value)| !value.is_null()), fields)
 }
@@ -244,14 +294,22 @@ pub(super) fn observed_of(object: &Value, fields: &'static [Field]) -> Attribute
 pub(super) fn object(resource: &impl Serialize) -> Result<Value> {
     match serde_json::to_value(resource) {
         Ok(object @ Value::Object(_)) => Ok(object),
-        Ok(other) => Err(Error::other(format!("a resource must be a JSON object, not {other}"))),
-        Err(err) => Err(Error::other(format!("a resource cannot be written as JSON: {err}"))),
+        Ok(other) => Err(Error::other(format!(
+            "a resource must be a JSON object, not {other}"
+        ))),
+        Err(err) => Err(Error::other(format!(
+            "a resource cannot be written as JSON: {err}"
+        ))),
     }
 }
 
 fn collect_places(value: &Value, prefix: &str, fields: &[Field], places: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
-        let place = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        let place = if prefix.is_empty() {
+            name.clone()
+        } else {
+            format!("{prefix}.{name}")
+        };
         match value {
             Value::Object(_) if !fields.iter().any(|field| field.place == place) => {
                 collect_places(value, &place, fields, places);
@@ -289,33 +347,76 @@ mod tests {
         ];
     }
 
-    const WANTED: Monitor =
-        Monitor { kind: "HTTP", path: None, codes: Vec::new(), timing: Timing { delay: None }, id: None };
+    const WANTED: Monitor = Monitor {
+        kind: "HTTP",
+        path: None,
+        codes: Vec::new(),
+        timing: Timing { delay: None },
+        id: None,
+    };
 
     fn differences(wanted: &Monitor, seen: &Monitor) -> Vec<String> {
-        let (wanted, seen) = (Attributes::desired(wanted).unwrap(), Attributes::observed(seen).unwrap());
-        wanted.differences(&seen).iter().map(ToString::to_string).collect()
+        let (wanted, seen) = (
+            Attributes::desired(wanted).unwrap(),
+            Attributes::observed(seen).unwrap(),
+        );
+        wanted
+            .differences(&seen)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn a_field_without_a_statement_stays_as_it_is() {
-        let seen = Monitor { path: Some("/up"), timing: Timing { delay: Some(5) }, id: Some("m-1"), ..WANTED };
-        assert_eq!(differences(&WANTED, &seen), ["path: /up → none"], "delay is not stated, path is cleared");
-        let slower = Monitor { path: Some("/up"), timing: Timing { delay: Some(9) }, ..WANTED };
+        let seen = Monitor {
+            path: Some("/up"),
+            timing: Timing { delay: Some(5) },
+            id: Some("m-1"),
+            ..WANTED
+        };
+        assert_eq!(
+            differences(&WANTED, &seen),
+            ["path: /up → none"],
+            "delay is not stated, path is cleared"
+        );
+        let slower = Monitor {
+            path: Some("/up"),
+            timing: Timing { delay: Some(9) },
+            ..WANTED
+        };
         assert_eq!(differences(&slower, &seen), ["timing.delay: 5 → 9"]);
     }
 
     #[test]
     fn a_list_that_is_a_set_is_compared_without_its_order() {
-        let (wanted, seen) = (Monitor { codes: vec![301, 200], ..WANTED }, Monitor { codes: vec![200, 301], ..WANTED });
+        let (wanted, seen) = (
+            Monitor {
+                codes: vec![301, 200],
+                ..WANTED
+            },
+            Monitor {
+                codes: vec![200, 301],
+                ..WANTED
+            },
+        );
         assert!(differences(&wanted, &seen).is_empty());
     }
 
     #[test]
     fn a_field_of_the_creation_makes_no_difference_in_place() {
-        let (wanted, seen) = (WANTED, Monitor { kind: "TCP", ..WANTED });
+        let (wanted, seen) = (
+            WANTED,
+            Monitor {
+                kind: "TCP",
+                ..WANTED
+            },
+        );
         assert!(differences(&wanted, &seen).is_empty());
-        let (wanted, seen) = (Attributes::desired(&wanted).unwrap(), Attributes::observed(&seen).unwrap());
+        let (wanted, seen) = (
+            Attributes::desired(&wanted).unwrap(),
+            Attributes::observed(&seen).unwrap(),
+        );
         assert!(wanted.differs_in_fixed(&seen));
     }
 
@@ -328,7 +429,13 @@ mod tests {
         impl Resource for Odd {
             const FIELDS: &'static [Field] = &[Field::update("color")];
         }
-        assert_eq!(Odd::undeclared_fields(&Odd { colour: 1 }).unwrap(), ["colour", "color (not in the sample)"]);
-        assert_eq!(Monitor::undeclared_fields(&WANTED).unwrap(), Vec::<String>::new());
+        assert_eq!(
+            Odd::undeclared_fields(&Odd { colour: 1 }).unwrap(),
+            ["colour", "color (not in the sample)"]
+        );
+        assert_eq!(
+            Monitor::undeclared_fields(&WANTED).unwrap(),
+            Vec::<String>::new()
+        );
     }
 }

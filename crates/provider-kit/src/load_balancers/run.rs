@@ -34,11 +34,27 @@ impl Run<'_> {
     pub(super) async fn sync(mut self, goal: SyncGoal) -> Result<Option<Shared>> {
         let (balancers, identity) = (self.balancers, self.identity);
         let desired = match goal {
-            SyncGoal::Ensured => Some(balancers.cloud().desired(self.request, identity, Scope::Everything).await?),
-            SyncGoal::Targets => Some(balancers.cloud().desired(self.request, identity, Scope::Targets).await?),
+            SyncGoal::Ensured => Some(
+                balancers
+                    .cloud()
+                    .desired(self.request, identity, Scope::Everything)
+                    .await?,
+            ),
+            SyncGoal::Targets => Some(
+                balancers
+                    .cloud()
+                    .desired(self.request, identity, Scope::Targets)
+                    .await?,
+            ),
             _ => None,
         };
-        let (mut sync, mut action) = ServiceSync::start(goal, desired, balancers.cloud(), identity, balancers.caches());
+        let (mut sync, mut action) = ServiceSync::start(
+            goal,
+            desired,
+            balancers.cloud(),
+            identity,
+            balancers.caches(),
+        );
         loop {
             let answer = match action {
                 Action::Find { is_fresh: false } if self.only.is_some() => {
@@ -48,31 +64,46 @@ impl Run<'_> {
                     let id = self.only.map(|actual| &*actual.id).unwrap_or_default();
                     balancers.orphan(id, identity).await.map(Answer::Found)
                 }
-                Action::Find { is_fresh } => {
-                    balancers.find_for_change(identity, goal, is_fresh).await.map(Answer::Found)
-                }
+                Action::Find { is_fresh } => balancers
+                    .find_for_change(identity, goal, is_fresh)
+                    .await
+                    .map(Answer::Found),
                 Action::Claim(free) => balancers.claim(&free, identity).map(|()| Answer::Claimed),
                 Action::Lock { key, actual } => self.lock(key, actual).await.map(Answer::Seen),
-                Action::Send { actual, operations } => self.send(actual, &operations).await.map(Answer::Sent),
-                Action::Wait { actual, resources } => self.wait(&actual, resources).await.map(Answer::Seen),
+                Action::Send { actual, operations } => {
+                    self.send(actual, &operations).await.map(Answer::Sent)
+                }
+                Action::Wait { actual, resources } => {
+                    self.wait(&actual, resources).await.map(Answer::Seen)
+                }
                 Action::Read(actual) => balancers.cache.read(&actual.id).await.map(Answer::Seen),
                 Action::Refresh(actual) if balancers.cache.is_predicted(&actual.id) => {
                     balancers.cache.read(&actual.id).await.map(Answer::Seen)
                 }
                 Action::Refresh(actual) => Ok(Answer::Seen(Some(actual))),
-                Action::Recheck { from, is_replaced } => {
-                    Ok(Answer::Rechecked(self.still_leaves(&from, is_replaced).await))
-                }
-                Action::Compare { kept, from } => self.serves_as_well(&kept, &from).await.map(Answer::Compared),
+                Action::Recheck { from, is_replaced } => Ok(Answer::Rechecked(
+                    self.still_leaves(&from, is_replaced).await,
+                )),
+                Action::Compare { kept, from } => self
+                    .serves_as_well(&kept, &from)
+                    .await
+                    .map(Answer::Compared),
                 Action::Publish(actual) => self.publish(&actual).await.map(|()| Answer::Published),
-                Action::VerifyAbsence { is_confirmed: true } => balancers.read_again(identity).await.map(Answer::Found),
-                Action::VerifyAbsence { is_confirmed: false } => {
-                    balancers.confirm_empty(OwnershipResult::default(), identity).await.map(Answer::Found)
+                Action::VerifyAbsence { is_confirmed: true } => {
+                    balancers.read_again(identity).await.map(Answer::Found)
                 }
+                Action::VerifyAbsence {
+                    is_confirmed: false,
+                } => balancers
+                    .confirm_empty(OwnershipResult::default(), identity)
+                    .await
+                    .map(Answer::Found),
                 Action::Done(outcome) => return outcome,
             };
             action = sync.step(answer);
-            sync.take_reports().into_iter().for_each(|report| self.report(report));
+            sync.take_reports()
+                .into_iter()
+                .for_each(|report| self.report(report));
         }
     }
 
@@ -89,24 +120,49 @@ impl Run<'_> {
                 }
             }
             Report::Planned(plan) => request.callbacks.on_plan(&plan),
-            Report::LeftOut { pool, targets, changes } => {
-                let targets = &balancers.left_out.news(identity.uid(), &pool, targets, changes);
+            Report::LeftOut {
+                pool,
+                targets,
+                changes,
+            } => {
+                let targets = &balancers
+                    .left_out
+                    .news(identity.uid(), &pool, targets, changes);
                 if !targets.is_empty() {
-                    cloud.report(Notice::TargetsLeftOut { request, pool: &pool, targets });
+                    cloud.report(Notice::TargetsLeftOut {
+                        request,
+                        pool: &pool,
+                        targets,
+                    });
                 }
             }
             Report::Moved { from, to } => {
-                cloud.report(Notice::Moved { service: request.service, from: &from, to: &to });
+                cloud.report(Notice::Moved {
+                    service: request.service,
+                    from: &from,
+                    to: &to,
+                });
             }
-            Report::Replacing { from, changes, interrupts } => {
-                self.warn(&LoadBalancerWarning::Replacing { text: surplus::replacing(&from, &changes, interrupts) });
+            Report::Replacing {
+                from,
+                changes,
+                interrupts,
+            } => {
+                self.warn(&LoadBalancerWarning::Replacing {
+                    text: surplus::replacing(&from, &changes, interrupts),
+                });
             }
             Report::Twin { twin, kept } => {
-                self.warn(&LoadBalancerWarning::Twin { text: surplus::stays(&twin, &kept) });
+                self.warn(&LoadBalancerWarning::Twin {
+                    text: surplus::stays(&twin, &kept),
+                });
             }
             Report::Superseded(left) => {
                 let ids: Vec<&str> = left.iter().map(|actual| &*actual.id).collect();
-                request.callbacks.annotate(ANNOTATION_SUPERSEDED, (!ids.is_empty()).then(|| ids.join(",")));
+                request.callbacks.annotate(
+                    ANNOTATION_SUPERSEDED,
+                    (!ids.is_empty()).then(|| ids.join(",")),
+                );
             }
             Report::Removed => balancers.cache.note_removal(identity.uid()),
             Report::Outdated => balancers.cache.mark_stale(identity.uid()),
@@ -116,8 +172,16 @@ impl Run<'_> {
 
     /// Reports a warning that was not reported yet in this run of the process.
     fn warn(&self, warning: &LoadBalancerWarning) {
-        if self.balancers.warned.is_new(self.identity.uid(), warning.text()) {
-            tracing::warn!(service = full_name(self.request.service), "{}", warning.text());
+        if self
+            .balancers
+            .warned
+            .is_new(self.identity.uid(), warning.text())
+        {
+            tracing::warn!(
+                service = full_name(self.request.service),
+                "{}",
+                warning.text()
+            );
             self.request.callbacks.warn(warning);
         }
     }
@@ -129,31 +193,59 @@ impl Run<'_> {
 
     async fn lock(&mut self, key: String, actual: Shared) -> Result<Option<Shared>> {
         let LoadBalancerEngine { locks, cache, .. } = self.balancers;
-        let held = locks.take(key, self.identity.uid(), self.request.callbacks).await;
+        let held = locks
+            .take(key, self.identity.uid(), self.request.callbacks)
+            .await;
         let is_old = held.overtook(cache.since(&actual.id));
         self.held = Some(held);
-        if is_old { cache.read(&actual.id).await } else { Ok(Some(actual)) }
+        if is_old {
+            cache.read(&actual.id).await
+        } else {
+            Ok(Some(actual))
+        }
     }
 
-    async fn send(&mut self, actual: Option<Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
+    async fn send(
+        &mut self,
+        actual: Option<Shared>,
+        operations: &[Operation],
+    ) -> Result<Step<Shared>> {
         self.held.iter_mut().for_each(Held::note_change);
         let (cache, uid) = (&self.balancers.cache, self.identity.uid());
         let callbacks = self.request.callbacks;
-        let change = Change { identity: self.identity, actual: actual.as_deref(), operations, callbacks };
+        let change = Change {
+            identity: self.identity,
+            actual: actual.as_deref(),
+            operations,
+            callbacks,
+        };
         // The mark also covers a call that is dropped before the answer.
         cache.mark_stale(uid);
         let begun = Instant::now();
         let applied = cache.cloud().apply(change).await.inspect_err(|err| {
-            if actual.is_none() && err.is_rate_limited() && cache.cloud().name_uniqueness() == NameUniqueness::Unique {
+            if actual.is_none()
+                && err.is_rate_limited()
+                && cache.cloud().name_uniqueness() == NameUniqueness::Unique
+            {
                 cache.defer_creation(self.identity);
             }
         })?;
         let step = applied.step(change).map(|outcome| cache.put(outcome));
-        log_change(self.request.service, actual.as_deref(), &step, operations, begun.elapsed());
+        log_change(
+            self.request.service,
+            actual.as_deref(),
+            &step,
+            operations,
+            begun.elapsed(),
+        );
         match (&step, &actual) {
             // A protected load balancer exists, but is no longer tracked.
             (Step::Protected, Some(kept)) => cache.evict(&kept.id),
-            (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => cache.settle(uid),
+            (Step::Done(_, after) | Step::PlanAgain(after), Some(before))
+                if after.id == before.id =>
+            {
+                cache.settle(uid)
+            }
             (_, before) => {
                 before.iter().for_each(|before| cache.forget(&before.id));
                 cache.settle(uid);
@@ -163,7 +255,11 @@ impl Run<'_> {
     }
 
     /// Waits until the cloud has finished its change of the load balancer. Other Services are synced meanwhile (INV-6).
-    async fn wait(&self, actual: &ObservedLoadBalancer, resources: ResourceSource) -> Result<Option<Shared>> {
+    async fn wait(
+        &self,
+        actual: &ObservedLoadBalancer,
+        resources: ResourceSource,
+    ) -> Result<Option<Shared>> {
         let (cache, callbacks) = (&self.balancers.cache, self.request.callbacks);
         let (polling, place) = (cache.cloud().options().polling, actual.place());
         callbacks.release_permit();
@@ -178,8 +274,17 @@ impl Run<'_> {
         match seen? {
             Some(seen) if seen.graph.is_some() => Ok(Some(seen)),
             Some(seen) if actual.graph.is_some() && resources == ResourceSource::Reported => {
-                let ingress = if seen.ingress.is_empty() { &actual.ingress } else { &seen.ingress }.clone();
-                let now = ObservedLoadBalancer { state: seen.state.clone(), ingress, ..actual.clone() };
+                let ingress = if seen.ingress.is_empty() {
+                    &actual.ingress
+                } else {
+                    &seen.ingress
+                }
+                .clone();
+                let now = ObservedLoadBalancer {
+                    state: seen.state.clone(),
+                    ingress,
+                    ..actual.clone()
+                };
                 Ok(Some(cache.put(now)))
             }
             Some(seen) => cache.read(&seen.id).await,

@@ -106,7 +106,11 @@ struct Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, failed: None, removes: false }
+        Self {
+            error,
+            failed: None,
+            removes: false,
+        }
     }
 }
 
@@ -129,7 +133,14 @@ impl<'a> ServiceSync<'a> {
             reports: Vec::new(),
         };
         let phase = Phase::Finding;
-        let sync = Self { goal, context, attempt: 1, has_replaced: false, phase, balancer: None };
+        let sync = Self {
+            goal,
+            context,
+            attempt: 1,
+            has_replaced: false,
+            phase,
+            balancer: None,
+        };
         (sync, Action::Find { is_fresh: false })
     }
 
@@ -147,23 +158,36 @@ impl<'a> ServiceSync<'a> {
             },
             (Phase::Claiming { found, actual }, Ok(Answer::Claimed)) => self.ensure(found, actual),
             (Phase::Claiming { found, .. }, Err(error)) => self.not_ensured(&found, error.into()),
-            (Phase::VerifyingAbsence { is_protected }, Ok(Answer::Found(left))) => match left.ours.first() {
-                Some(left) if !is_protected => {
-                    self.retry(Error::conflict(format!("{} exists again", left.place())).into())
+            (Phase::VerifyingAbsence { is_protected }, Ok(Answer::Found(left))) => {
+                match left.ours.first() {
+                    Some(left) if !is_protected => {
+                        self.retry(Error::conflict(format!("{} exists again", left.place())).into())
+                    }
+                    _ => {
+                        self.context
+                            .reports
+                            .extend((!is_protected).then_some(Report::Removed));
+                        Action::Done(Ok(None))
+                    }
                 }
-                _ => {
-                    self.context.reports.extend((!is_protected).then_some(Report::Removed));
-                    Action::Done(Ok(None))
-                }
-            },
-            (Phase::Rechecking { kept, surplus, is_created }, Ok(Answer::Rechecked(leaves))) => {
-                self.rechecked(kept, surplus, is_created, leaves)
             }
-            (Phase::Comparing { kept, surplus }, Ok(Answer::Compared(serves))) => self.compared(kept, surplus, serves),
+            (
+                Phase::Rechecking {
+                    kept,
+                    surplus,
+                    is_created,
+                },
+                Ok(Answer::Rechecked(leaves)),
+            ) => self.rechecked(kept, surplus, is_created, leaves),
+            (Phase::Comparing { kept, surplus }, Ok(Answer::Compared(serves))) => {
+                self.compared(kept, surplus, serves)
+            }
             (Phase::Publishing { kept, surplus }, Ok(Answer::Published)) => {
                 self.read_surplus(kept, surplus.into_iter())
             }
-            (Phase::ReadingSurplus { kept, rest }, Ok(Answer::Seen(seen))) => self.delete_surplus(kept, rest, seen),
+            (Phase::ReadingSurplus { kept, rest }, Ok(Answer::Seen(seen))) => {
+                self.delete_surplus(kept, rest, seen)
+            }
             (_, Err(error)) => self.retry(error.into()),
             _ => Action::Done(Err(unexpected())),
         }
@@ -179,8 +203,14 @@ impl<'a> ServiceSync<'a> {
             let mut own = found.ours.clone();
             if self.goal == SyncGoal::Targets {
                 // A twin keeps its targets, whoever made it.
-                let Context { cloud, identity, desired, .. } = &self.context;
-                let (_, twins) = found.sorted_surplus(*cloud, desired.as_ref(), identity, found.is_moving_now());
+                let Context {
+                    cloud,
+                    identity,
+                    desired,
+                    ..
+                } = &self.context;
+                let (_, twins) =
+                    found.sorted_surplus(*cloud, desired.as_ref(), identity, found.is_moving_now());
                 own.retain(|actual| !twins.iter().any(|twin| twin.id == actual.id));
             }
             return match found.check_surplus() {
@@ -189,8 +219,15 @@ impl<'a> ServiceSync<'a> {
             };
         }
         let known = found.for_changes().ok().flatten();
-        let graph = known.filter(|_| self.goal == SyncGoal::Ensured).and_then(|actual| actual.graph.as_ref());
-        let lacks = |graph: &ResourceGraph| self.context.desired.as_ref().is_some_and(|it| graph.lacks_fixed_of(it));
+        let graph = known
+            .filter(|_| self.goal == SyncGoal::Ensured)
+            .and_then(|actual| actual.graph.as_ref());
+        let lacks = |graph: &ResourceGraph| {
+            self.context
+                .desired
+                .as_ref()
+                .is_some_and(|it| graph.lacks_fixed_of(it))
+        };
         match known.cloned() {
             Some(known) if graph.is_some_and(lacks) => {
                 self.phase = Phase::Refreshing(found);
@@ -228,48 +265,89 @@ impl<'a> ServiceSync<'a> {
 
     /// Decides if the load balancer must be replaced. Returns the one that is deleted before the new one is created.
     fn replace(&mut self, found: &mut OwnershipResult) -> Result<Option<Shared>> {
-        let Context { cloud, identity, desired, reports, .. } = &mut self.context;
-        let Some(desired) = desired.as_ref().filter(|_| self.goal == SyncGoal::Ensured) else { return Ok(None) };
-        let Some((from, replacement)) = found.replace(*cloud, desired, identity)? else { return Ok(None) };
+        let Context {
+            cloud,
+            identity,
+            desired,
+            reports,
+            ..
+        } = &mut self.context;
+        let Some(desired) = desired.as_ref().filter(|_| self.goal == SyncGoal::Ensured) else {
+            return Ok(None);
+        };
+        let Some((from, replacement)) = found.replace(*cloud, desired, identity)? else {
+            return Ok(None);
+        };
         let (changes, interrupts) = match replacement {
             Replacement::NewFirst(changes) => (changes, false),
             Replacement::OldFirst(changes) => (changes, true),
             Replacement::None => return Ok(None),
         };
-        reports.push(Report::Replacing { from: Arc::clone(&from), changes, interrupts });
+        reports.push(Report::Replacing {
+            from: Arc::clone(&from),
+            changes,
+            interrupts,
+        });
         Ok(interrupts.then_some(from))
     }
 
     fn ensure(&mut self, found: OwnershipResult, actual: Option<Shared>) -> Action {
-        if let Some(from) = found.changes_kind().filter(|_| self.goal == SyncGoal::Ensured) {
+        if let Some(from) = found
+            .changes_kind()
+            .filter(|_| self.goal == SyncGoal::Ensured)
+        {
             let changes = format!("kind: {} → {}", from.kind, self.context.identity.kind);
-            self.context.reports.push(Report::Replacing { from: Arc::clone(from), changes, interrupts: false });
+            self.context.reports.push(Report::Replacing {
+                from: Arc::clone(from),
+                changes,
+                interrupts: false,
+            });
         }
         let is_moving = found.moves();
         self.phase = Phase::Ensuring(found);
-        self.begin(BalancerSync::new(self.goal, actual, self.goal == SyncGoal::Ensured && !is_moving))
+        self.begin(BalancerSync::new(
+            self.goal,
+            actual,
+            self.goal == SyncGoal::Ensured && !is_moving,
+        ))
     }
 
     fn ensured(&mut self, found: &OwnershipResult, actual: Option<Shared>) -> Action {
         if self.goal != SyncGoal::Ensured {
             return Action::Done(Ok(actual));
         }
-        let Context { cloud, identity, desired, .. } = &self.context;
-        let (surplus, twins) = found.sorted_surplus(*cloud, desired.as_ref(), identity, found.is_moving_now());
+        let Context {
+            cloud,
+            identity,
+            desired,
+            ..
+        } = &self.context;
+        let (surplus, twins) =
+            found.sorted_surplus(*cloud, desired.as_ref(), identity, found.is_moving_now());
         for (twin, kept) in twins.into_iter().zip(actual.iter().cycle()) {
-            self.context.reports.push(Report::Twin { twin, kept: Arc::clone(kept) });
+            self.context.reports.push(Report::Twin {
+                twin,
+                kept: Arc::clone(kept),
+            });
         }
         if surplus.is_empty() && !self.context.identity.superseded().is_empty() {
             self.context.reports.push(Report::Superseded(Vec::new()));
         }
         match actual {
             Some(kept) if !surplus.is_empty() => {
-                let is_created = found.creates() && !kept.adopted && !self.context.identity.shows(&kept);
+                let is_created =
+                    found.creates() && !kept.adopted && !self.context.identity.shows(&kept);
                 let replaced = surplus.iter().find(|actual| self.context.replaces(actual));
                 let is_replaced = replaced.is_some();
                 let from = replaced.or_else(|| surplus.first()).cloned();
-                let Some(from) = from else { return Action::Done(Ok(Some(kept))) };
-                self.phase = Phase::Rechecking { kept, surplus, is_created };
+                let Some(from) = from else {
+                    return Action::Done(Ok(Some(kept)));
+                };
+                self.phase = Phase::Rechecking {
+                    kept,
+                    surplus,
+                    is_created,
+                };
                 Action::Recheck { from, is_replaced }
             }
             actual => Action::Done(Ok(actual)),
@@ -278,9 +356,18 @@ impl<'a> ServiceSync<'a> {
 
     /// Continues after the Service was read again. A Service that was changed while its new load balancer was created,
     /// and that does not leave the old one any more, keeps showing the old one.
-    fn rechecked(&mut self, kept: Shared, surplus: Vec<Shared>, is_created: bool, leaves: bool) -> Action {
+    fn rechecked(
+        &mut self,
+        kept: Shared,
+        surplus: Vec<Shared>,
+        is_created: bool,
+        leaves: bool,
+    ) -> Action {
         if let Some(from) = surplus.first().filter(|_| leaves && is_created).cloned() {
-            self.phase = Phase::Comparing { kept: Arc::clone(&kept), surplus };
+            self.phase = Phase::Comparing {
+                kept: Arc::clone(&kept),
+                surplus,
+            };
             return Action::Compare { kept, from };
         }
         self.moved(kept, surplus, is_created, leaves)
@@ -295,7 +382,13 @@ impl<'a> ServiceSync<'a> {
         self.serve_on(surplus.into_iter(), error.into())
     }
 
-    fn moved(&mut self, kept: Shared, surplus: Vec<Shared>, is_created: bool, leaves: bool) -> Action {
+    fn moved(
+        &mut self,
+        kept: Shared,
+        surplus: Vec<Shared>,
+        is_created: bool,
+        leaves: bool,
+    ) -> Action {
         if leaves {
             let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
             let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
@@ -305,12 +398,18 @@ impl<'a> ServiceSync<'a> {
         if is_created {
             self.context.reports.push(Report::Superseded(vec![kept]));
         }
-        Action::Done(Err(surplus.first().map_or_else(unexpected, |old| withdrawn(old))))
+        Action::Done(Err(surplus
+            .first()
+            .map_or_else(unexpected, |old| withdrawn(old))))
     }
 
     /// Serves a Service that moves from its old load balancers until the new one works.
     fn not_ensured(&mut self, found: &OwnershipResult, failure: Failure) -> Action {
-        let others = if found.moves() { found.surplus().to_vec() } else { Vec::new() };
+        let others = if found.moves() {
+            found.surplus().to_vec()
+        } else {
+            Vec::new()
+        };
         self.serve_on(others.into_iter(), failure)
     }
 
@@ -333,38 +432,67 @@ impl<'a> ServiceSync<'a> {
         endings: Vec<Ending>,
     ) -> Action {
         if let Some(actual) = rest.next() {
-            self.phase = Phase::AllOwn { rest, outcome, endings };
+            self.phase = Phase::AllOwn {
+                rest,
+                outcome,
+                endings,
+            };
             return self.begin(BalancerSync::new(self.goal, Some(actual), false));
         }
         match outcome {
             Err(failure) => self.retry(failure),
             // A credential of another project gets "not found" as well.
             Ok(_) if endings.contains(&Ending::NotFound) && self.goal.deletes() => {
-                self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
-                Action::VerifyAbsence { is_confirmed: false }
+                self.phase = Phase::VerifyingAbsence {
+                    is_protected: endings.contains(&Ending::Protected),
+                };
+                Action::VerifyAbsence {
+                    is_confirmed: false,
+                }
             }
             Ok(_) if endings.contains(&Ending::ReadAgain) && self.goal.deletes() => {
-                self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
+                self.phase = Phase::VerifyingAbsence {
+                    is_protected: endings.contains(&Ending::Protected),
+                };
                 Action::VerifyAbsence { is_confirmed: true }
             }
             Ok(_) if self.goal.deletes() => {
-                let is_confirmed = !endings.is_empty() && endings.iter().all(|ending| *ending == Ending::Confirmed);
-                self.context.reports.extend(is_confirmed.then_some(Report::Removed));
+                let is_confirmed = !endings.is_empty()
+                    && endings.iter().all(|ending| *ending == Ending::Confirmed);
+                self.context
+                    .reports
+                    .extend(is_confirmed.then_some(Report::Removed));
                 Action::Done(Ok(None))
             }
             Ok(actual) => Action::Done(Ok(actual)),
         }
     }
 
-    fn tag_surplus(&mut self, kept: Shared, surplus: Vec<Shared>, mut rest: IntoIter<Shared>) -> Action {
+    fn tag_surplus(
+        &mut self,
+        kept: Shared,
+        surplus: Vec<Shared>,
+        mut rest: IntoIter<Shared>,
+    ) -> Action {
         if let Some(actual) = rest.next() {
-            self.phase = Phase::Tagging { kept, surplus, rest };
+            self.phase = Phase::Tagging {
+                kept,
+                surplus,
+                rest,
+            };
             return self.begin(BalancerSync::new(SyncGoal::Tagged, Some(actual), false));
         }
         // No load balancer is deleted before the Service shows the address of the one that stays.
-        self.context.reports.push(Report::Annotated(Arc::clone(&kept)));
-        self.context.reports.push(Report::Superseded(surplus.clone()));
-        self.phase = Phase::Publishing { kept: Arc::clone(&kept), surplus };
+        self.context
+            .reports
+            .push(Report::Annotated(Arc::clone(&kept)));
+        self.context
+            .reports
+            .push(Report::Superseded(surplus.clone()));
+        self.phase = Phase::Publishing {
+            kept: Arc::clone(&kept),
+            surplus,
+        };
         Action::Publish(kept)
     }
 
@@ -382,12 +510,24 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
-    fn delete_surplus(&mut self, kept: Shared, rest: IntoIter<Shared>, seen: Option<Shared>) -> Action {
+    fn delete_surplus(
+        &mut self,
+        kept: Shared,
+        rest: IntoIter<Shared>,
+        seen: Option<Shared>,
+    ) -> Action {
         let Some(from) = seen.filter(|actual| self.context.identity.owns(actual)) else {
             return self.read_surplus(kept, rest);
         };
-        tracing::warn!(id = from.id, name = from.name, "surplus load balancer of a Service is deleted");
-        self.context.reports.push(Report::Moved { from: Arc::clone(&from), to: Arc::clone(&kept) });
+        tracing::warn!(
+            id = from.id,
+            name = from.name,
+            "surplus load balancer of a Service is deleted"
+        );
+        self.context.reports.push(Report::Moved {
+            from: Arc::clone(&from),
+            to: Arc::clone(&kept),
+        });
         self.phase = Phase::DeletingSurplus { kept, rest };
         self.begin(BalancerSync::new(SyncGoal::Superseded, Some(from), false))
     }
@@ -404,7 +544,11 @@ impl<'a> ServiceSync<'a> {
                 return action;
             }
             Ok(None) => Ok(balancer.actual.clone()),
-            Err(error) => Err(Failure { error, failed: balancer.failed.clone(), removes: balancer.removes() }),
+            Err(error) => Err(Failure {
+                error,
+                failed: balancer.failed.clone(),
+                removes: balancer.removes(),
+            }),
         };
         self.context.reports.push(Report::Unlocked);
         self.ended(outcome, balancer.ending)
@@ -421,11 +565,25 @@ impl<'a> ServiceSync<'a> {
                 }
                 self.serve_on(rest, failure)
             }
-            (Phase::AllOwn { rest, outcome: before, mut endings }, outcome) => {
+            (
+                Phase::AllOwn {
+                    rest,
+                    outcome: before,
+                    mut endings,
+                },
+                outcome,
+            ) => {
                 endings.push(ending);
                 self.next_own(rest, before.and(outcome), endings)
             }
-            (Phase::Tagging { kept, surplus, rest }, Ok(_)) => self.tag_surplus(kept, surplus, rest),
+            (
+                Phase::Tagging {
+                    kept,
+                    surplus,
+                    rest,
+                },
+                Ok(_),
+            ) => self.tag_surplus(kept, surplus, rest),
             // The next sync decides about both; nothing is deleted for a record that this sync has written.
             (Phase::DeletingSurplus { kept, .. }, Ok(_)) if ending == Ending::Kept => {
                 self.context.reports.push(Report::Superseded(Vec::new()));
@@ -434,10 +592,14 @@ impl<'a> ServiceSync<'a> {
             (Phase::DeletingSurplus { kept, rest }, Ok(_)) => self.read_surplus(kept, rest),
             // A new load balancer that fails as well is not replaced again in this sync; the next sync starts from the
             // state of the cloud.
-            (Phase::DeletingFailed(failed), Ok(_)) if std::mem::replace(&mut self.has_replaced, true) => {
+            (Phase::DeletingFailed(failed), Ok(_))
+                if std::mem::replace(&mut self.has_replaced, true) =>
+            {
                 Action::Done(Err(failed_twice(&failed)))
             }
-            (Phase::DeletingReplaced(old), Ok(_)) if ending == Ending::Kept => Action::Done(Err(withdrawn(&old))),
+            (Phase::DeletingReplaced(old), Ok(_)) if ending == Ending::Kept => {
+                Action::Done(Err(withdrawn(&old)))
+            }
             (Phase::DeletingFailed(_) | Phase::DeletingReplaced(_), Ok(_)) => self.find_again(),
             (Phase::DeletingReplaced(_), Err(failure)) => Action::Done(Err(failure.error)),
             (Phase::DeletingFailed(_), Err(failure)) => Action::Done(Err(failure.error)),
@@ -449,9 +611,17 @@ impl<'a> ServiceSync<'a> {
     /// Starts again from the state of the cloud, if that may help. A conflict, or an object that no longer exists,
     /// means that the state of the cloud is not as assumed.
     fn retry(&mut self, failure: Failure) -> Action {
-        let Failure { error, failed, removes } = failure;
+        let Failure {
+            error,
+            failed,
+            removes,
+        } = failure;
         if let Some(failed) = failed {
-            tracing::warn!(id = failed.id, name = failed.name, "failed load balancer is deleted");
+            tracing::warn!(
+                id = failed.id,
+                name = failed.name,
+                "failed load balancer is deleted"
+            );
             self.phase = Phase::DeletingFailed(Arc::clone(&failed));
             return self.begin(BalancerSync::new(SyncGoal::Deleted, Some(failed), false));
         }

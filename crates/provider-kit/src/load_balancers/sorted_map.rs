@@ -67,7 +67,8 @@ impl<K: Ord, V> SortedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.0.binary_search_by(|(other, _)| other.borrow().cmp(key))
+        self.0
+            .binary_search_by(|(other, _)| other.borrow().cmp(key))
     }
 
     /// Returns the value of a key.

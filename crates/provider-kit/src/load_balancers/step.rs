@@ -19,9 +19,15 @@ pub(super) enum Action {
     /// Take the lock, and read the load balancer again if another Service has changed it since it was read.
     Lock { key: String, actual: Shared },
     /// Carry out the first operations.
-    Send { actual: Option<Shared>, operations: Vec<Operation> },
+    Send {
+        actual: Option<Shared>,
+        operations: Vec<Operation>,
+    },
     /// Wait until the cloud has finished its change of the load balancer.
-    Wait { actual: Shared, resources: ResourceSource },
+    Wait {
+        actual: Shared,
+        resources: ResourceSource,
+    },
     /// Read the load balancer.
     Read(Shared),
     /// Read the load balancer if its cached state is what this process wrote, and not what the cloud showed.
@@ -71,11 +77,19 @@ pub(super) enum Report {
     /// The plan is about to be carried out.
     Planned(Plan),
     /// Targets find no room in the pool. `changes`: the load balancer is changed.
-    LeftOut { pool: String, targets: Targets, changes: bool },
+    LeftOut {
+        pool: String,
+        targets: Targets,
+        changes: bool,
+    },
     /// The Service has moved, and the load balancer that it had is going to be deleted.
     Moved { from: Shared, to: Shared },
     /// The load balancer is going to be replaced, because settings differ; if `interrupts`, it is deleted first.
-    Replacing { from: Shared, changes: String, interrupts: bool },
+    Replacing {
+        from: Shared,
+        changes: String,
+        interrupts: bool,
+    },
     /// A second load balancer carries the Service's owner tags, and stays.
     Twin { twin: Shared, kept: Shared },
     /// The Service leaves these load balancers behind: they are recorded before they are deleted. Empty: none is left.
@@ -107,7 +121,11 @@ impl Context<'_> {
     /// Returns `true` if the Service's settings require that the load balancer is replaced, and the user permits it.
     pub(super) fn replaces(&self, actual: &ObservedLoadBalancer) -> bool {
         let replacement = |desired| self.cloud.replacement(desired, actual, self.identity);
-        let replacement = self.desired.as_ref().filter(|_| actual.graph.is_some()).map(replacement);
+        let replacement = self
+            .desired
+            .as_ref()
+            .filter(|_| actual.graph.is_some())
+            .map(replacement);
         replacement.is_some_and(|replacement| replacement.is_ok_and(|it| it.is_due()))
     }
 }

@@ -25,10 +25,17 @@ impl OwnershipResult {
         identity: &Identity<'_>,
     ) -> Result<Option<(Shared, Replacement)>> {
         let can_be_replaced = |actual: &&Shared| {
-            identity.owns(actual) && !actual.adopted && actual.foreign.is_empty() && actual.graph.is_some()
+            identity.owns(actual)
+                && !actual.adopted
+                && actual.foreign.is_empty()
+                && actual.graph.is_some()
         };
-        let Some(first) =
-            self.of_its_kind().first().filter(|_| self.requested.is_none()).filter(can_be_replaced).cloned()
+        let Some(first) = self
+            .of_its_kind()
+            .first()
+            .filter(|_| self.requested.is_none())
+            .filter(can_be_replaced)
+            .cloned()
         else {
             return Ok(None);
         };
@@ -36,7 +43,10 @@ impl OwnershipResult {
         if let Replacement::NewFirst(_) = replacement {
             let fits = |actual: &Shared| {
                 can_be_replaced(&actual)
-                    && matches!(cloud.replacement(desired, actual, identity), Ok(Replacement::None))
+                    && matches!(
+                        cloud.replacement(desired, actual, identity),
+                        Ok(Replacement::None)
+                    )
             };
             match self.of_its_kind().iter().position(fits) {
                 Some(at) => self.ours[..=at].rotate_right(1),
@@ -70,9 +80,14 @@ impl OwnershipResult {
             let replacement = desired.map(|desired| cloud.replacement(desired, actual, identity));
             self.is_replacing && matches!(replacement, Some(Ok(Replacement::NewFirst(_))))
         };
-        let counted = |actual: &ObservedLoadBalancer| self.ours.first().is_some_and(|first| first.id == actual.id);
+        let counted = |actual: &ObservedLoadBalancer| {
+            self.ours.first().is_some_and(|first| first.id == actual.id)
+        };
         let is_left_behind = |actual: &&Shared| {
-            let is_remnant = actual.graph.as_ref().is_some_and(|graph| graph.balancer_attributes().is_none());
+            let is_remnant = actual
+                .graph
+                .as_ref()
+                .is_some_and(|graph| graph.balancer_attributes().is_none());
             is_remnant
                 || recorded.contains(&&*actual.id)
                 || self.moves()
@@ -81,17 +96,27 @@ impl OwnershipResult {
                         || identity.records(actual)
                         || is_replaced(actual))
         };
-        self.surplus().iter().cloned().partition(|actual| is_left_behind(&actual))
+        self.surplus()
+            .iter()
+            .cloned()
+            .partition(|actual| is_left_behind(&actual))
     }
 }
 
 /// Returns the text of the warning that a load balancer is going to be replaced.
 pub(super) fn replacing(from: &ObservedLoadBalancer, changes: &str, interrupts: bool) -> String {
     let how = match interrupts {
-        true => "it is deleted before a new one is created, so the Service is not reachable in between",
-        false => "a new one is created first, and this one is deleted when the Service shows the new address",
+        true => {
+            "it is deleted before a new one is created, so the Service is not reachable in between"
+        }
+        false => {
+            "a new one is created first, and this one is deleted when the Service shows the new address"
+        }
     };
-    format!("{} cannot be changed in place ({changes}): {how}", from.place())
+    format!(
+        "{} cannot be changed in place ({changes}): {how}",
+        from.place()
+    )
 }
 
 /// Returns the text of the warning that a twin stays.
@@ -111,7 +136,11 @@ pub(super) struct Warned(Mutex<HashMap<String, HashSet<String>>>);
 impl Warned {
     /// Returns `true` the first time that the Service has this warning.
     pub(super) fn is_new(&self, uid: &str, text: &str) -> bool {
-        self.0.lock().entry(uid.to_owned()).or_default().insert(text.to_owned())
+        self.0
+            .lock()
+            .entry(uid.to_owned())
+            .or_default()
+            .insert(text.to_owned())
     }
 
     /// Forgets a Service that has no load balancer any more.

@@ -12,7 +12,9 @@ const HEALTH_INTERVAL: Duration = Duration::from_secs(10);
 /// Returns the error for a load balancer that failed when it was created, like the one before it; both are deleted, so
 /// there is nothing to repair.
 pub(super) fn failed_twice(failed: &ObservedLoadBalancer) -> Error {
-    let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
+    let State::Failed(text) = &failed.state else {
+        return Error::other(failed.place());
+    };
     Error::other(format!(
         "{} failed when it was created: {text}. It is deleted, like the one that was created before it; the next attempt \
          creates another one",
@@ -30,8 +32,10 @@ pub(super) fn replaced_twice() -> Error {
 /// Returns the error for a Service whose new load balancer has no healthy target yet.
 pub(super) fn unhealthy(kept: &ObservedLoadBalancer, surplus: &[Shared]) -> Error {
     let old = surplus.first().map(|old| old.place()).unwrap_or_default();
-    let text =
-        format!("no target of {} is healthy yet; the Service stays reachable by {old} until one is", kept.place());
+    let text = format!(
+        "no target of {} is healthy yet; the Service stays reachable by {old} until one is",
+        kept.place()
+    );
     Error::retry_in(text, HEALTH_INTERVAL)
 }
 

@@ -42,12 +42,18 @@ pub(super) fn operations(
     goal: SyncGoal,
 ) -> Result<Vec<Operation>> {
     let Some(actual) = actual else {
-        return Ok(wanted.map(|wanted| plan(wanted, &ResourceGraph::default())).unwrap_or_default());
+        return Ok(wanted
+            .map(|wanted| plan(wanted, &ResourceGraph::default()))
+            .unwrap_or_default());
     };
     let graph = actual.known_graph();
     if goal == SyncGoal::Tagged {
         let is_tagged = actual.owner_tags.service.as_deref() == Some(identity.uid());
-        return Ok(if is_tagged { Vec::new() } else { vec![Operation::Tag] });
+        return Ok(if is_tagged {
+            Vec::new()
+        } else {
+            vec![Operation::Tag]
+        });
     }
     // A load balancer to delete may belong to another Service by now, or may have been released already. A sync of targets
     // adopts nothing: whether the Service may have the load balancer depends on all of its settings.
@@ -57,7 +63,9 @@ pub(super) fn operations(
     if wanted.is_none() && actual.adopted {
         return Ok(vec![Operation::Untag]);
     }
-    let Some(wanted) = wanted else { return Ok(plan_removal(&graph, !actual.foreign.is_empty())) };
+    let Some(wanted) = wanted else {
+        return Ok(plan_removal(&graph, !actual.foreign.is_empty()));
+    };
     let targets_only;
     let wanted = if goal == SyncGoal::Targets {
         targets_only = graph.with_targets_of(wanted);
@@ -65,14 +73,27 @@ pub(super) fn operations(
     } else {
         wanted
     };
-    if let Some((resource, whose)) = actual.foreign.iter().find(|(resource, _)| wanted.resources.contains_key(resource))
+    if let Some((resource, whose)) = actual
+        .foreign
+        .iter()
+        .find(|(resource, _)| wanted.resources.contains_key(resource))
     {
-        let text = format!("{resource} of {} is {whose}; choose another port or another load balancer", actual.place());
+        let text = format!(
+            "{resource} of {} is {whose}; choose another port or another load balancer",
+            actual.place()
+        );
         return Err(Error::invalid(text));
     }
     let mut operations = plan(wanted, &graph);
-    let is_created =
-        operations.iter().any(|it| matches!(it, Operation::Create { resource: ResourceKey::Balancer, .. }));
+    let is_created = operations.iter().any(|it| {
+        matches!(
+            it,
+            Operation::Create {
+                resource: ResourceKey::Balancer,
+                ..
+            }
+        )
+    });
     if !is_created && is_to_be_tagged(actual, identity, !operations.is_empty()) {
         operations.insert(0, Operation::Tag);
     }
@@ -87,8 +108,9 @@ fn is_to_be_tagged(actual: &ObservedLoadBalancer, identity: &Identity<'_>, chang
     let has_another_legacy_tag = actual.legacy_owner.is_some()
         && identity.legacy_owner.is_some()
         && actual.legacy_owner != identity.legacy_owner;
-    let lacks_legacy_tag =
-        identity.writes_legacy_owner && actual.legacy_owner.is_none() && identity.legacy_owner.is_some();
+    let lacks_legacy_tag = identity.writes_legacy_owner
+        && actual.legacy_owner.is_none()
+        && identity.legacy_owner.is_some();
     let is_outdated = actual.owner_tags != identity.owner_tags() || has_another_legacy_tag;
     !identity.owns(actual) || lacks_legacy_tag || (changes && is_outdated)
 }
@@ -96,7 +118,8 @@ fn is_to_be_tagged(actual: &ObservedLoadBalancer, identity: &Identity<'_>, chang
 impl Identity<'_> {
     /// Returns `true` if the load balancer carries the Service's owner tags, or no owner tags and its legacy owner tag.
     pub(super) fn owns(&self, actual: &ObservedLoadBalancer) -> bool {
-        let has_legacy_tag_alone = actual.owner_tags == OwnerTags::default() && self.has_legacy_tag(actual);
+        let has_legacy_tag_alone =
+            actual.owner_tags == OwnerTags::default() && self.has_legacy_tag(actual);
         has_legacy_tag_alone || actual.owner_tags.service.as_deref() == Some(self.uid())
     }
 }

@@ -20,13 +20,17 @@ impl Attributes {
     /// ```
     #[must_use]
     pub fn tagged(self, tags: &BTreeMap<String, String>) -> Self {
-        tags.iter().fold(self, |all, (key, value)| all.set(format!("{TAG}{key}"), value))
+        tags.iter().fold(self, |all, (key, value)| {
+            all.set(format!("{TAG}{key}"), value)
+        })
     }
 
     /// Returns the settings that are tags, by key.
     #[must_use]
     pub fn tags(&self) -> BTreeMap<String, String> {
-        self.iter().filter_map(|(key, value)| Some((tag_key(key)?.to_owned(), value.as_str()?.to_owned()))).collect()
+        self.iter()
+            .filter_map(|(key, value)| Some((tag_key(key)?.to_owned(), value.as_str()?.to_owned())))
+            .collect()
     }
 
     /// Returns the value of a tag.
@@ -45,7 +49,11 @@ pub fn tag_key(setting: &str) -> Option<&str> {
 /// Returns a tag as people write it: `KEY=VALUE`, or `KEY` if it has no value.
 #[must_use]
 pub fn tag_text(key: &str, value: &str) -> String {
-    if value.is_empty() { key.to_owned() } else { format!("{key}={value}") }
+    if value.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{key}={value}")
+    }
 }
 
 /// Returns the tags among the changes, by key; those that go have no value. Owner tags are never among them: they are
@@ -89,11 +97,20 @@ impl ReservedTags {
         let key = key.trim().to_ascii_lowercase();
         let begins = |prefix: &&str| key.starts_with(&prefix.to_ascii_lowercase());
         let is_prefixed = OWN_PREFIXES.iter().chain(self.prefixes).any(begins);
-        is_prefixed || self.keys.iter().any(|reserved| reserved.eq_ignore_ascii_case(&key))
+        is_prefixed
+            || self
+                .keys
+                .iter()
+                .any(|reserved| reserved.eq_ignore_ascii_case(&key))
     }
 
     /// Returns `true` if the annotation may set a tag with this key; otherwise adds the mistake.
-    pub fn allows<T>(&self, key: &str, annotation: &Annotation<T>, annotations: &mut Annotations<'_>) -> bool {
+    pub fn allows<T>(
+        &self,
+        key: &str,
+        annotation: &Annotation<T>,
+        annotations: &mut Annotations<'_>,
+    ) -> bool {
         let is_reserved = self.contains(key);
         if is_reserved {
             annotations.mistake(format!(
@@ -153,9 +170,17 @@ impl TagRecord {
     /// Wants recorded tags absent that the desired state does not have.
     pub fn remove_others(&self, desired: &mut ResourceGraph, seen: &ResourceGraph) {
         for (resource, there) in &seen.resources {
-            let (Some(keys), Some(wanted)) = (there.tag(self.key), desired.resources.get(resource)) else { continue };
-            let gone = keys.split(self.separator).chain([self.key]).filter(|key| wanted.tag(key).is_none());
-            let wanted = gone.fold(wanted.clone(), |all, key| all.set(format!("{TAG}{key}"), ()));
+            let (Some(keys), Some(wanted)) = (there.tag(self.key), desired.resources.get(resource))
+            else {
+                continue;
+            };
+            let gone = keys
+                .split(self.separator)
+                .chain([self.key])
+                .filter(|key| wanted.tag(key).is_none());
+            let wanted = gone.fold(wanted.clone(), |all, key| {
+                all.set(format!("{TAG}{key}"), ())
+            });
             desired.resources.insert(resource.clone(), wanted);
         }
     }

@@ -40,7 +40,9 @@ struct Packed {
 
 impl Packed {
     fn get(&self, number: usize) -> &str {
-        let from = number.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        let from = number
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[before] as usize);
         &self.text[from..self.ends[number] as usize]
     }
 
@@ -61,16 +63,24 @@ struct Packing {
 impl Packing {
     fn push(&mut self, target: &str) {
         let last = self.ends.len().checked_sub(1).map(|last| {
-            let from = last.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+            let from = last
+                .checked_sub(1)
+                .map_or(0, |before| self.ends[before] as usize);
             &self.text[from..]
         });
         self.is_sorted = last.is_none_or(|last| self.is_sorted && last < target);
         self.text.push_str(target);
-        self.ends.push(u32::try_from(self.text.len()).expect("the targets of a load balancer are less than 4 GiB"));
+        self.ends.push(
+            u32::try_from(self.text.len())
+                .expect("the targets of a load balancer are less than 4 GiB"),
+        );
     }
 
     fn finish(self) -> Targets {
-        let packed = Packed { text: self.text.into(), ends: self.ends.into() };
+        let packed = Packed {
+            text: self.text.into(),
+            ends: self.ends.into(),
+        };
         if self.is_sorted || packed.ends.is_empty() {
             return Targets(Arc::new(packed));
         }
@@ -116,7 +126,9 @@ impl Targets {
         if Arc::ptr_eq(&self.0, &others.0) {
             return Self::default();
         }
-        self.iter().filter(|target| !others.contains(target)).collect()
+        self.iter()
+            .filter(|target| !others.contains(target))
+            .collect()
     }
     /// Returns the union of the two sets.
     #[must_use]
@@ -133,7 +145,9 @@ impl Targets {
 impl<T: AsRef<str>> FromIterator<T> for Targets {
     fn from_iter<I: IntoIterator<Item = T>>(targets: I) -> Self {
         let mut packing = Packing::default();
-        targets.into_iter().for_each(|target| packing.push(target.as_ref()));
+        targets
+            .into_iter()
+            .for_each(|target| packing.push(target.as_ref()));
         packing.finish()
     }
 }
@@ -234,7 +248,11 @@ impl TargetSets {
 #[must_use]
 pub fn machine_ids(nodes: &[Arc<Node>], ids: &ProviderIds) -> Option<Targets> {
     let known = |node: &&Arc<Node>| node.provider_id_scheme() == Some(ids.scheme);
-    let targets: Targets = nodes.iter().filter(known).filter_map(|node| machine_id(node, ids)).collect();
+    let targets: Targets = nodes
+        .iter()
+        .filter(known)
+        .filter_map(|node| machine_id(node, ids))
+        .collect();
     (nodes.is_empty() || !targets.is_empty()).then_some(targets)
 }
 

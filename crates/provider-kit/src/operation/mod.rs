@@ -61,7 +61,8 @@ where
     loop {
         if Instant::now() + wait > give_up {
             let (timeout, retry_after) = (rounded(polling.timeout), rounded(polling.retry_after));
-            let text = format!("{what} is not ready after {timeout:?}; checking again in {retry_after:?}");
+            let text =
+                format!("{what} is not ready after {timeout:?}; checking again in {retry_after:?}");
             return Err(Error::retry_in(text, polling.retry_after));
         }
         tokio::time::sleep(wait).await;
@@ -74,7 +75,11 @@ where
 
 /// Rounds a duration of a second or more to whole seconds, as messages show it.
 fn rounded(duration: Duration) -> Duration {
-    if duration < Duration::from_secs(1) { duration } else { Duration::from_secs_f64(duration.as_secs_f64().round()) }
+    if duration < Duration::from_secs(1) {
+        duration
+    } else {
+        Duration::from_secs_f64(duration.as_secs_f64().round())
+    }
 }
 
 /// The state of an operation.
@@ -129,10 +134,25 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
             ids.sort();
             ids.dedup();
             let states = read(ids);
-            async move { Ok(Arc::new(states.await?.into_iter().map(|state| (state.id, state.outcome)).collect())) }
+            async move {
+                Ok(Arc::new(
+                    states
+                        .await?
+                        .into_iter()
+                        .map(|state| (state.id, state.outcome))
+                        .collect(),
+                ))
+            }
         });
-        let (interval, reads) = (interval.max(Duration::from_millis(1)), Arc::new(reads.at_most(ids_per_request)));
-        Self { interval, timeouts: (Duration::from_secs(60), Duration::from_secs(10)), reads }
+        let (interval, reads) = (
+            interval.max(Duration::from_millis(1)),
+            Arc::new(reads.at_most(ids_per_request)),
+        );
+        Self {
+            interval,
+            timeouts: (Duration::from_secs(60), Duration::from_secs(10)),
+            reads,
+        }
     }
 
     /// Sets the timeout of a caller, one minute by default, and the delay in its *retry after* error, 10 s by default.
@@ -149,12 +169,22 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
     /// timeout; the error of reading the states.
     pub async fn wait(&self, ids: &[I]) -> Result<()> {
         let (timeout, retry_after) = self.timeouts;
-        match tokio::time::timeout(timeout, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
+        match tokio::time::timeout(
+            timeout,
+            join_all(ids.iter().map(|id| self.wait_for_one(id))),
+        )
+        .await
+        {
             Ok(outcomes) => outcomes.into_iter().collect(),
             Err(_) => {
-                let ids = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                let text =
-                    format!("operations not finished after {timeout:?}: {ids}; checking again in {retry_after:?}");
+                let ids = ids
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                let text = format!(
+                    "operations not finished after {timeout:?}: {ids}; checking again in {retry_after:?}"
+                );
                 Err(Error::retry_in(text, retry_after))
             }
         }
@@ -162,8 +192,12 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
 
     async fn wait_for_one(&self, id: &I) -> Result<()> {
         loop {
-            let states =
-                self.reads.join_at((), id.clone(), |last| next_tick(Instant::now(), last, self.interval)).await?;
+            let states = self
+                .reads
+                .join_at((), id.clone(), |last| {
+                    next_tick(Instant::now(), last, self.interval)
+                })
+                .await?;
             match states.get(id) {
                 None => return Err(Error::other(format!("operations not found: {id}"))),
                 Some(None) => {}
@@ -177,12 +211,17 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
 /// first read waits for a whole interval.
 fn next_tick(now: Instant, last: Option<Instant>, interval: Duration) -> Instant {
     let ticks = last.into_iter().flat_map(|last| [last, last + interval]);
-    ticks.into_iter().find(|tick| *tick > now).unwrap_or(now + interval)
+    ticks
+        .into_iter()
+        .find(|tick| *tick > now)
+        .unwrap_or(now + interval)
 }
 
 impl<I> fmt::Debug for Operations<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Operations").field("interval", &self.interval).finish_non_exhaustive()
+        f.debug_struct("Operations")
+            .field("interval", &self.interval)
+            .finish_non_exhaustive()
     }
 }
 

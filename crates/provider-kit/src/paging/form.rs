@@ -6,7 +6,9 @@ use std::hash::Hash;
 use cloud_provider::{Listing, Result};
 use http::HeaderMap;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::{Map, Value};
 
 use super::{ListProperties, ListResult, Position, Progress, Step};
@@ -61,7 +63,14 @@ enum Next {
 
 impl Paging {
     const fn of(next: Next) -> Self {
-        Self { next, size: None, total: None, is_total_required: false, constant_field: None, truncated: None }
+        Self {
+            next,
+            size: None,
+            total: None,
+            is_total_required: false,
+            constant_field: None,
+            truncated: None,
+        }
     }
 
     /// An API that answers whole lists.
@@ -118,20 +127,29 @@ impl Paging {
     /// Requests pages of this many items with the query parameter `key`.
     #[must_use]
     pub const fn size(self, key: &'static str, items: usize) -> Self {
-        Self { size: Some((key, items)), ..self }
+        Self {
+            size: Some((key, items)),
+            ..self
+        }
     }
 
     /// Compares the number of listed items with the total that an answer has at `place`, if it has one.
     #[must_use]
     pub const fn total(self, place: &'static str) -> Self {
-        Self { total: Some(place), ..self }
+        Self {
+            total: Some(place),
+            ..self
+        }
     }
 
     /// Like [`total`](Self::total), but a page without a total is an error: such lists prove that a machine that they
     /// lack does not exist.
     #[must_use]
     pub const fn required_total(self, place: &'static str) -> Self {
-        Self { is_total_required: true, ..self.total(place) }
+        Self {
+            is_total_required: true,
+            ..self.total(place)
+        }
     }
 
     /// Takes an answer without the collection for an empty page, if it has this field: `kind`, in the APIs of Google.
@@ -143,21 +161,29 @@ impl Paging {
     /// ```
     #[must_use]
     pub const fn omits_empty(self, constant_field: &'static str) -> Self {
-        Self { constant_field: Some(constant_field), ..self }
+        Self {
+            constant_field: Some(constant_field),
+            ..self
+        }
     }
 
     /// Makes a list partial if the answer without a next page has `true` at `place`: the cloud says that there are more
     /// items, but not where.
     #[must_use]
     pub const fn truncated(self, place: &'static str) -> Self {
-        Self { truncated: Some(place), ..self }
+        Self {
+            truncated: Some(place),
+            ..self
+        }
     }
 
     /// Returns the first page number, if pages have numbers, and the query parameter of pages.
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
             Next::Whole | Next::Number(_) | Next::Count(_) | Next::Link(_) => (Some(1), "page"),
-            Next::Token(key, _) | Next::TokenHeader(key, _) | Next::TokenLink(key, _) => (None, key),
+            Next::Token(key, _) | Next::TokenHeader(key, _) | Next::TokenLink(key, _) => {
+                (None, key)
+            }
             Next::MarkerLink => (None, "marker"),
         }
     }
@@ -175,58 +201,113 @@ impl Paging {
             Next::MarkerLink => None,
         };
         let is_in = |place: &&str| place.split('/').nth(1) == Some(field);
-        self.constant_field == Some(field) || place.iter().chain(&self.total).chain(&self.truncated).any(is_in)
+        self.constant_field == Some(field)
+            || place
+                .iter()
+                .chain(&self.total)
+                .chain(&self.truncated)
+                .any(is_in)
     }
 
     fn next_number(self, fields: &Value, here: u32) -> Result<Option<u32>, &'static str> {
         let (place, is_last) = match self.next {
             Next::Number(place) | Next::Count(place) => (place, false),
             Next::Link(place) => (place, true),
-            Next::Whole | Next::Token(..) | Next::TokenHeader(..) | Next::TokenLink(..) | Next::MarkerLink => {
+            Next::Whole
+            | Next::Token(..)
+            | Next::TokenHeader(..)
+            | Next::TokenLink(..)
+            | Next::MarkerLink => {
                 return Ok(None);
             }
         };
         // A field that has moved elsewhere must not end a list.
-        let is_missing =
-            |place: &str| fields.pointer(place.rsplit_once('/').map_or("", |(parent, _)| parent)).is_none();
+        let is_missing = |place: &str| {
+            fields
+                .pointer(place.rsplit_once('/').map_or("", |(parent, _)| parent))
+                .is_none()
+        };
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
-        match (self.next, fields.pointer(place).filter(|value| !value.is_null())) {
-            (_, None) if !is_last && is_missing(place) => Err("the field of the next page is missing"),
+        match (
+            self.next,
+            fields.pointer(place).filter(|value| !value.is_null()),
+        ) {
+            (_, None) if !is_last && is_missing(place) => {
+                Err("the field of the next page is missing")
+            }
             (Next::Count(_), None) => Err("the number of pages is missing"),
             (_, None) => Ok(None),
             (Next::Link(_), Some(link)) => {
-                let link = link.as_str().ok_or("the link of the next page is not a string")?;
-                let named =
-                    parameter(link, "page").map(|page| page.parse().map_err(|_| "the next page is not a number"));
-                Ok(named.transpose()?.or((!link.is_empty()).then_some(here + 1)))
+                let link = link
+                    .as_str()
+                    .ok_or("the link of the next page is not a string")?;
+                let named = parameter(link, "page")
+                    .map(|page| page.parse().map_err(|_| "the next page is not a number"));
+                Ok(named
+                    .transpose()?
+                    .or((!link.is_empty()).then_some(here + 1)))
             }
-            (Next::Count(_), Some(count)) => {
-                Ok((here < number(count).ok_or("the number of pages is not a number")?).then_some(here + 1))
-            }
-            (_, Some(next)) => Ok(Some(number(next).ok_or("the next page is not a number")?).filter(|next| *next != 0)),
+            (Next::Count(_), Some(count)) => Ok((here
+                < number(count).ok_or("the number of pages is not a number")?)
+            .then_some(here + 1)),
+            (_, Some(next)) => Ok(Some(number(next).ok_or("the next page is not a number")?)
+                .filter(|next| *next != 0)),
         }
     }
 
-    fn next_token(self, headers: &HeaderMap, fields: &Value, collection: &str) -> Result<Option<String>, &'static str> {
+    fn next_token(
+        self,
+        headers: &HeaderMap,
+        fields: &Value,
+        collection: &str,
+    ) -> Result<Option<String>, &'static str> {
         if let Next::TokenHeader(_, header) = self.next {
-            let token =
-                headers.get(header).map(|token| token.to_str().map_err(|_| "the header of the next page is no text"));
-            return Ok(token.transpose()?.filter(|token| !token.is_empty()).map(str::to_owned));
+            let token = headers.get(header).map(|token| {
+                token
+                    .to_str()
+                    .map_err(|_| "the header of the next page is no text")
+            });
+            return Ok(token
+                .transpose()?
+                .filter(|token| !token.is_empty())
+                .map(str::to_owned));
         }
         if let Next::Token(_, place) = self.next {
-            let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
-            let token = token.as_str().ok_or("the token of the next page is not a string")?;
+            let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else {
+                return Ok(None);
+            };
+            let token = token
+                .as_str()
+                .ok_or("the token of the next page is not a string")?;
             return Ok(Some(token.to_owned()).filter(|token| !token.is_empty()));
         }
         if let Next::TokenLink(key, place) = self.next {
-            let Some(link) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
-            let link = link.as_str().ok_or("the link of the next page is not a string")?;
-            let token = parameter(link, key).map(Some).ok_or("the link of the next page has no token");
+            let Some(link) = fields.pointer(place).filter(|value| !value.is_null()) else {
+                return Ok(None);
+            };
+            let link = link
+                .as_str()
+                .ok_or("the link of the next page is not a string")?;
+            let token = parameter(link, key)
+                .map(Some)
+                .ok_or("the link of the next page has no token");
             return if link.is_empty() { Ok(None) } else { token };
         }
-        let links = fields.get(format!("{collection}_links")).and_then(Value::as_array);
-        let Some(next) = links.into_iter().flatten().find(|link| link["rel"] == "next") else { return Ok(None) };
-        next["href"].as_str().and_then(|link| parameter(link, "marker")).map(Some).ok_or("the next page has no marker")
+        let links = fields
+            .get(format!("{collection}_links"))
+            .and_then(Value::as_array);
+        let Some(next) = links
+            .into_iter()
+            .flatten()
+            .find(|link| link["rel"] == "next")
+        else {
+            return Ok(None);
+        };
+        next["href"]
+            .as_str()
+            .and_then(|link| parameter(link, "marker"))
+            .map(Some)
+            .ok_or("the next page has no marker")
     }
 }
 
@@ -245,7 +326,8 @@ impl Transport {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
-        self.list_as::<Json, W, T, K>(call, collection, shared_priority, keep, key).await
+        self.list_as::<Json, W, T, K>(call, collection, shared_priority, keep, key)
+            .await
     }
 
     /// Reads a list to its end like [`list`](Self::list), from answers in another format.
@@ -260,7 +342,11 @@ impl Transport {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<ListResult<T>> {
-        let what = if collection.is_empty() { "items".to_owned() } else { collection.replace('_', " ") };
+        let what = if collection.is_empty() {
+            "items".to_owned()
+        } else {
+            collection.replace('_', " ")
+        };
         let mut pages = Pages::new(self.paged(), call, collection, &what);
         let (listing, mut items) = (Listing::new(), Vec::new());
         // Each type of items has its own copy of this loop: whatever does not depend on it is done by `pages`.
@@ -293,14 +379,33 @@ struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     fn new(paging: Paging, call: Call, collection: &'a str, what: &'a str) -> Self {
-        let call = paging.size.iter().fold(call.list(), |call, (key, items)| call.query(key, items));
-        let here = paging.key().0.map_or_else(|| At::Token(String::new()), At::Number);
-        let progress = Progress::new(ListProperties { what, totals: paging.is_total_required });
-        Self { paging, call, collection, here: Some(here), progress }
+        let call = paging
+            .size
+            .iter()
+            .fold(call.list(), |call, (key, items)| call.query(key, items));
+        let here = paging
+            .key()
+            .0
+            .map_or_else(|| At::Token(String::new()), At::Number);
+        let progress = Progress::new(ListProperties {
+            what,
+            totals: paging.is_total_required,
+        });
+        Self {
+            paging,
+            call,
+            collection,
+            here: Some(here),
+            progress,
+        }
     }
 
     /// Reads a page; `None` after the last one.
-    async fn read(&self, transport: &Transport, shared_priority: &SharedPriority) -> Result<Option<Answer>> {
+    async fn read(
+        &self,
+        transport: &Transport,
+        shared_priority: &SharedPriority,
+    ) -> Result<Option<Answer>> {
         let position = match &self.here {
             None => return Ok(None),
             Some(At::Number(_)) if matches!(self.paging.next, Next::Whole) => None,
@@ -308,27 +413,47 @@ impl<'a> Pages<'a> {
             Some(At::Token(token)) => Some(token.clone()).filter(|token| !token.is_empty()),
         };
         let parameter = self.paging.key().1;
-        let call = position.iter().fold(self.call.clone(), |call, position| call.query(parameter, position));
-        shared_priority.send_read(|priority| transport.send(call.clone().with_priority(priority))).await.map(Some)
+        let call = position.iter().fold(self.call.clone(), |call, position| {
+            call.query(parameter, position)
+        });
+        shared_priority
+            .send_read(|priority| transport.send(call.clone().with_priority(priority)))
+            .await
+            .map(Some)
     }
 
     /// Adds the page that was read, with the fields around its items.
     fn add(&mut self, answer: &Answer, offered: usize, added: usize, fields: &Value) -> Result<()> {
-        let Some(here) = self.here.take() else { return Ok(()) };
-        let total = self.paging.total.and_then(|place| fields.pointer(place)?.as_u64());
+        let Some(here) = self.here.take() else {
+            return Ok(());
+        };
+        let total = self
+            .paging
+            .total
+            .and_then(|place| fields.pointer(place)?.as_u64());
         let total = total.and_then(|total| total.try_into().ok());
         let next = match &here {
-            At::Number(here) => self.paging.next_number(fields, *here).map(|next| next.map(At::Number)),
-            At::Token(_) => {
-                self.paging.next_token(&answer.headers, fields, self.collection).map(|next| next.map(At::Token))
-            }
+            At::Number(here) => self
+                .paging
+                .next_number(fields, *here)
+                .map(|next| next.map(At::Number)),
+            At::Token(_) => self
+                .paging
+                .next_token(&answer.headers, fields, self.collection)
+                .map(|next| next.map(At::Token)),
         };
         let next = next.map_err(|text| answer.unexpected(&text))?;
-        let step = next.as_ref().map(|next| Step { here: &here, next, follows: next.follows(&here) });
+        let step = next.as_ref().map(|next| Step {
+            here: &here,
+            next,
+            follows: next.follows(&here),
+        });
         let goes_on = self.progress.add(offered, added, total, step.as_ref());
         let is_truncated = |place| fields.pointer(place) == Some(&Value::Bool(true));
         if next.is_none() && self.paging.truncated.is_some_and(is_truncated) {
-            self.progress.mark_partial("the last page says that there is another one, but not where".to_owned());
+            self.progress.mark_partial(
+                "the last page says that there is another one, but not where".to_owned(),
+            );
         }
         self.here = next.filter(|_| goes_on);
         Ok(())
@@ -369,9 +494,19 @@ fn read_page<F: Format, W: DeserializeOwned>(
 ) -> Result<Value> {
     let (mut found, mut is_there) = (Map::new(), false);
     let reads = |field: &str| paging.reads(field, collection);
-    let seed = Top { collection, reads: &reads, found: &mut found, is_there: &mut is_there, add };
+    let seed = Top {
+        collection,
+        reads: &reads,
+        found: &mut found,
+        is_there: &mut is_there,
+        add,
+    };
     answer.decoded::<F, _>(seed)?;
-    if !is_there && !paging.constant_field.is_some_and(|field| found.contains_key(field)) {
+    if !is_there
+        && !paging
+            .constant_field
+            .is_some_and(|field| found.contains_key(field))
+    {
         return Err(answer.unexpected(&format!("no field {collection:?}")));
     }
     Ok(Value::Object(found))
@@ -381,7 +516,8 @@ fn read_page<F: Format, W: DeserializeOwned>(
 fn parameter(link: &str, name: &str) -> Option<String> {
     let query = link.split_once('?')?.1.split('#').next()?;
     // Some clouds write the name in another case.
-    let (_, value) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key.eq_ignore_ascii_case(name))?;
+    let (_, value) =
+        form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key.eq_ignore_ascii_case(name))?;
     Some(value.into_owned()).filter(|value| !value.is_empty())
 }
 

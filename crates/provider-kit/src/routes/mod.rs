@@ -12,8 +12,8 @@ mod owners;
 use std::net::IpAddr;
 
 use cloud_provider::{
-    AddressType, Cluster, Error, Node, NodeAddress, OwnedResource, Owner, RemovalOutcome, Result, Route, Routes,
-    async_trait,
+    AddressType, Cluster, Error, Node, NodeAddress, OwnedResource, Owner, RemovalOutcome, Result,
+    Route, Routes, async_trait,
 };
 pub use ipnet::IpNet;
 
@@ -95,7 +95,12 @@ pub trait RouteCloud: Send + Sync + 'static {
     ///
     /// # Errors
     /// *Invalid* if no route can lead to the Node.
-    async fn next_hop_for(&self, _node: &Node, route: &Route, destination: IpNet) -> Result<(Vec<String>, Target)> {
+    async fn next_hop_for(
+        &self,
+        _node: &Node,
+        route: &Route,
+        destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
         let hop = next_hop(&route.target_node_addresses, destination).ok_or_else(|| {
             let family = if matches!(destination, IpNet::V6(_)) { "IPv6" } else { "IPv4" };
             let Route { target_node, destination_cidr, .. } = route;
@@ -148,8 +153,12 @@ impl CloudRoute {
     /// Returns `true` if both routes lead from the same range to the same next hops and machine.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let hops: [Vec<_>; 2] = [self, other]
-            .map(|it| it.next_hops.iter().map(|hop| hop.parse::<IpAddr>().map_err(|_| hop.as_str())).collect());
+        let hops: [Vec<_>; 2] = [self, other].map(|it| {
+            it.next_hops
+                .iter()
+                .map(|hop| hop.parse::<IpAddr>().map_err(|_| hop.as_str()))
+                .collect()
+        });
         let is_other_machine = matches!(
             (self.target.machine(), other.target.machine()),
             (Some(one), Some(another)) if one != another
@@ -159,12 +168,16 @@ impl CloudRoute {
 }
 
 fn range(text: &str) -> Result<IpNet, &str> {
-    text.parse::<IpNet>().map(|range| range.trunc()).map_err(|_| text)
+    text.parse::<IpNet>()
+        .map(|range| range.trunc())
+        .map_err(|_| text)
 }
 
 /// Returns the first internal address of the family of `range`.
 fn next_hop(addresses: &[NodeAddress], range: IpNet) -> Option<IpAddr> {
-    let internal = addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    let internal = addresses
+        .iter()
+        .filter(|it| it.kind == AddressType::InternalIP);
     let mut ips = internal.filter_map(|it| it.address.parse::<IpAddr>().ok());
     ips.find(|ip| ip.is_ipv6() == matches!(range, IpNet::V6(_)))
 }
@@ -180,7 +193,11 @@ impl Target {
 
 impl Change {
     fn undone(self) -> Self {
-        if self == Self::Add { Self::Remove } else { Self::Add }
+        if self == Self::Add {
+            Self::Remove
+        } else {
+            Self::Add
+        }
     }
 }
 
@@ -201,7 +218,10 @@ impl<C: RouteCloud> RouteTable<C> {
             return Ok(Vec::new());
         }
         let resource = |route: CloudRoute| {
-            let tag = route.owner.clone().filter(|tag| Some(tag) == cluster.id.as_ref() || *tag == cluster.name)?;
+            let tag = route
+                .owner
+                .clone()
+                .filter(|tag| Some(tag) == cluster.id.as_ref() || *tag == cluster.name)?;
             let target = match &route.target {
                 Target::Gone(id) => Some(format!("{id}, which no longer exists")),
                 target => target.machine().map(str::to_owned),
@@ -210,21 +230,41 @@ impl<C: RouteCloud> RouteTable<C> {
             let facts = [("next hop", hops), ("machine", target)];
             let resource = OwnedResource {
                 kind: "route",
-                id: if route.name.is_empty() { &route.destination } else { &route.name }.clone(),
+                id: if route.name.is_empty() {
+                    &route.destination
+                } else {
+                    &route.name
+                }
+                .clone(),
                 name: route.destination.clone(),
                 cluster: tag,
                 owner: Owner::PodCidr(route.destination.clone()),
-                details: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+                details: facts
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                    .collect(),
                 ..OwnedResource::default()
             };
             Some((resource, route))
         };
-        Ok(self.cloud.list().await?.into_iter().filter_map(resource).collect())
+        Ok(self
+            .cloud
+            .list()
+            .await?
+            .into_iter()
+            .filter_map(resource)
+            .collect())
     }
 
     /// Prepares and sends a change. For a black hole, a failure to change the next hop is ignored: its address may
     /// belong to another machine, and must not keep a route that leads nowhere.
-    async fn change(&self, cluster: &Cluster, change: Change, route: &CloudRoute, is_blackhole: bool) -> Result<()> {
+    async fn change(
+        &self,
+        cluster: &Cluster,
+        change: Change,
+        route: &CloudRoute,
+        is_blackhole: bool,
+    ) -> Result<()> {
         let is_prepared = match self.cloud.change_auxiliaries(change, route).await {
             Err(error) if is_blackhole && (error.is_invalid() || error.is_unauthorized()) => {
                 tracing::warn!(route = route.destination, %error, "cannot change next hop of a route without a target");
@@ -232,16 +272,27 @@ impl<C: RouteCloud> RouteTable<C> {
             }
             outcome => outcome?,
         };
-        let Err(error) = self.cloud.change(change, route).await else { return Ok(()) };
-        let Ok(listed) = self.cloud.list().await else { return Err(error) };
+        let Err(error) = self.cloud.change(change, route).await else {
+            return Ok(());
+        };
+        let Ok(listed) = self.cloud.list().await else {
+            return Err(error);
+        };
         if listed.iter().any(|it| it.is_same(route)) == (change == Change::Add) {
             return Ok(());
         }
-        if is_prepared && let Err(error) = self.cloud.change_auxiliaries(change.undone(), route).await {
+        if is_prepared
+            && let Err(error) = self.cloud.change_auxiliaries(change.undone(), route).await
+        {
             tracing::warn!(route = route.destination, %error, "cannot revert next hop of a failed route");
         }
-        let in_the_way = listed.iter().find(|it| it.has_destination_of(route) && change == Change::Add);
-        Err(in_the_way.filter(|_| error.is_conflict()).and_then(|it| self.foreign(cluster, it)).unwrap_or(error))
+        let in_the_way = listed
+            .iter()
+            .find(|it| it.has_destination_of(route) && change == Change::Add);
+        Err(in_the_way
+            .filter(|_| error.is_conflict())
+            .and_then(|it| self.foreign(cluster, it))
+            .unwrap_or(error))
     }
 
     /// Returns the error about a route that is in the way of a new one, if its owner tag is not this cluster's.
@@ -267,36 +318,72 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         let unknown = || Error::other("cannot list routes before the Nodes are known");
         let nodes = self.cluster.nodes().ok_or_else(unknown)?;
         let nodes = Nodes::new(&nodes, &self.cloud);
-        Ok(routes.iter().map(|route| nodes.route(cluster, &self.cluster, route)).collect())
+        Ok(routes
+            .iter()
+            .map(|route| nodes.route(cluster, &self.cluster, route))
+            .collect())
     }
 
     async fn create(&self, cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
         let (text, name) = (&route.destination_cidr, &route.target_node);
-        let destination = text.parse().map_err(|_| Error::invalid(format!("{text:?} is not a range of addresses")))?;
-        let node =
-            self.cluster.node(name).ok_or_else(|| Error::other(format!("Node {name:?} does not exist (any more)")))?;
+        let destination = text
+            .parse()
+            .map_err(|_| Error::invalid(format!("{text:?} is not a range of addresses")))?;
+        let node = self
+            .cluster
+            .node(name)
+            .ok_or_else(|| Error::other(format!("Node {name:?} does not exist (any more)")))?;
         let (next_hops, target) = self.cloud.next_hop_for(&node, route, destination).await?;
         let (name, owner) = (String::new(), Some(OwnerTags::cluster(cluster).to_owned()));
-        let wanted = CloudRoute { name, destination: text.clone(), next_hops, target, owner };
+        let wanted = CloudRoute {
+            name,
+            destination: text.clone(),
+            next_hops,
+            target,
+            owner,
+        };
         self.change(cluster, Change::Add, &wanted, false).await
     }
 
     async fn delete(&self, cluster: &Cluster, route: &Route) -> Result<()> {
-        let Route { name, destination_cidr, target_node_addresses: hops, owned, blackhole, .. } = route;
+        let Route {
+            name,
+            destination_cidr,
+            target_node_addresses: hops,
+            owned,
+            blackhole,
+            ..
+        } = route;
         if *owned == Some(false) {
-            return Err(Error::invalid(format!("the route to {destination_cidr} is not this cluster's")));
+            return Err(Error::invalid(format!(
+                "the route to {destination_cidr} is not this cluster's"
+            )));
         }
         let next_hops = hops.iter().map(|hop| hop.address.to_string()).collect();
-        let unwanted =
-            CloudRoute { name: name.clone(), destination: destination_cidr.clone(), next_hops, ..Default::default() };
-        self.change(cluster, Change::Remove, &unwanted, *blackhole).await
+        let unwanted = CloudRoute {
+            name: name.clone(),
+            destination: destination_cidr.clone(),
+            next_hops,
+            ..Default::default()
+        };
+        self.change(cluster, Change::Remove, &unwanted, *blackhole)
+            .await
     }
 
     async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
-        Ok(self.tagged(cluster).await?.into_iter().map(|(resource, _)| resource).collect())
+        Ok(self
+            .tagged(cluster)
+            .await?
+            .into_iter()
+            .map(|(resource, _)| resource)
+            .collect())
     }
 
-    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<RemovalOutcome> {
+    async fn delete_owned(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+    ) -> Result<RemovalOutcome> {
         if cluster.id.as_ref() != Some(&resource.cluster) {
             return Err(Error::invalid(format!(
                 "{resource} carries the owner tag of another cluster; it is left alone"
@@ -306,8 +393,12 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         let is_it = |(it, _): &(OwnedResource, CloudRoute)| {
             (&it.id, &it.owner, &it.cluster) == (&resource.id, &resource.owner, &resource.cluster)
         };
-        let Some((_, route)) = listed.into_iter().find(is_it) else { return Ok(RemovalOutcome::NotFound) };
-        self.change(cluster, Change::Remove, &route, true).await.map(|()| RemovalOutcome::Deleted)
+        let Some((_, route)) = listed.into_iter().find(is_it) else {
+            return Ok(RemovalOutcome::NotFound);
+        };
+        self.change(cluster, Change::Remove, &route, true)
+            .await
+            .map(|()| RemovalOutcome::Deleted)
     }
 }
 

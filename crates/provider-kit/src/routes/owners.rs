@@ -23,16 +23,27 @@ impl<'a> Nodes<'a> {
     pub(super) fn new(nodes: &'a [Arc<Node>], cloud: &impl RouteCloud) -> Self {
         let (mut by_address, mut by_range) = (HashMap::new(), HashMap::new());
         for node in nodes {
-            for address in node.addresses.iter().filter_map(|it| it.address.parse().ok()) {
+            for address in node
+                .addresses
+                .iter()
+                .filter_map(|it| it.address.parse().ok())
+            {
                 by_address.entry(address).or_insert(&**node);
             }
             for range in node.pod_cidrs.iter().filter_map(|it| it.parse().ok()) {
                 by_range.entry(range).or_insert(&**node);
             }
         }
-        let by_machine = nodes.iter().filter_map(|node| Some((cloud.machine_id(node.provider_id()?)?, &**node)));
+        let by_machine = nodes
+            .iter()
+            .filter_map(|node| Some((cloud.machine_id(node.provider_id()?)?, &**node)));
         let by_name = nodes.iter().map(|node| (&*node.name, &**node));
-        Self { by_machine: by_machine.collect(), by_name: by_name.collect(), by_address, by_range }
+        Self {
+            by_machine: by_machine.collect(),
+            by_name: by_name.collect(),
+            by_address,
+            by_range,
+        }
     }
 
     /// Converts a cloud's route to the contract's.
@@ -82,12 +93,31 @@ impl<'a> Nodes<'a> {
     /// another Node's machine, so the Node whose Pod CIDR the route is for takes precedence. A Node that has no
     /// addresses (yet) keeps its route.
     fn at_next_hop(&self, route: &CloudRoute) -> Option<&'a Node> {
-        let hop = route.next_hops.first().and_then(|hop| hop.parse::<IpAddr>().ok());
-        let owner = route.destination.parse().ok().and_then(|range: IpNet| self.by_range.get(&range).copied());
-        let has_hop = |node: &&Node| node.addresses.iter().any(|it| hop.is_some() && it.address.parse().ok() == hop);
-        let has_none = |node: &&Node| !node.addresses.iter().any(|it| it.kind == AddressType::InternalIP);
+        let hop = route
+            .next_hops
+            .first()
+            .and_then(|hop| hop.parse::<IpAddr>().ok());
+        let owner = route
+            .destination
+            .parse()
+            .ok()
+            .and_then(|range: IpNet| self.by_range.get(&range).copied());
+        let has_hop = |node: &&Node| {
+            node.addresses
+                .iter()
+                .any(|it| hop.is_some() && it.address.parse().ok() == hop)
+        };
+        let has_none = |node: &&Node| {
+            !node
+                .addresses
+                .iter()
+                .any(|it| it.kind == AddressType::InternalIP)
+        };
         let at_hop = || hop.and_then(|ip| self.by_address.get(&ip).copied());
-        owner.filter(has_hop).or_else(at_hop).or(owner.filter(has_none))
+        owner
+            .filter(has_hop)
+            .or_else(at_hop)
+            .or(owner.filter(has_none))
     }
 
     /// Returns `true` if a route is the cluster's: by its owner tag where routes have tags, by the ranges of Pods elsewhere.
@@ -96,12 +126,20 @@ impl<'a> Nodes<'a> {
     /// Two clusters may have one name, so a tag that is not the one written now only counts together with a machine.
     pub(super) fn owns(&self, cluster: &Cluster, view: &ClusterView, route: &CloudRoute) -> bool {
         let (_, node) = self.target(route);
-        let Some(tag) = &route.owner else { return view.owns_route(&route.destination, node) };
-        let is_its = |node: &Node| node.pod_cidrs.iter().any(|cidr| **cidr == *route.destination);
+        let Some(tag) = &route.owner else {
+            return view.owns_route(&route.destination, node);
+        };
+        let is_its = |node: &Node| {
+            node.pod_cidrs
+                .iter()
+                .any(|cidr| **cidr == *route.destination)
+        };
         match &cluster.id {
             _ if tag.is_empty() => false,
             _ if tag == OwnerTags::cluster(cluster) => true,
-            Some(_) => *tag == cluster.name && (matches!(route.target, Target::Gone(_)) || node.is_some()),
+            Some(_) => {
+                *tag == cluster.name && (matches!(route.target, Target::Gone(_)) || node.is_some())
+            }
             // The tag may hold our ID if the route leads to a Node from its own Pod CIDR. Other routes wait for the ID.
             None => node.is_some_and(is_its),
         }

@@ -36,11 +36,16 @@ struct State {
 
 impl Cloud {
     fn ports(&self) -> BTreeSet<u16> {
-        serde_json::from_value::<Firewall>(self.0.document.lock().0.clone()).unwrap().ports
+        serde_json::from_value::<Firewall>(self.0.document.lock().0.clone())
+            .unwrap()
+            .ports
     }
 
     fn requests(&self) -> (usize, usize) {
-        (self.0.reads.load(Ordering::Relaxed), self.0.writes.load(Ordering::Relaxed))
+        (
+            self.0.reads.load(Ordering::Relaxed),
+            self.0.writes.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -56,17 +61,29 @@ impl DocumentStore for Cloud {
         if held.0.is_null() {
             held.0 = json!({"name": "workers"});
         }
-        let found =
-            Versioned { document: serde_json::from_value(held.0.clone()).unwrap(), version: Some(held.1.to_string()) };
+        let found = Versioned {
+            document: serde_json::from_value(held.0.clone()).unwrap(),
+            version: Some(held.1.to_string()),
+        };
         let left = &self.0.interferences;
-        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        if left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok()
+        {
             held.0["changed by hand"] = json!(held.1);
             held.1 += 1;
         }
         Ok(found)
     }
 
-    async fn write(&self, _: &&'static str, document: Firewall, version: Option<&str>) -> Result<()> {
+    async fn write(
+        &self,
+        _: &&'static str,
+        document: Firewall,
+        version: Option<&str>,
+    ) -> Result<()> {
         sleep(Duration::from_secs(1)).await;
         self.0.writes.fetch_add(1, Ordering::Relaxed);
         let mut held = self.0.document.lock();
@@ -98,7 +115,11 @@ async fn a_hundred_edits_at_once_are_written_together() {
     let (documents, cloud) = documents();
     let answers = join_all((100..200).map(|port| documents.edit(&"fw", open(port)))).await;
     assert!(answers.iter().all(Result::is_ok));
-    assert_eq!((cloud.ports().len(), cloud.requests()), (100, (2, 2)), "the first, and all that came meanwhile");
+    assert_eq!(
+        (cloud.ports().len(), cloud.requests()),
+        (100, (2, 2)),
+        "the first, and all that came meanwhile"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +137,10 @@ async fn concurrently_changed_document_is_read_again_and_keeps_the_change() {
     documents.edit(&"fw", open(80)).await.unwrap();
     assert_eq!(cloud.requests(), (3, 3));
     let document = cloud.0.document.lock().0.clone();
-    assert_eq!(document, json!({"name": "workers", "changed by hand": 1, "ports": [80]}));
+    assert_eq!(
+        document,
+        json!({"name": "workers", "changed by hand": 1, "ports": [80]})
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,9 +156,18 @@ async fn an_edit_that_the_cloud_refuses_keeps_no_other_from_being_written() {
     let (documents, cloud) = documents();
     let ports: Vec<u16> = (10..42).collect();
     let answers = join_all(ports.iter().map(|port| documents.edit(&"fw", open(*port)))).await;
-    let refused: Vec<u16> = ports.iter().zip(&answers).filter(|(_, it)| it.is_err()).map(|(port, _)| *port).collect();
+    let refused: Vec<u16> = ports
+        .iter()
+        .zip(&answers)
+        .filter(|(_, it)| it.is_err())
+        .map(|(port, _)| *port)
+        .collect();
     assert_eq!((refused, cloud.ports().len()), (vec![13], 31));
-    assert!(cloud.requests().1 <= 12, "halves, and not one by one: {:?}", cloud.requests());
+    assert!(
+        cloud.requests().1 <= 12,
+        "halves, and not one by one: {:?}",
+        cloud.requests()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,8 +186,14 @@ async fn an_edit_that_fails_by_itself_is_answered_alone() {
 async fn edits_survive_the_caller_that_was_writing_them() {
     let (documents, cloud) = documents();
     for dropped_after in [500, 1500] {
-        let writer = timeout(Duration::from_millis(dropped_after.into()), documents.edit(&"fw", open(dropped_after)));
-        let (writer, others) = tokio::join!(writer, join_all((80..90).map(|port| documents.edit(&"fw", open(port)))));
+        let writer = timeout(
+            Duration::from_millis(dropped_after.into()),
+            documents.edit(&"fw", open(dropped_after)),
+        );
+        let (writer, others) = tokio::join!(
+            writer,
+            join_all((80..90).map(|port| documents.edit(&"fw", open(port))))
+        );
         assert!(writer.is_err() && others.iter().all(Result::is_ok));
         assert!((80..90).all(|port| cloud.ports().contains(&port)));
     }
@@ -169,7 +208,10 @@ async fn documents_of_different_keys_do_not_wait_for_each_other() {
         type Document = u32;
         async fn read(&self, key: &&'static str) -> Result<Versioned<u32>> {
             sleep(Duration::from_secs(if *key == "slow" { 3600 } else { 1 })).await;
-            Ok(Versioned { document: 0, version: None })
+            Ok(Versioned {
+                document: 0,
+                version: None,
+            })
         }
         async fn write(&self, _: &&'static str, _: u32, _: Option<&str>) -> Result<()> {
             Ok(())

@@ -37,23 +37,43 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 #[must_use]
 pub fn canonical_query(query: &str) -> String {
     let parameters = query.split('&').filter(|it| !it.is_empty());
-    let mut parameters: Vec<(&str, &str)> = parameters.map(|it| it.split_once('=').unwrap_or((it, ""))).collect();
+    let mut parameters: Vec<(&str, &str)> = parameters
+        .map(|it| it.split_once('=').unwrap_or((it, "")))
+        .collect();
     parameters.sort_unstable();
-    parameters.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+    parameters
+        .into_iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
 /// Returns the selected headers, one `name:value` line each, and their names joined by `;`. Names are in lower case and
 /// sorted; runs of spaces in a value become one space.
 #[must_use]
-pub fn canonical_headers(headers: &HeaderMap, is_signed: impl Fn(&str) -> bool) -> (String, String) {
-    let mut names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).filter(|name| is_signed(name)).collect();
+pub fn canonical_headers(
+    headers: &HeaderMap,
+    is_signed: impl Fn(&str) -> bool,
+) -> (String, String) {
+    let mut names: Vec<&str> = headers
+        .keys()
+        .map(http::HeaderName::as_str)
+        .filter(|name| is_signed(name))
+        .collect();
     names.sort_unstable();
     let values = |name: &str| {
-        let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let collapsed = values.map(|value| value.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
+        let values = headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let collapsed =
+            values.map(|value| value.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
         collapsed.collect::<Vec<_>>().join(",")
     };
-    let lines = names.iter().map(|name| format!("{name}:{}\n", values(name))).collect();
+    let lines = names
+        .iter()
+        .map(|name| format!("{name}:{}\n", values(name)))
+        .collect();
     (lines, names.join(";"))
 }
 
@@ -64,11 +84,19 @@ mod tests {
     #[test]
     fn header_values_are_collapsed_joined_and_sorted_by_name() {
         let mut headers = HeaderMap::new();
-        for (name, value) in [("x-b", "2"), ("host", "example.com"), ("x-a", "  a   b  c "), ("x-b", "1")] {
+        for (name, value) in [
+            ("x-b", "2"),
+            ("host", "example.com"),
+            ("x-a", "  a   b  c "),
+            ("x-b", "1"),
+        ] {
             headers.append(name, value.parse().unwrap());
         }
         headers.insert("user-agent", "not signed".parse().unwrap());
         let (lines, names) = canonical_headers(&headers, |name| name != "user-agent");
-        assert_eq!((&*lines, &*names), ("host:example.com\nx-a:a b c\nx-b:2,1\n", "host;x-a;x-b"));
+        assert_eq!(
+            (&*lines, &*names),
+            ("host:example.com\nx-a:a b c\nx-b:2,1\n", "host;x-a;x-b")
+        );
     }
 }

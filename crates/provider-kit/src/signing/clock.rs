@@ -25,7 +25,10 @@ impl CloudClock {
     /// by more than a minute.
     pub fn correct(&self, signed: Timestamp, answer: &HeaderMap) -> bool {
         let date = answer.get(DATE).and_then(|date| date.to_str().ok());
-        let Some(date) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) else { return false };
+        let Some(date) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok())
+        else {
+            return false;
+        };
         let is_wrong = (date.as_second() - signed.as_second()).abs() > TOLERANCE;
         if is_wrong {
             let offset = date.as_second() - Timestamp::now().as_second();
@@ -48,10 +51,18 @@ mod tests {
         let clock = CloudClock::default();
         let answer = |date: &str| HeaderMap::from_iter([(DATE, date.parse().unwrap())]);
         let first = clock.now();
-        assert!(!clock.correct(first, &HeaderMap::new()) && !clock.correct(first, &answer("yesterday")));
+        assert!(
+            !clock.correct(first, &HeaderMap::new()) && !clock.correct(first, &answer("yesterday"))
+        );
         let date = "Tue, 01 Jan 2030 12:00:00 GMT";
-        assert!(clock.correct(first, &answer(date)), "the clock is corrected");
-        assert!(clock.correct(first, &answer(date)), "a request of the same time was wrong, too");
+        assert!(
+            clock.correct(first, &answer(date)),
+            "the clock is corrected"
+        );
+        assert!(
+            clock.correct(first, &answer(date)),
+            "a request of the same time was wrong, too"
+        );
         assert!(!clock.correct(clock.now(), &answer("Tue, 01 Jan 2030 12:00:30 GMT")));
         assert_eq!(clock.now().to_string()[..16], *"2030-01-01T12:00");
     }

@@ -40,7 +40,12 @@ pub trait Signer: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason why there is no other credential; it becomes the failure of the call.
-    async fn refused(&self, _request: &HeaderMap, _refusal: &Refusal, _answer: &HeaderMap) -> Result<bool> {
+    async fn refused(
+        &self,
+        _request: &HeaderMap,
+        _refusal: &Refusal,
+        _answer: &HeaderMap,
+    ) -> Result<bool> {
         Ok(false)
     }
 

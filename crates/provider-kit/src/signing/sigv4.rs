@@ -36,16 +36,24 @@ impl AwsCredentials {
     #[must_use]
     pub fn have_signed(&self, request: &HeaderMap) -> bool {
         let text = |name| request.get(name).map_or(&b""[..], HeaderValue::as_bytes);
-        let token = self.session_token.as_ref().map_or("", |token| token.expose_secret());
+        let token = self
+            .session_token
+            .as_ref()
+            .map_or("", |token| token.expose_secret());
         let credential = format!("{ALGORITHM} Credential={}/", self.access_key);
-        text(AUTHORIZATION).starts_with(credential.as_bytes()) && text(SESSION_TOKEN) == token.as_bytes()
+        text(AUTHORIZATION).starts_with(credential.as_bytes())
+            && text(SESSION_TOKEN) == token.as_bytes()
     }
 
     /// Returns `text` with the secrets replaced.
     #[must_use]
     pub fn redact(&self, text: String) -> String {
-        let secrets = [Some(&self.secret_key), self.session_token.as_ref()].into_iter().flatten();
-        let secrets = secrets.map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
+        let secrets = [Some(&self.secret_key), self.session_token.as_ref()]
+            .into_iter()
+            .flatten();
+        let secrets = secrets
+            .map(ExposeSecret::expose_secret)
+            .filter(|secret| !secret.is_empty());
         secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
     }
 }
@@ -74,8 +82,12 @@ impl SigV4 {
     /// *Invalid* if the request has no host, or a credential that no HTTP header can carry.
     pub fn sign_at(&self, request: &mut Request<Bytes>, now: Timestamp) -> Result<()> {
         let date = now.to_zoned(TimeZone::UTC).strftime(FORMAT).to_string();
-        let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
-        let host = host.ok_or_else(|| Error::invalid("a request without a host cannot be signed"))?;
+        let host = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str().to_owned());
+        let host =
+            host.ok_or_else(|| Error::invalid("a request without a host cannot be signed"))?;
         let headers = request.headers_mut();
         headers.insert(HOST, header_value(&host)?);
         headers.insert(DATE, header_value(&date)?);
@@ -83,13 +95,20 @@ impl SigV4 {
             headers.insert(SESSION_TOKEN, secret_header(token.expose_secret())?);
         }
         let (canonical, signed_headers) = canonical_request(request);
-        let scope = format!("{}/{}/{}/aws4_request", &date[..8], self.region, self.service);
+        let scope = format!(
+            "{}/{}/{}/aws4_request",
+            &date[..8],
+            self.region,
+            self.service
+        );
         let signature = self.signature(&date, &scope, &canonical);
         let access_key = &self.credentials.access_key;
         let authorization = format!(
             "{ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={signed_headers}, Signature={signature}"
         );
-        request.headers_mut().insert(AUTHORIZATION, secret_header(&authorization)?);
+        request
+            .headers_mut()
+            .insert(AUTHORIZATION, secret_header(&authorization)?);
         Ok(())
     }
 
@@ -97,15 +116,22 @@ impl SigV4 {
     #[must_use]
     pub fn signed_at(request: &HeaderMap) -> Option<Timestamp> {
         let date = DateTime::strptime(FORMAT, request.get(DATE)?.to_str().ok()?).ok()?;
-        date.to_zoned(TimeZone::UTC).ok().map(|date| date.timestamp())
+        date.to_zoned(TimeZone::UTC)
+            .ok()
+            .map(|date| date.timestamp())
     }
 
     fn signature(&self, date: &str, scope: &str, canonical: &str) -> String {
-        let to_sign = format!("{ALGORITHM}\n{date}\n{scope}\n{}", sha256_hex(canonical.as_bytes()));
+        let to_sign = format!(
+            "{ALGORITHM}\n{date}\n{scope}\n{}",
+            sha256_hex(canonical.as_bytes())
+        );
         let secret = format!("AWS4{}", self.credentials.secret_key.expose_secret());
         let key = [&date[..8], &self.region, &self.service, "aws4_request"]
             .iter()
-            .fold(secret.into_bytes(), |key, part| hmac_sha256(&key, part.as_bytes()).to_vec());
+            .fold(secret.into_bytes(), |key, part| {
+                hmac_sha256(&key, part.as_bytes()).to_vec()
+            });
         hex(&hmac_sha256(&key, to_sign.as_bytes()))
     }
 }
@@ -130,11 +156,18 @@ fn canonical_request(request: &Request<Bytes>) -> (String, String) {
     };
     let query = canonical_query(request.uri().query().unwrap_or_default());
     let body = sha256_hex(request.body());
-    (format!("{}\n{path}\n{query}\n{headers}\n{names}\n{body}", request.method()), names)
+    (
+        format!(
+            "{}\n{path}\n{query}\n{headers}\n{names}\n{body}",
+            request.method()
+        ),
+        names,
+    )
 }
 
 fn header_value(text: &str) -> Result<HeaderValue> {
-    HeaderValue::try_from(text).map_err(|_| Error::invalid("a credential has characters that no HTTP header can carry"))
+    HeaderValue::try_from(text)
+        .map_err(|_| Error::invalid("a credential has characters that no HTTP header can carry"))
 }
 
 fn secret_header(text: &str) -> Result<HeaderValue> {
@@ -166,9 +199,16 @@ mod tests {
         "2015-08-30T12:36:00Z".parse().unwrap()
     }
 
-    fn request(method: Method, uri: &str, headers: &[(&str, &str)], body: &'static str) -> Request<Bytes> {
+    fn request(
+        method: Method,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: &'static str,
+    ) -> Request<Bytes> {
         let builder = Request::builder().method(method).uri(uri);
-        let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
+        let builder = headers.iter().fold(builder, |builder, (name, value)| {
+            builder.header(*name, *value)
+        });
         builder.body(Bytes::from_static(body.as_bytes())).unwrap()
     }
 
@@ -202,13 +242,23 @@ mod tests {
             ),
             (
                 "service",
-                request(Method::GET, "https://example.amazonaws.com/?Param2=value2&Param1=value1", &[], ""),
+                request(
+                    Method::GET,
+                    "https://example.amazonaws.com/?Param2=value2&Param1=value1",
+                    &[],
+                    "",
+                ),
                 "host;x-amz-date",
                 "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500",
             ),
             (
                 "service",
-                request(Method::POST, "https://example.amazonaws.com/", &[("content-type", FORM)], "Param1=value1"),
+                request(
+                    Method::POST,
+                    "https://example.amazonaws.com/",
+                    &[("content-type", FORM)],
+                    "Param1=value1",
+                ),
                 "content-type;host;x-amz-date",
                 "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
             ),
@@ -219,7 +269,13 @@ mod tests {
                 "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/{service}/aws4_request, \
                  SignedHeaders={headers}, Signature={signature}"
             );
-            assert_eq!(authorization(&request), expected, "{} {}", request.method(), request.uri());
+            assert_eq!(
+                authorization(&request),
+                expected,
+                "{} {}",
+                request.method(),
+                request.uri()
+            );
         }
     }
 
@@ -227,22 +283,45 @@ mod tests {
     fn a_session_token_is_sent_signed_and_shown_nowhere() {
         let mut signer = signer("ec2");
         signer.credentials.session_token = Some("session/token".into());
-        let mut request = request(Method::POST, "https://ec2.us-east-1.amazonaws.com/", &[], "Action=X");
+        let mut request = request(
+            Method::POST,
+            "https://ec2.us-east-1.amazonaws.com/",
+            &[],
+            "Action=X",
+        );
         signer.sign_at(&mut request, now()).unwrap();
         assert_eq!(request.headers()[SESSION_TOKEN], "session/token");
-        assert!(authorization(&request).contains("SignedHeaders=host;x-amz-date;x-amz-security-token"));
+        assert!(
+            authorization(&request).contains("SignedHeaders=host;x-amz-date;x-amz-security-token")
+        );
         assert!(signer.credentials.have_signed(request.headers()));
         assert_eq!(SigV4::signed_at(request.headers()), Some(now()));
-        let other = AwsCredentials { session_token: Some("other/token".into()), ..signer.credentials.clone() };
+        let other = AwsCredentials {
+            session_token: Some("other/token".into()),
+            ..signer.credentials.clone()
+        };
         assert!(!other.have_signed(request.headers()));
         let shown = format!("{signer:?} {:?}", request.headers());
         assert!(
-            !shown.contains("session/token") && !shown.contains("wJalr") && !shown.contains("Signature"),
+            !shown.contains("session/token")
+                && !shown.contains("wJalr")
+                && !shown.contains("Signature"),
             "{shown}"
         );
-        let empty = AwsCredentials { session_token: Some("".into()), ..signer.credentials.clone() };
-        assert_eq!(SigV4 { credentials: empty, ..signer.clone() }.redact("as it was".into()), "as it was");
-        let refusal = signer.redact("no key wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY, no session/token".into());
+        let empty = AwsCredentials {
+            session_token: Some("".into()),
+            ..signer.credentials.clone()
+        };
+        assert_eq!(
+            SigV4 {
+                credentials: empty,
+                ..signer.clone()
+            }
+            .redact("as it was".into()),
+            "as it was"
+        );
+        let refusal = signer
+            .redact("no key wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY, no session/token".into());
         assert_eq!(refusal, "no key [redacted], no [redacted]");
     }
 
@@ -250,6 +329,9 @@ mod tests {
     fn a_request_without_a_host_is_refused_before_it_is_signed() {
         let mut request = request(Method::GET, "/", &[], "");
         let err = signer("ec2").sign_at(&mut request, now()).unwrap_err();
-        assert!(err.is_invalid() && request.headers().get(AUTHORIZATION).is_none(), "{err}");
+        assert!(
+            err.is_invalid() && request.headers().get(AUTHORIZATION).is_none(),
+            "{err}"
+        );
     }
 }

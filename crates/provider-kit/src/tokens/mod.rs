@@ -121,7 +121,11 @@ struct Held<T> {
 /// Returns an issuer's error as *unauthorized*, if it or one of its causes is.
 fn refused(err: Error) -> Error {
     let is_hidden = !err.is_unauthorized() && err.chain().any(Error::is_unauthorized);
-    if is_hidden { Error::unauthorized(err.to_string()) } else { err }
+    if is_hidden {
+        Error::unauthorized(err.to_string())
+    } else {
+        err
+    }
 }
 
 /// Pause of requests: the time at which it ends, and its cause.
@@ -139,8 +143,18 @@ impl<I: Issuer> Tokens<I> {
     #[must_use]
     pub fn of(issuer: I) -> Self {
         let (issuer, asking) = (Arc::new(issuer), tokio::sync::Mutex::new(()));
-        let state = State { issuer, newer: None, held: None, scope: None, failed: None, moved: None };
-        Self { state: Mutex::new(state), asking }
+        let state = State {
+            issuer,
+            newer: None,
+            held: None,
+            scope: None,
+            failed: None,
+            moved: None,
+        };
+        Self {
+            state: Mutex::new(state),
+            asking,
+        }
     }
 
     /// Returns the token to use now.
@@ -148,12 +162,23 @@ impl<I: Issuer> Tokens<I> {
     /// # Errors
     /// The issuer's answer; *unauthorized* for a minute after the credential has become another account's.
     pub async fn current(&self) -> Result<Arc<I::Token>> {
-        let Some((token, is_due)) = self.held() else { return self.ask(|_| true).await };
-        let Some(_asking) = is_due.then(|| self.asking.try_lock().ok()).flatten() else { return Ok(token) };
+        let Some((token, is_due)) = self.held() else {
+            return self.ask(|_| true).await;
+        };
+        let Some(_asking) = is_due.then(|| self.asking.try_lock().ok()).flatten() else {
+            return Ok(token);
+        };
         // A caller that arrives during the renewal, or soon after it failed, does not start another one.
-        self.lock().held.iter_mut().for_each(|held| held.renew = Instant::now() + AFTER_A_REFUSAL);
+        self.lock()
+            .held
+            .iter_mut()
+            .for_each(|held| held.renew = Instant::now() + AFTER_A_REFUSAL);
         let renewed = tokio::time::timeout(RENEWAL_TIMEOUT, self.issue()).await;
-        let slow = |_| Err(Error::other(format!("no answer within {RENEWAL_TIMEOUT:?}")));
+        let slow = |_| {
+            Err(Error::other(format!(
+                "no answer within {RENEWAL_TIMEOUT:?}"
+            )))
+        };
         match renewed.unwrap_or_else(slow) {
             Err(err) if self.held().is_some() => {
                 tracing::warn!(%err, "cannot renew token; it stays in use until it expires");
@@ -177,7 +202,10 @@ impl<I: Issuer> Tokens<I> {
         self: &Arc<Self>,
         access: impl Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static,
     ) -> Arc<dyn Session> {
-        Arc::new(TokenSession { tokens: Arc::clone(self), access })
+        Arc::new(TokenSession {
+            tokens: Arc::clone(self),
+            access,
+        })
     }
 
     /// Returns the token to use after a service has refused a token: the current one if it is another, or else a new
@@ -220,8 +248,15 @@ impl<I: Issuer> Tokens<I> {
         match outcome {
             Ok(issued) => state.take(requested_at, issued),
             Err(err) => {
-                let spared = if err.is_unauthorized() { AFTER_A_REFUSAL } else { AFTER_A_FAILURE };
-                state.failed = Some((Instant::now() + err.retry_after().unwrap_or(spared), err.clone()));
+                let spared = if err.is_unauthorized() {
+                    AFTER_A_REFUSAL
+                } else {
+                    AFTER_A_FAILURE
+                };
+                state.failed = Some((
+                    Instant::now() + err.retry_after().unwrap_or(spared),
+                    err.clone(),
+                ));
                 Err(err)
             }
         }
@@ -273,19 +308,39 @@ impl<I: Issuer> State<I> {
 
     /// Puts a token into use, unless its scope differs from that of the last one.
     fn take(&mut self, requested_at: Instant, issued: Issued<I::Token>) -> Result<Arc<I::Token>> {
-        let Issued { token, scope: new, lifetime, is_renewable } = issued;
-        if let Some(before) = self.scope.replace(new.clone()).filter(|before| *before != new) {
+        let Issued {
+            token,
+            scope: new,
+            lifetime,
+            is_renewable,
+        } = issued;
+        if let Some(before) = self
+            .scope
+            .replace(new.clone())
+            .filter(|before| *before != new)
+        {
             let err = Error::unauthorized(format!(
                 "the credential is for {new} now, and was for {before}: all calls fail for a minute, so that reads of one do not \
                  cause changes in the other; if {new} is wrong, correct the configuration"
             ));
             tracing::warn!(%err);
-            (self.held, self.moved) = (None, Some((Instant::now() + SCOPE_CHANGE_PAUSE, err.clone())));
+            (self.held, self.moved) = (
+                None,
+                Some((Instant::now() + SCOPE_CHANGE_PAUSE, err.clone())),
+            );
             return Err(err);
         }
         let (token, end) = (Arc::new(token), requested_at + lifetime);
-        let renew = if is_renewable { end - RENEW_BEFORE_EXPIRY.min(lifetime / 4) } else { end };
-        self.held = Some(Held { token: Arc::clone(&token), renew, end });
+        let renew = if is_renewable {
+            end - RENEW_BEFORE_EXPIRY.min(lifetime / 4)
+        } else {
+            end
+        };
+        self.held = Some(Held {
+            token: Arc::clone(&token),
+            renew,
+            end,
+        });
         self.failed = None;
         Ok(token)
     }
@@ -298,13 +353,16 @@ struct TokenSession<I: Issuer, F> {
 }
 
 #[async_trait]
-impl<I: Issuer, F: Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static> Session for TokenSession<I, F> {
+impl<I: Issuer, F: Fn(&I::Token) -> Result<Arc<Access>> + Send + Sync + 'static> Session
+    for TokenSession<I, F>
+{
     async fn access(&self) -> Result<Arc<Access>> {
         (self.access)(&*self.tokens.current().await?)
     }
 
     async fn renewed(&self, refused: &Arc<Access>) -> Result<Option<Arc<Access>>> {
-        let is_other = |token: &I::Token| !(self.access)(token).is_ok_and(|its| Arc::ptr_eq(&its, refused));
+        let is_other =
+            |token: &I::Token| !(self.access)(token).is_ok_and(|its| Arc::ptr_eq(&its, refused));
         (self.access)(&*self.tokens.ask(is_other).await?).map(Some)
     }
 }

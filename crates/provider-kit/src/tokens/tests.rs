@@ -41,9 +41,18 @@ impl Issuer for Login {
             _ => {
                 let number = cloud.shown.len();
                 let name = HeaderName::from_static("x-token");
-                let access = Access::new("http://cloud", name, &number.to_string().into()).map(Arc::new)?;
-                let (lifetime, scope) = (Duration::from_secs(cloud.lifetime), format!("account {}", cloud.account));
-                Ok(Issued { token: (number, access), scope, lifetime, is_renewable: cloud.is_renewable })
+                let access =
+                    Access::new("http://cloud", name, &number.to_string().into()).map(Arc::new)?;
+                let (lifetime, scope) = (
+                    Duration::from_secs(cloud.lifetime),
+                    format!("account {}", cloud.account),
+                );
+                Ok(Issued {
+                    token: (number, access),
+                    scope,
+                    lifetime,
+                    is_renewable: cloud.is_renewable,
+                })
             }
         })
     }
@@ -52,8 +61,16 @@ impl Issuer for Login {
 impl Cloud {
     /// Tokens live for 20 minutes.
     fn new() -> Self {
-        let (refusal, account, lifetime, is_renewable, takes, shown) = (None, "a", 1200, true, 0, Vec::new());
-        Self(Arc::new(Mutex::new(Inner { refusal, account, lifetime, is_renewable, takes, shown })))
+        let (refusal, account, lifetime, is_renewable, takes, shown) =
+            (None, "a", 1200, true, 0, Vec::new());
+        Self(Arc::new(Mutex::new(Inner {
+            refusal,
+            account,
+            lifetime,
+            is_renewable,
+            takes,
+            shown,
+        })))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
@@ -65,7 +82,10 @@ impl Cloud {
     }
 
     fn login(&self, name: &'static str) -> Login {
-        Login { cloud: self.clone(), name }
+        Login {
+            cloud: self.clone(),
+            name,
+        }
     }
 
     fn tokens(&self) -> Arc<Tokens<Login>> {
@@ -159,7 +179,11 @@ async fn callers_do_not_wait_long_for_a_renewal_of_a_valid_token() {
     assert_eq!((number(&tokens).await, began.elapsed().as_secs()), (1, 10));
     pass(290).await;
     let began = Instant::now();
-    assert_eq!((number(&tokens).await, began.elapsed().as_secs()), (3, 60), "it has ended");
+    assert_eq!(
+        (number(&tokens).await, began.elapsed().as_secs()),
+        (3, 60),
+        "it has ended"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,14 +192,23 @@ async fn refused_credential_is_not_sent_again_before_its_pause_ends() {
         (wrong(), 30),
         (wrong().context("cannot read the credential"), 30),
         (Error::other("down"), 1),
-        (Error::retry_in("down", Duration::from_secs(7)).context("login"), 7),
-        (Error::rate_limited("slow down", Duration::from_secs(90)), 90),
+        (
+            Error::retry_in("down", Duration::from_secs(7)).context("login"),
+            7,
+        ),
+        (
+            Error::rate_limited("slow down", Duration::from_secs(90)),
+            90,
+        ),
     ] {
         let cloud = Cloud::new();
         cloud.refuse("", err.clone());
         let tokens = cloud.tokens();
         for _ in 0..5 {
-            assert_eq!(tokens.current().await.unwrap_err().to_string(), err.to_string());
+            assert_eq!(
+                tokens.current().await.unwrap_err().to_string(),
+                err.to_string()
+            );
         }
         pass(spared - 1).await;
         tokens.current().await.unwrap_err();
@@ -216,7 +249,13 @@ async fn new_credential_is_tried_before_it_is_used() {
     let tokens = cloud.tokens();
     assert_eq!(number(&tokens).await, 1);
     cloud.refuse("new", wrong());
-    assert!(tokens.reload(cloud.login("new")).await.unwrap_err().is_unauthorized());
+    assert!(
+        tokens
+            .reload(cloud.login("new"))
+            .await
+            .unwrap_err()
+            .is_unauthorized()
+    );
     assert_eq!(number(&tokens).await, 1);
     cloud.with(|cloud| cloud.refusal = None);
     tokens.reload(cloud.login("new")).await.unwrap();
@@ -258,7 +297,10 @@ async fn answers_to_a_replaced_credential_do_not_count() {
     };
     let (renewed, ()) = tokio::join!(session.renewed(&refused), reload);
     let renewed = renewed.unwrap().unwrap();
-    assert!(Arc::ptr_eq(&renewed, &session.access().await.unwrap()), "the new one's, and no failure");
+    assert!(
+        Arc::ptr_eq(&renewed, &session.access().await.unwrap()),
+        "the new one's, and no failure"
+    );
     assert_eq!(cloud.shown(), ["old", "old", "new"]);
 }
 
@@ -269,8 +311,12 @@ async fn credential_of_another_account_is_refused() {
     number(&tokens).await;
     cloud.with(|cloud| cloud.account = "b");
     let err = tokens.reload(cloud.login("new")).await.unwrap_err();
-    let said = "the new credential is for account b, and this cluster's machines are in account a; ";
-    assert!(err.is_invalid() && err.to_string().starts_with(said), "{err}");
+    let said =
+        "the new credential is for account b, and this cluster's machines are in account a; ";
+    assert!(
+        err.is_invalid() && err.to_string().starts_with(said),
+        "{err}"
+    );
     assert_eq!(number(&tokens).await, 1);
 }
 
@@ -291,7 +337,10 @@ async fn token_of_another_account_stops_all_calls_for_a_minute() {
         for _ in 0..3 {
             let err = tokens.current().await.unwrap_err();
             let said = format!("is for account {account} now");
-            assert!(err.is_unauthorized() && err.to_string().contains(&said), "{err}");
+            assert!(
+                err.is_unauthorized() && err.to_string().contains(&said),
+                "{err}"
+            );
             // A good credential does not end the pause either.
             tokens.reload(cloud.login("new")).await.unwrap_err();
             session.renewed(&refused).await.unwrap_err();

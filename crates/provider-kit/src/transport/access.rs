@@ -56,16 +56,26 @@ impl Access {
     pub fn new(base: &str, name: HeaderName, value: &SecretString) -> Result<Self> {
         endpoint(base)?;
         let base = base.trim_end_matches('/').to_owned();
-        Ok(Self { base, ..Self::of(name, value.expose_secret(), vec![value.clone()]) })
+        Ok(Self {
+            base,
+            ..Self::of(name, value.expose_secret(), vec![value.clone()])
+        })
     }
 
     /// Returns an access at the client's own base URL.
     pub(super) fn of(name: HeaderName, value: &str, mut hidden: Vec<SecretString>) -> Self {
         let mut header = HeaderValue::from_str(value).ok();
-        header.iter_mut().for_each(|header| header.set_sensitive(true));
+        header
+            .iter_mut()
+            .for_each(|header| header.set_sensitive(true));
         // A longer secret may contain a shorter one.
         hidden.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
-        Self { base: String::new(), name: Some(name), header, hidden }
+        Self {
+            base: String::new(),
+            name: Some(name),
+            header,
+            hidden,
+        }
     }
 
     /// A service at `base`, a URL, where a [signature](super::Builder::signer) identifies the caller.
@@ -81,7 +91,12 @@ impl Access {
     /// *Invalid* if `base` is not `http://` or `https://` with a host.
     pub fn signed(base: &str) -> Result<Self> {
         endpoint(base)?;
-        Ok(Self { base: base.trim_end_matches('/').to_owned(), name: None, header: None, hidden: Vec::new() })
+        Ok(Self {
+            base: base.trim_end_matches('/').to_owned(),
+            name: None,
+            header: None,
+            hidden: Vec::new(),
+        })
     }
 
     /// Returns the base URL of the service, without a slash at the end.
@@ -102,7 +117,10 @@ impl Access {
 
 /// Returns `text` with each of the hidden values replaced.
 pub(super) fn redact(text: String, hidden: &[SecretString]) -> String {
-    let hidden = hidden.iter().map(ExposeSecret::expose_secret).filter(|hidden| !hidden.is_empty());
+    let hidden = hidden
+        .iter()
+        .map(ExposeSecret::expose_secret)
+        .filter(|hidden| !hidden.is_empty());
     hidden.fold(text, |text, hidden| match text.contains(hidden) {
         true => text.replace(hidden, "[redacted]"),
         false => text,
@@ -112,14 +130,24 @@ pub(super) fn redact(text: String, hidden: &[SecretString]) -> String {
 /// Returns whether a base URL is `https`, and its host.
 pub(super) fn endpoint(base: &str) -> Result<(bool, String)> {
     let uri = base.parse::<http::Uri>().ok();
-    let scheme = uri.as_ref().and_then(http::Uri::scheme_str).filter(|s| ["http", "https"].contains(s));
-    let host = uri.as_ref().and_then(http::Uri::host).filter(|host| !host.is_empty());
+    let scheme = uri
+        .as_ref()
+        .and_then(http::Uri::scheme_str)
+        .filter(|s| ["http", "https"].contains(s));
+    let host = uri
+        .as_ref()
+        .and_then(http::Uri::host)
+        .filter(|host| !host.is_empty());
     let (Some(scheme), Some(host)) = (scheme, host) else {
         // A URL may hold user and password.
-        return Err(Error::invalid("the endpoint is not a URL such as https://api.example.com"));
+        return Err(Error::invalid(
+            "the endpoint is not a URL such as https://api.example.com",
+        ));
     };
     if !uri.as_ref().is_some_and(has_valid_port) {
-        return Err(Error::invalid("the endpoint's port is not a number from 1 to 65535"));
+        return Err(Error::invalid(
+            "the endpoint's port is not a number from 1 to 65535",
+        ));
     }
     Ok((scheme == "https", host.to_owned()))
 }
@@ -137,9 +165,18 @@ pub(super) fn endpoint(base: &str) -> Result<(bool, String)> {
 /// ```
 #[must_use]
 pub fn has_valid_port(url: &http::Uri) -> bool {
-    let Some(authority) = url.authority() else { return true };
-    let place = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, place)| place);
-    match place.strip_prefix(authority.host()).unwrap_or_default().strip_prefix(':') {
+    let Some(authority) = url.authority() else {
+        return true;
+    };
+    let place = authority
+        .as_str()
+        .rsplit_once('@')
+        .map_or(authority.as_str(), |(_, place)| place);
+    match place
+        .strip_prefix(authority.host())
+        .unwrap_or_default()
+        .strip_prefix(':')
+    {
         None | Some("") => true,
         Some(port) => port.parse::<u16>().is_ok_and(|port| port != 0),
     }
@@ -147,6 +184,8 @@ pub fn has_valid_port(url: &http::Uri) -> bool {
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("header", &self.name).finish_non_exhaustive()
+        f.debug_struct("Access")
+            .field("header", &self.name)
+            .finish_non_exhaustive()
     }
 }

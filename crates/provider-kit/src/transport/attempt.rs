@@ -46,13 +46,20 @@ pub(super) trait Sends:
     Service<Attempt, Response = Answer, Error = Failure, Future: Send> + Clone + Send + Sync + 'static
 {
     /// Sends one attempt through the layer.
-    fn once(&self, attempt: Attempt) -> impl Future<Output = Result<Answer, Failure>> + Send + use<Self> {
+    fn once(
+        &self,
+        attempt: Attempt,
+    ) -> impl Future<Output = Result<Answer, Failure>> + Send + use<Self> {
         self.clone().oneshot(attempt)
     }
 }
 
 impl<S> Sends for S where
-    S: Service<Attempt, Response = Answer, Error = Failure, Future: Send> + Clone + Send + Sync + 'static
+    S: Service<Attempt, Response = Answer, Error = Failure, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
 {
 }
 

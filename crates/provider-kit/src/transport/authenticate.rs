@@ -20,7 +20,11 @@ pub(super) enum Identity {
 }
 
 /// Adds the header that identifies the caller. A credential that is refused with 401 is replaced, once, by a newer one.
-pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<dyn CloudMetrics>) -> impl Sends {
+pub(super) fn authenticate(
+    inner: impl Sends,
+    identity: Identity,
+    metrics: Arc<dyn CloudMetrics>,
+) -> impl Sends {
     let identity = Arc::new((identity, metrics));
     service_fn(move |attempt: Attempt| {
         let (inner, identity) = (inner.clone(), Arc::clone(&identity));
@@ -29,7 +33,9 @@ pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<d
             let inner = tower::service_fn(move |attempt| signed(inner.clone(), attempt));
             match identity {
                 Identity::Credential(credential, validate) => {
-                    let outcome = with_credential(&inner, attempt, credential, validate.as_ref(), &**metrics).await;
+                    let outcome =
+                        with_credential(&inner, attempt, credential, validate.as_ref(), &**metrics)
+                            .await;
                     (0..credential.taken_over()).for_each(|_| metrics.credential_changed(true));
                     outcome
                 }
@@ -50,15 +56,34 @@ async fn with_credential(
 ) -> Result<Answer, Failure> {
     let (mut access, trial) = credential.current(validate.is_some());
     if let (Some(trial), Some(call)) = (trial, validate) {
-        match try_out(inner, Attempt { call: Arc::clone(call), ..attempt.clone() }, trial).await {
+        match try_out(
+            inner,
+            Attempt {
+                call: Arc::clone(call),
+                ..attempt.clone()
+            },
+            trial,
+        )
+        .await
+        {
             Some(accepted) => access = Some(accepted),
             None => metrics.credential_changed(false),
         }
     }
     attempt.access = access;
     let outcome = inner.once(attempt.clone()).await;
-    match refused(&outcome).then(|| credential.instead_of(attempt.access.as_ref())).flatten() {
-        Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
+    match refused(&outcome)
+        .then(|| credential.instead_of(attempt.access.as_ref()))
+        .flatten()
+    {
+        Some(other) => {
+            inner
+                .once(Attempt {
+                    access: Some(other),
+                    ..attempt
+                })
+                .await
+        }
         None => outcome,
     }
 }
@@ -71,14 +96,30 @@ async fn signed(inner: impl Sends, attempt: Attempt) -> Result<Answer, Failure> 
     }
 }
 
-async fn with_session(inner: &impl Sends, attempt: Attempt, session: &dyn Session) -> Result<Answer, Failure> {
+async fn with_session(
+    inner: &impl Sends,
+    attempt: Attempt,
+    session: &dyn Session,
+) -> Result<Answer, Failure> {
     let access = session.access().await.map_err(no_access)?;
-    let outcome = inner.once(Attempt { access: Some(Arc::clone(&access)), ..attempt.clone() }).await;
+    let outcome = inner
+        .once(Attempt {
+            access: Some(Arc::clone(&access)),
+            ..attempt.clone()
+        })
+        .await;
     if !refused(&outcome) {
         return outcome;
     }
     match session.renewed(&access).await.map_err(no_access)? {
-        Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
+        Some(other) => {
+            inner
+                .once(Attempt {
+                    access: Some(other),
+                    ..attempt
+                })
+                .await
+        }
         None => outcome,
     }
 }
@@ -86,11 +127,17 @@ async fn with_session(inner: &impl Sends, attempt: Attempt, session: &dyn Sessio
 /// Returns the failure of a call without access. What the session did not find is not the object of the call, which must
 /// not seem to be absent.
 fn no_access(error: Error) -> Failure {
-    Failure::not_sent(if error.is_not_found() { error.context("no access to the cloud's API") } else { error })
+    Failure::not_sent(if error.is_not_found() {
+        error.context("no access to the cloud's API")
+    } else {
+        error
+    })
 }
 
 fn refused(outcome: &Result<Answer, Failure>) -> bool {
-    outcome.as_ref().is_err_and(|failure| failure.status == Some(StatusCode::UNAUTHORIZED))
+    outcome
+        .as_ref()
+        .is_err_and(|failure| failure.status == Some(StatusCode::UNAUTHORIZED))
 }
 
 async fn try_out(inner: &impl Sends, mut attempt: Attempt, trial: Trial) -> Option<Arc<Access>> {

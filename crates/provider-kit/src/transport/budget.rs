@@ -75,13 +75,19 @@ const RECOVERY: f64 = 0.95;
 impl Refill {
     /// Returns a limit of `rate` requests per second (0 counts as 1), with bursts of up to `burst` requests.
     pub fn per_second(rate: u32, burst: u32) -> Self {
-        Self::Stated { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
+        Self::Stated {
+            interval: Duration::from_secs(1) / rate.max(1),
+            burst: burst.max(1),
+        }
     }
 
     /// Returns a limit of `rate` requests per second (0 counts as 1), with bursts of up to `burst` requests, that
     /// shrinks after refusals.
     pub fn adaptive(rate: u32, burst: u32) -> Self {
-        Self::Adaptive { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
+        Self::Adaptive {
+            interval: Duration::from_secs(1) / rate.max(1),
+            burst: burst.max(1),
+        }
     }
 
     /// Returns the time in which one request of a limit comes back; `None` if all come back together.
@@ -89,7 +95,9 @@ impl Refill {
         match self {
             Self::AtReset => None,
             Self::Evenly(period) => Some(period.as_secs_f64() / limit),
-            Self::Stated { interval, .. } | Self::Adaptive { interval, .. } => Some(interval.as_secs_f64()),
+            Self::Stated { interval, .. } | Self::Adaptive { interval, .. } => {
+                Some(interval.as_secs_f64())
+            }
         }
     }
 
@@ -104,7 +112,10 @@ impl Refill {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { share_left_to_others: 0.1, refill: Refill::AtReset }
+        Self {
+            share_left_to_others: 0.1,
+            refill: Refill::AtReset,
+        }
     }
 }
 
@@ -262,10 +273,17 @@ impl Allowance {
 
     /// Estimates the time until the call may be sent.
     pub(super) fn wait(&self, ticket: Ticket, now: Instant) -> Duration {
-        let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let believed = paused.max(self.level(now).map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)));
+        let paused = self
+            .paused_until
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let believed = paused.max(
+            self.level(now)
+                .map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)),
+        );
         // The limits that a cloud reports may be wrong. After some time without requests, one request finds out.
-        let silent = self.last_sent.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
+        let silent = self
+            .last_sent
+            .map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         believed.min(LONGEST_PAUSE.saturating_sub(silent))
     }
 
@@ -276,7 +294,9 @@ impl Allowance {
 
     /// Returns the reason why a call of this priority waits.
     pub(super) fn describe(&self, priority: Priority, now: Instant) -> String {
-        let Some(level) = self.level(now) else { return "other calls go first".to_owned() };
+        let Some(level) = self.level(now) else {
+            return "other calls go first".to_owned();
+        };
         let (limit, left) = (level.limit, self.left(&level, now).max(0.0));
         let kept = (limit * self.budget.reserve(priority)).round();
         format!(
@@ -286,15 +306,25 @@ impl Allowance {
 
     /// Returns the known level; at first that of a stated limit, of which nothing is used.
     fn level(&self, now: Instant) -> Option<Level> {
-        let Some(burst) = self.budget.refill.burst() else { return self.level };
+        let Some(burst) = self.budget.refill.burst() else {
+            return self.level;
+        };
         let limit = f64::from(burst);
-        self.level.or(Some(Level { limit, left: limit, at: now, reset: None, told_by: 0, spread: 0.0 }))
+        self.level.or(Some(Level {
+            limit,
+            left: limit,
+            at: now,
+            reset: None,
+            told_by: 0,
+            spread: 0.0,
+        }))
     }
 
     fn shortage(&self, level: &Level, ticket: Ticket, now: Instant) -> Duration {
         let priority = ticket.priority();
         let left = self.left(level, now);
-        let missing = |turns: usize| level.limit * self.budget.reserve(priority) + turns as f64 - left;
+        let missing =
+            |turns: usize| level.limit * self.budget.reserve(priority) + turns as f64 - left;
         // Usually there is enough for all calls, and they need not be counted.
         if missing(self.waiting.len()) <= EPSILON {
             return Duration::ZERO;
@@ -305,15 +335,21 @@ impl Allowance {
             return Duration::ZERO;
         }
         match self.interval(level) {
-            None => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
+            None => level
+                .reset
+                .map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
             Some(one) => {
-                let since = self.last_sent.map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
+                let since = self
+                    .last_sent
+                    .map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
                 let paced = turns * one / self.budget.part_of_refill(priority) - since;
                 let seconds = (missing * one).min(paced.max((turns - left) * one));
                 // A call that tries again a little too early would do so forever.
-                Duration::try_from_secs_f64(seconds).map_or(Duration::ZERO, |wait| match seconds < EPSILON {
-                    true => Duration::ZERO,
-                    false => wait + Duration::from_micros(1),
+                Duration::try_from_secs_f64(seconds).map_or(Duration::ZERO, |wait| {
+                    match seconds < EPSILON {
+                        true => Duration::ZERO,
+                        false => wait + Duration::from_micros(1),
+                    }
                 })
             }
         }
@@ -337,7 +373,9 @@ impl Allowance {
 
     fn behind_the_probe(&self, now: Instant) -> Duration {
         match self.probe {
-            Probe::Sent(then) if self.under_way > 0 => (then + PROBE_ALONE).saturating_duration_since(now),
+            Probe::Sent(then) if self.under_way > 0 => {
+                (then + PROBE_ALONE).saturating_duration_since(now)
+            }
             _ => Duration::ZERO,
         }
     }
@@ -358,7 +396,8 @@ impl Allowance {
                 self.learn(number, &report, now);
                 self.slow_down(number, now);
                 if let Some(until) = pause.map(|pause| now + pause) {
-                    self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
+                    self.paused_until =
+                        Some(self.paused_until.map_or(until, |before| before.max(until)));
                 }
             }
         }
@@ -366,18 +405,26 @@ impl Allowance {
 
     /// Requests that were under way when the interval grew do not let it grow further.
     fn slow_down(&mut self, number: Number, now: Instant) {
-        let Refill::Adaptive { .. } = self.budget.refill else { return };
+        let Refill::Adaptive { .. } = self.budget.refill else {
+            return;
+        };
         if number <= self.slowdown.1 {
             return;
         }
         self.slowdown = ((self.slowdown.0 * 2.0).min(SLOWEST), self.numbers);
-        self.level = self.level(now).map(|level| Level { left: f64::from(self.under_way), at: now, ..level });
+        self.level = self.level(now).map(|level| Level {
+            left: f64::from(self.under_way),
+            at: now,
+            ..level
+        });
     }
 
     /// Updates the level from a report. An answer may be overtaken by the answer to a later request, which is more
     /// recent.
     fn learn(&mut self, number: Number, report: &RateLimitReport, now: Instant) {
-        let remaining = report.remaining.filter(|_| self.budget.refill.burst().is_none());
+        let remaining = report
+            .remaining
+            .filter(|_| self.budget.refill.burst().is_none());
         let Some(left) = remaining.map(|left| left as f64) else {
             self.spend(now);
             return self.lower(number, report);
@@ -392,25 +439,50 @@ impl Allowance {
             Refill::AtReset => reset.is_some(),
             Refill::Evenly(_) | Refill::Stated { .. } | Refill::Adaptive { .. } => limit > 0.0,
         };
-        self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number, spread: 0.0 });
+        self.level = usable.then_some(Level {
+            limit,
+            left,
+            at: now,
+            reset,
+            told_by: number,
+            spread: 0.0,
+        });
     }
 
     /// Lowers the level of a stated limit to the requests that are left according to a report.
     fn lower(&mut self, number: Number, report: &RateLimitReport) {
-        let level = self.level.filter(|level| self.reports_lower_stated_limits && level.told_by <= number);
-        let (Some(level), Some(left)) = (level, report.remaining.map(|left| left as f64)) else { return };
-        let window = report.reset.filter(|_| left <= level.left).unwrap_or_default();
+        let level = self
+            .level
+            .filter(|level| self.reports_lower_stated_limits && level.told_by <= number);
+        let (Some(level), Some(left)) = (level, report.remaining.map(|left| left as f64)) else {
+            return;
+        };
+        let window = report
+            .reset
+            .filter(|_| left <= level.left)
+            .unwrap_or_default();
         let spread = window.as_secs_f64() / (left + 1.0);
-        self.level = Some(Level { left: left.min(level.left), told_by: number, spread, ..level });
+        self.level = Some(Level {
+            left: left.min(level.left),
+            told_by: number,
+            spread,
+            ..level
+        });
     }
 
     fn spend(&mut self, now: Instant) {
         // A window that is over does not apply to the next one.
-        self.level = self.level.filter(|level| self.budget.refill != Refill::AtReset || level.reset > Some(now));
+        self.level = self
+            .level
+            .filter(|level| self.budget.refill != Refill::AtReset || level.reset > Some(now));
         let Some(level) = self.level(now) else { return };
         // Requests in flight are subtracted from this value.
         let left = self.left(&level, now) + f64::from(self.under_way) - 1.0;
-        self.level = Some(Level { left: left.max(0.0), at: now, ..level });
+        self.level = Some(Level {
+            left: left.max(0.0),
+            at: now,
+            ..level
+        });
     }
 }
 

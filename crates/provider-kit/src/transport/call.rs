@@ -57,7 +57,11 @@ impl Call {
     #[must_use]
     pub fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
         let (idempotent, changes) = (method.is_idempotent(), !method.is_safe());
-        let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
+        let priority = if method == Method::DELETE {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
         let (body, field, operation) = (Ok(None), None, None);
@@ -109,10 +113,12 @@ impl Call {
     /// Adds a query parameter.
     #[must_use]
     pub fn query(mut self, key: &str, value: impl Display) -> Self {
-        self.query.push(if self.query.is_empty() { '?' } else { '&' });
+        self.query
+            .push(if self.query.is_empty() { '?' } else { '&' });
         self.query.extend(utf8_percent_encode(key, RESERVED));
         self.query.push('=');
-        self.query.extend(utf8_percent_encode(&value.to_string(), RESERVED));
+        self.query
+            .extend(utf8_percent_encode(&value.to_string(), RESERVED));
         self
     }
 
@@ -129,7 +135,8 @@ impl Call {
     #[must_use]
     pub fn hide(mut self, secret: SecretString) -> Self {
         let written = Value::from(secret.expose_secret()).to_string();
-        self.hidden.extend([SecretString::from(&written[1..written.len() - 1]), secret]);
+        self.hidden
+            .extend([SecretString::from(&written[1..written.len() - 1]), secret]);
         self
     }
 
@@ -138,7 +145,12 @@ impl Call {
     pub fn json(mut self, body: &impl Serialize) -> Self {
         self.body = serde_json::to_vec(body)
             .map(|bytes| Some(bytes.into()))
-            .map_err(|err| Error::other(format!("{}: the request cannot be written as JSON: {err}", self.route())));
+            .map_err(|err| {
+                Error::other(format!(
+                    "{}: the request cannot be written as JSON: {err}",
+                    self.route()
+                ))
+            });
         self
     }
 
@@ -172,12 +184,12 @@ impl Call {
             Value::Null => self,
             Value::String(text) => self.query(key, text),
             Value::Bool(_) | Value::Number(_) => self.query(key, value),
-            Value::Array(items) => (1..)
-                .zip(items)
-                .fold(self, |call, (number, value)| call.nested(&format!("{key}.{item}{number}"), value, item)),
-            Value::Object(fields) => {
-                fields.iter().fold(self, |call, (name, value)| call.nested(&format!("{key}.{name}"), value, item))
-            }
+            Value::Array(items) => (1..).zip(items).fold(self, |call, (number, value)| {
+                call.nested(&format!("{key}.{item}{number}"), value, item)
+            }),
+            Value::Object(fields) => fields.iter().fold(self, |call, (name, value)| {
+                call.nested(&format!("{key}.{name}"), value, item)
+            }),
         }
     }
 
@@ -236,46 +248,72 @@ impl Call {
     /// Returns method and template, for metrics: few distinct values.
     #[must_use]
     pub fn route(&self) -> String {
-        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.template))
+        self.operation
+            .clone()
+            .unwrap_or_else(|| format!("{} {}", self.method, self.template))
     }
 
     /// Returns method and path, for messages, without the query, which may be long.
     pub(super) fn place(&self) -> String {
-        self.operation.clone().unwrap_or_else(|| format!("{} {}", self.method, self.path))
+        self.operation
+            .clone()
+            .unwrap_or_else(|| format!("{} {}", self.method, self.path))
     }
 
     /// Returns path and query.
     #[must_use]
     pub fn uri(&self) -> String {
-        if self.is_form { self.path.clone() } else { format!("{}{}", self.path, self.query) }
+        if self.is_form {
+            self.path.clone()
+        } else {
+            format!("{}{}", self.path, self.query)
+        }
     }
 
     /// Returns the body and its type.
     pub(super) fn content(&self) -> Result<Option<(Bytes, &'static str)>> {
         if self.is_form {
             // In a form, unlike a URL, a space is a plus.
-            let form = self.query.strip_prefix('?').unwrap_or_default().replace("%20", "+");
-            return Ok(Some((form.into(), "application/x-www-form-urlencoded; charset=utf-8")));
+            let form = self
+                .query
+                .strip_prefix('?')
+                .unwrap_or_default()
+                .replace("%20", "+");
+            return Ok(Some((
+                form.into(),
+                "application/x-www-form-urlencoded; charset=utf-8",
+            )));
         }
         Ok(self.body.clone()?.map(|body| (body, "application/json")))
     }
 }
 
 fn fill(template: &str, parameters: &[&str]) -> String {
-    debug_assert_eq!(template.matches('{').count(), parameters.len(), "parameters of {template}");
+    debug_assert_eq!(
+        template.matches('{').count(),
+        parameters.len(),
+        "parameters of {template}"
+    );
     let mut parameters = parameters.iter();
     let mut path = String::with_capacity(template.len() + 16);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         path.push_str(before);
-        path.extend(utf8_percent_encode(parameters.next().copied().unwrap_or_default(), RESERVED));
+        path.extend(utf8_percent_encode(
+            parameters.next().copied().unwrap_or_default(),
+            RESERVED,
+        ));
         rest = after.split_once('}').map_or("", |(_, rest)| rest);
     }
     path + rest
 }
 
 /// Characters that are percent-encoded: all but RFC 3986's unreserved ones.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// Shows only method and URI: headers and body may hold a secret (INV-5).
 impl fmt::Debug for Call {
@@ -318,19 +356,33 @@ impl Answer {
         }
     }
 
-    pub(crate) fn decoded<'a, F: Format, S: DeserializeSeed<'a>>(&'a self, seed: S) -> Result<S::Value> {
+    pub(crate) fn decoded<'a, F: Format, S: DeserializeSeed<'a>>(
+        &'a self,
+        seed: S,
+    ) -> Result<S::Value> {
         F::read(&self.body, seed).map_err(|err| self.unexpected(&err))
     }
 
     pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {
         let err = excerpt(err.to_string());
-        Error::other(format!("{} answered {} with an unexpected body: {err}", self.place, self.status.as_u16()))
+        Error::other(format!(
+            "{} answered {} with an unexpected body: {err}",
+            self.place,
+            self.status.as_u16()
+        ))
     }
 
     #[cfg(test)]
     pub(crate) fn of(body: impl Into<Bytes>) -> Self {
         let (place, status, headers) = ("GET /".to_owned(), StatusCode::OK, HeaderMap::new());
-        Self { place, field: None, status, headers, body: body.into(), report: RateLimitReport::default() }
+        Self {
+            place,
+            field: None,
+            status,
+            headers,
+            body: body.into(),
+            report: RateLimitReport::default(),
+        }
     }
 }
 
@@ -346,16 +398,26 @@ mod tests {
 
     #[test]
     fn debug_shows_neither_headers_nor_bodies() {
-        let call =
-            Call::post("/tokens", &[]).json(&"s3cret").header("x-key", "s3cret").hide("s3cret".to_owned().into());
+        let call = Call::post("/tokens", &[])
+            .json(&"s3cret")
+            .header("x-key", "s3cret")
+            .hide("s3cret".to_owned().into());
         let shown = format!("{call:?} {:?}", Answer::of("s3cret"));
         assert_eq!(shown, "Call(POST /tokens) Answer(200 to GET /)");
     }
 
     #[test]
     fn selected_field_is_read_without_its_siblings() {
-        let answer = |body: &'static str| Answer { field: Some("server"), ..Answer::of(body) };
-        assert_eq!(answer(r#"{"meta": {"server": 1}, "server": [7], "x": 0}"#).json::<Vec<u8>>().unwrap(), [7]);
+        let answer = |body: &'static str| Answer {
+            field: Some("server"),
+            ..Answer::of(body)
+        };
+        assert_eq!(
+            answer(r#"{"meta": {"server": 1}, "server": [7], "x": 0}"#)
+                .json::<Vec<u8>>()
+                .unwrap(),
+            [7]
+        );
         for (body, said) in [
             (r#"{"servers": [7]}"#, "missing field `server`"),
             (r#"{"server": "x"}"#, "invalid type"),
@@ -363,7 +425,11 @@ mod tests {
             ("[7]", "expected an object with \"server\""),
         ] {
             let error = answer(body).json::<Vec<u8>>().unwrap_err().to_string();
-            assert!(error.starts_with("GET / answered 200 with an unexpected body") && error.contains(said), "{error}");
+            assert!(
+                error.starts_with("GET / answered 200 with an unexpected body")
+                    && error.contains(said),
+                "{error}"
+            );
         }
     }
 
@@ -375,7 +441,11 @@ mod tests {
 
     #[test]
     fn only_calls_that_may_be_repeated_are_idempotent() {
-        assert!(Call::get("/", &[]).idempotent && Call::put("/", &[]).idempotent && Call::delete("/", &[]).idempotent);
+        assert!(
+            Call::get("/", &[]).idempotent
+                && Call::put("/", &[]).idempotent
+                && Call::delete("/", &[]).idempotent
+        );
         for call in [Call::post("/", &[]), Call::patch("/", &[])] {
             assert!(!call.idempotent && call.changes && call.repeatable().idempotent);
         }

@@ -24,12 +24,18 @@ pub struct NoAnswer {
 impl NoAnswer {
     /// Returns the error for a cut connection, or a body that broke off: it is unknown if the request was applied.
     pub fn new(cause: impl fmt::Display) -> Self {
-        Self { cause: cause.to_string(), sent: true }
+        Self {
+            cause: cause.to_string(),
+            sent: true,
+        }
     }
 
     /// Returns the error for a failed connection: the request was not sent, and may be sent again in any case.
     pub fn not_sent(cause: impl fmt::Display) -> Self {
-        Self { cause: cause.to_string(), sent: false }
+        Self {
+            cause: cause.to_string(),
+            sent: false,
+        }
     }
 }
 
@@ -43,8 +49,11 @@ impl fmt::Display for NoAnswer {
 pub trait Connector: Send + Sync + 'static {
     /// Sends `request`, whose URI is absolute. A body that is longer than `limit` is read only until it is known to be
     /// longer: see [`BodyReader`].
-    fn carry(&self, request: Request<Bytes>, limit: BodyLimit)
-    -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>>;
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>>;
 }
 
 /// A connector to a tower service in this process, such as an axum router: no sockets, and time may be virtual.
@@ -65,7 +74,10 @@ where
     ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         let service = self.0.clone();
         async move {
-            let answer = service.oneshot(request.map(Full::new)).await.map_err(NoAnswer::new)?;
+            let answer = service
+                .oneshot(request.map(Full::new))
+                .await
+                .map_err(NoAnswer::new)?;
             let (parts, body) = answer.into_parts();
             let (mut read, mut body) = (BodyReader::new(limit, parts.status), pin!(body));
             while let Some(frame) = body.frame().await {

@@ -118,7 +118,13 @@ impl Credential {
     /// Returns a fixed user and password (`Authorization: Basic`), for as long as the process runs.
     #[must_use]
     pub fn basic(user: impl Into<String>, password: impl Into<String>) -> Self {
-        Self::fixed(Scheme::Basic, vec![SecretString::from(user.into()), SecretString::from(password.into())])
+        Self::fixed(
+            Scheme::Basic,
+            vec![
+                SecretString::from(user.into()),
+                SecretString::from(password.into()),
+            ],
+        )
     }
 
     /// Returns user and password, each of which may come from a file; files are read again as described in
@@ -132,7 +138,12 @@ impl Credential {
 
     fn fixed(scheme: Scheme, parts: Vec<SecretString>) -> Self {
         let secret = access(scheme, parts.clone());
-        Self::of(scheme, parts.into_iter().map(ValueOrFile::Value).collect(), secret, Vec::new())
+        Self::of(
+            scheme,
+            parts.into_iter().map(ValueOrFile::Value).collect(),
+            secret,
+            Vec::new(),
+        )
     }
 
     fn read(scheme: Scheme, parts: Vec<ValueOrFile>) -> Result<Self> {
@@ -141,9 +152,24 @@ impl Credential {
         Ok(Self::of(scheme, parts, secret, stamps))
     }
 
-    fn of(scheme: Scheme, parts: Vec<ValueOrFile>, secret: Access, stamps: Vec<Option<Stamp>>) -> Self {
-        let loaded = Mutex::new(Loaded { secret: Arc::new(secret), generation: 1, taken_over: 0, stamps, newer: None });
-        Self(Some(Arc::new(Source { scheme, parts, loaded })))
+    fn of(
+        scheme: Scheme,
+        parts: Vec<ValueOrFile>,
+        secret: Access,
+        stamps: Vec<Option<Stamp>>,
+    ) -> Self {
+        let loaded = Mutex::new(Loaded {
+            secret: Arc::new(secret),
+            generation: 1,
+            taken_over: 0,
+            stamps,
+            newer: None,
+        });
+        Self(Some(Arc::new(Source {
+            scheme,
+            parts,
+            loaded,
+        })))
     }
 
     /// Returns the number of credentials that have been read: 1 at first, one more with each change of the files, which
@@ -158,22 +184,30 @@ impl Credential {
 
     /// Returns the number of new credentials that came into use since the last call.
     pub(super) fn taken_over(&self) -> u32 {
-        self.0.as_ref().map_or(0, |source| std::mem::take(&mut source.lock().taken_over))
+        self.0
+            .as_ref()
+            .map_or(0, |source| std::mem::take(&mut source.lock().taken_over))
     }
 
     /// Returns the credential to send now. A newly read credential is used at once, unless it is to be tried first.
     pub(super) fn current(&self, try_first: bool) -> (Option<Arc<Access>>, Option<Trial>) {
-        let Some(source) = &self.0 else { return (None, None) };
+        let Some(source) = &self.0 else {
+            return (None, None);
+        };
         let mut loaded = source.lock();
         source.reread(&mut loaded, false);
         if !try_first {
             loaded.take_over();
         }
         let now = Instant::now();
-        let due = |newer: &&mut Newer| !newer.trying && newer.not_before.is_none_or(|then| then <= now);
+        let due =
+            |newer: &&mut Newer| !newer.trying && newer.not_before.is_none_or(|then| then <= now);
         let trial = loaded.newer.as_mut().filter(due).map(|newer| {
             newer.trying = true;
-            Trial { source: Arc::clone(source), secret: Arc::clone(&newer.secret) }
+            Trial {
+                source: Arc::clone(source),
+                secret: Arc::clone(&newer.secret),
+            }
         });
         (Some(Arc::clone(&loaded.secret)), trial)
     }
@@ -193,8 +227,15 @@ impl Credential {
 
 impl Source {
     fn reread(&self, loaded: &mut Loaded, anyhow: bool) {
-        let stamps = self.parts.iter().map(ValueOrFile::stamp).collect::<Vec<_>>();
-        let files = self.parts.iter().any(|part| matches!(part, ValueOrFile::File(_)));
+        let stamps = self
+            .parts
+            .iter()
+            .map(ValueOrFile::stamp)
+            .collect::<Vec<_>>();
+        let files = self
+            .parts
+            .iter()
+            .any(|part| matches!(part, ValueOrFile::File(_)));
         let readable = stamps.iter().any(Option::is_some);
         if !files || !(anyhow || readable && stamps != loaded.stamps) {
             return;
@@ -202,12 +243,22 @@ impl Source {
         loaded.stamps = stamps;
         match read(self.scheme, &self.parts) {
             Ok(secret) if loaded.secret.equals(&secret) => loaded.newer = None,
-            Ok(secret) if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&secret)) => {}
+            Ok(secret)
+                if loaded
+                    .newer
+                    .as_ref()
+                    .is_some_and(|newer| newer.secret.equals(&secret)) => {}
             Ok(secret) => {
-                loaded.newer = Some(Newer { secret: Arc::new(secret), trying: false, not_before: None });
+                loaded.newer = Some(Newer {
+                    secret: Arc::new(secret),
+                    trying: false,
+                    not_before: None,
+                });
                 loaded.generation += 1;
             }
-            Err(err) => tracing::warn!(%err, "cannot reload credential; the current one stays in use"),
+            Err(err) => {
+                tracing::warn!(%err, "cannot reload credential; the current one stays in use")
+            }
         }
     }
 
@@ -236,7 +287,11 @@ impl Trial {
     /// Puts the credential into use, because the cloud accepted it.
     pub(super) fn accepted(self) -> Arc<Access> {
         let mut loaded = self.source.lock();
-        if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&self.secret)) {
+        if loaded
+            .newer
+            .as_ref()
+            .is_some_and(|newer| newer.secret.equals(&self.secret))
+        {
             loaded.take_over();
         }
         Arc::clone(&loaded.secret)
@@ -245,7 +300,11 @@ impl Trial {
     /// Keeps the old credential, because the cloud rejected the new one or did not answer.
     pub(super) fn not_accepted(self, why: &Error) {
         let mut loaded = self.source.lock();
-        if let Some(newer) = loaded.newer.as_mut().filter(|newer| newer.secret.equals(&self.secret)) {
+        if let Some(newer) = loaded
+            .newer
+            .as_mut()
+            .filter(|newer| newer.secret.equals(&self.secret))
+        {
             if newer.not_before.is_none() {
                 tracing::warn!(%why, "new credential rejected; the current one stays in use");
             }
@@ -266,7 +325,11 @@ fn access(scheme: Scheme, mut parts: Vec<SecretString>) -> Access {
     let value = match scheme {
         Scheme::Bearer => format!("Bearer {}", parts[0].expose_secret()),
         Scheme::Basic => {
-            let encoded = STANDARD.encode(format!("{}:{}", parts[0].expose_secret(), parts[1].expose_secret()));
+            let encoded = STANDARD.encode(format!(
+                "{}:{}",
+                parts[0].expose_secret(),
+                parts[1].expose_secret()
+            ));
             parts.push(SecretString::from(encoded.clone()));
             format!("Basic {encoded}")
         }
@@ -279,29 +342,54 @@ fn read(scheme: Scheme, parts: &[ValueOrFile]) -> Result<Access> {
         ValueOrFile::Value(value) => Ok(value.clone()),
         ValueOrFile::File(path) => read_file(scheme, path),
     };
-    Ok(access(scheme, parts.iter().map(read).collect::<Result<_>>()?))
+    Ok(access(
+        scheme,
+        parts.iter().map(read).collect::<Result<_>>()?,
+    ))
 }
 
 fn read_file(scheme: Scheme, path: &Path) -> Result<SecretString> {
-    let noun = if scheme == Scheme::Bearer { "token" } else { "credential" };
-    let text = cloud_provider::files::read_to_string(path)
-        .map_err(|err| Error::invalid(format!("cannot read the {noun} file {}: {err}", path.display())))?;
+    let noun = if scheme == Scheme::Bearer {
+        "token"
+    } else {
+        "credential"
+    };
+    let text = cloud_provider::files::read_to_string(path).map_err(|err| {
+        Error::invalid(format!(
+            "cannot read the {noun} file {}: {err}",
+            path.display()
+        ))
+    })?;
     if cloud_provider::files::is_writable_by_all(path) {
         tracing::warn!(path = %path.display(), "every user of this machine may write the {noun} file; use chmod o-w");
     }
     let text = text.trim();
-    let printable = |c: char| if scheme == Scheme::Bearer { c.is_ascii_graphic() } else { !c.is_control() };
+    let printable = |c: char| {
+        if scheme == Scheme::Bearer {
+            c.is_ascii_graphic()
+        } else {
+            !c.is_control()
+        }
+    };
     if text.is_empty() || !text.chars().all(printable) {
         let path = path.display();
-        return Err(Error::invalid(format!("the {noun} file {path} does not hold one line of printable characters")));
+        return Err(Error::invalid(format!(
+            "the {noun} file {path} does not hold one line of printable characters"
+        )));
     }
     Ok(SecretString::from(text))
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(source) = &self.0 else { return f.write_str("Credential(none)") };
-        f.write_str(if source.scheme == Scheme::Bearer { "Credential(token" } else { "Credential(user and password" })?;
+        let Some(source) = &self.0 else {
+            return f.write_str("Credential(none)");
+        };
+        f.write_str(if source.scheme == Scheme::Bearer {
+            "Credential(token"
+        } else {
+            "Credential(user and password"
+        })?;
         for part in &source.parts {
             if let ValueOrFile::File(path) = part {
                 write!(f, " in {}", path.display())?;
@@ -326,11 +414,19 @@ mod tests {
 
     fn shown(credential: &Credential) -> String {
         let (secret, _) = credential.current(false);
-        secret.unwrap().header.clone().unwrap().to_str().unwrap().to_owned()
+        secret
+            .unwrap()
+            .header
+            .clone()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned()
     }
 
     fn directory(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         directory
     }
@@ -343,12 +439,23 @@ mod tests {
         let credential = Credential::file(&path).unwrap();
         assert_eq!(shown(&credential), "Bearer first");
         std::fs::write(&path, "second-token\n").unwrap();
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("Bearer second-token", 2));
+        assert_eq!(
+            (shown(&credential).as_str(), credential.generation()),
+            ("Bearer second-token", 2)
+        );
         std::fs::write(&path, " \n").unwrap();
         assert_eq!(shown(&credential), "Bearer second-token");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("Bearer second-token", 2));
-        assert!(Credential::file(&path).unwrap_err().to_string().contains("cannot read the token file"));
+        assert_eq!(
+            (shown(&credential).as_str(), credential.generation()),
+            ("Bearer second-token", 2)
+        );
+        assert!(
+            Credential::file(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot read the token file")
+        );
         std::fs::remove_dir_all(directory).unwrap();
     }
 
@@ -361,7 +468,10 @@ mod tests {
             for (name, value) in [("user", user), ("password", password)] {
                 std::fs::write(data.join(name), value).unwrap();
                 // Time and length stay the same; only the file is a different one.
-                let file = std::fs::File::options().write(true).open(data.join(name)).unwrap();
+                let file = std::fs::File::options()
+                    .write(true)
+                    .open(data.join(name))
+                    .unwrap();
                 file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             }
             std::os::unix::fs::symlink(version, directory.join("..data_tmp")).unwrap();
@@ -375,7 +485,10 @@ mod tests {
         let credential = Credential::basic_files(part("user"), part("password")).unwrap();
         assert_eq!(shown(&credential), "Basic YWI6MTI=");
         mount("..2", "cd", "34");
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("Basic Y2Q6MzQ=", 2));
+        assert_eq!(
+            (shown(&credential).as_str(), credential.generation()),
+            ("Basic Y2Q6MzQ=", 2)
+        );
         std::fs::remove_dir_all(directory).unwrap();
     }
 
@@ -386,10 +499,16 @@ mod tests {
         let secret = credential.current(false).0.unwrap();
         let said = secret.redact("#ws+user pass:word I3dzK3VzZXI6cGFzczp3b3Jk".into());
         assert_eq!(said, "[redacted] [redacted] [redacted]");
-        let parts = (ValueOrFile::value("#ws+user"), ValueOrFile::value("pass:word"));
+        let parts = (
+            ValueOrFile::value("#ws+user"),
+            ValueOrFile::value("pass:word"),
+        );
         let shown = format!("{credential:?} {:?} {parts:?}", secret.header);
         assert_eq!(shown.matches("redacted").count(), 3, "{shown}");
-        assert!(!shown.contains("user\"") && !shown.contains("word:") && !shown.contains("I3dz"), "{shown}");
+        assert!(
+            !shown.contains("user\"") && !shown.contains("word:") && !shown.contains("I3dz"),
+            "{shown}"
+        );
     }
 
     #[test]

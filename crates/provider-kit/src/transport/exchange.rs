@@ -37,19 +37,35 @@ impl Exchange {
         let mut request = self.request(attempt).map_err(Failure::not_sent)?;
         // Signed last, and for each attempt: a signature covers the date and everything else.
         if let Some(signer) = &attempt.signer {
-            signer.sign(&mut request, Timestamp::now()).await.map_err(Failure::not_sent)?;
+            signer
+                .sign(&mut request, Timestamp::now())
+                .await
+                .map_err(Failure::not_sent)?;
         }
         let call = &attempt.call;
         if self.log_bodies {
             dump::request(&request, attempt);
         }
-        let signed = attempt.signer.as_ref().map(|signer| (signer, request.headers().clone()));
+        let signed = attempt
+            .signer
+            .as_ref()
+            .map(|signer| (signer, request.headers().clone()));
         let limit = BodyLimit::of_list(call.is_list);
-        let outcome = tokio::time::timeout(self.timeout, self.connector.carry(request, limit)).await;
+        let outcome =
+            tokio::time::timeout(self.timeout, self.connector.carry(request, limit)).await;
         let answer = match outcome {
-            Err(_) => return Err(Failure::no_answer(call, &format!("no answer within {:?}", self.timeout))),
+            Err(_) => {
+                return Err(Failure::no_answer(
+                    call,
+                    &format!("no answer within {:?}", self.timeout),
+                ));
+            }
             Ok(Err(err)) => {
-                let failure = if err.sent { Failure::no_answer } else { Failure::no_connection };
+                let failure = if err.sent {
+                    Failure::no_answer
+                } else {
+                    Failure::no_connection
+                };
                 return Err(failure(call, &attempt.redact(err.to_string())));
             }
             Ok(Ok(answer)) => answer,
@@ -59,30 +75,52 @@ impl Exchange {
         }
         let is_too_long = answer.body().len() > limit.bytes(answer.status());
         if is_refusal(answer.status()) {
-            let (mut failure, refusal) =
-                failure::refused(attempt, &answer, is_too_long.then_some(limit), self.refusal_rules);
+            let (mut failure, refusal) = failure::refused(
+                attempt,
+                &answer,
+                is_too_long.then_some(limit),
+                self.refusal_rules,
+            );
             if let (Some((signer, sent)), Some(refusal)) = (signed, refusal) {
-                failure.sign_again =
-                    signer.refused(&sent, &refusal, answer.headers()).await.map_err(Failure::not_sent)?;
+                failure.sign_again = signer
+                    .refused(&sent, &refusal, answer.headers())
+                    .await
+                    .map_err(Failure::not_sent)?;
             }
             return Err(failure);
         }
         let report = (self.refusal_rules.rate_limits)(answer.headers());
         if is_too_long {
-            return Err(failure::too_large(call, &answer, report, &limit.describe(answer.status())));
+            return Err(failure::too_large(
+                call,
+                &answer,
+                report,
+                &limit.describe(answer.status()),
+            ));
         }
         if let Some(density) = density(answer.body()) {
             return Err(failure::too_large(call, &answer, report, &density));
         }
         let (parts, body) = answer.into_parts();
         let (place, field) = (call.place(), call.field);
-        Ok(Answer { place, field, status: parts.status, headers: parts.headers, body, report })
+        Ok(Answer {
+            place,
+            field,
+            status: parts.status,
+            headers: parts.headers,
+            body,
+            report,
+        })
     }
 
     fn request(&self, attempt: &Attempt) -> Result<Request<Bytes>> {
         let call = &attempt.call;
         let content = call.content()?;
-        let base = attempt.access.as_ref().map(|access| access.base()).filter(|base| !base.is_empty());
+        let base = attempt
+            .access
+            .as_ref()
+            .map(|access| access.base())
+            .filter(|base| !base.is_empty());
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(format!("{}{}", base.unwrap_or(&self.base), call.uri()))
@@ -100,7 +138,9 @@ impl Exchange {
             && let Some(name) = &access.name
         {
             let Some(value) = &access.header else {
-                return Err(Error::unauthorized("the token has characters that no HTTP header can carry"));
+                return Err(Error::unauthorized(
+                    "the token has characters that no HTTP header can carry",
+                ));
             };
             request = request.header(name, value.clone());
         }

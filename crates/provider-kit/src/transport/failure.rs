@@ -56,22 +56,41 @@ impl Failure {
     pub(super) fn not_sent(error: Error) -> Self {
         let report = RateLimitReport::default();
         let (sent, sign_again) = (false, false);
-        Self { status: None, error, pause: None, delay: None, report, sent, sign_again, repeat: Repeat::Never }
+        Self {
+            status: None,
+            error,
+            pause: None,
+            delay: None,
+            report,
+            sent,
+            sign_again,
+            repeat: Repeat::Never,
+        }
     }
 
     /// Returns the failure of a call that was in flight and must not go on.
     pub(super) fn cut_off(error: Error) -> Self {
-        Self { sent: true, ..Self::not_sent(error) }
+        Self {
+            sent: true,
+            ..Self::not_sent(error)
+        }
     }
 
     pub(super) fn no_answer(call: &Call, cause: &str) -> Self {
         let error = Error::unanswered(format!("{} was not answered: {cause}", call.place()));
-        Self { repeat: Repeat::IfIdempotent, ..Self::cut_off(error) }
+        Self {
+            repeat: Repeat::IfIdempotent,
+            ..Self::cut_off(error)
+        }
     }
 
     /// Returns the failure of a call that got no connection.
     pub(super) fn no_connection(call: &Call, cause: &str) -> Self {
-        Self { repeat: Repeat::Always, sent: false, ..Self::no_answer(call, cause) }
+        Self {
+            repeat: Repeat::Always,
+            sent: false,
+            ..Self::no_answer(call, cause)
+        }
     }
 
     pub(super) fn may_repeat(&self, call: &Call) -> bool {
@@ -112,7 +131,9 @@ impl Refusal {
     pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         let mut refusal = Self::read_with_code(headers, body)?;
         let body: Value = serde_json::from_slice(body).ok()?;
-        if refusal.code.is_empty() && (body.get("error").is_some() || body.pointer("/errors/0").is_some()) {
+        if refusal.code.is_empty()
+            && (body.get("error").is_some() || body.pointer("/errors/0").is_some())
+        {
             Self::UNSPECIFIED.clone_into(&mut refusal.code);
         }
         Some(refusal)
@@ -123,15 +144,31 @@ impl Refusal {
     #[must_use]
     pub fn read_with_code(_headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
-        let errors = body.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let error = body.get("error").filter(|error| error.is_object()).or(errors.first()).unwrap_or(&body);
+        let errors = body
+            .get("errors")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let error = body
+            .get("error")
+            .filter(|error| error.is_object())
+            .or(errors.first())
+            .unwrap_or(&body);
         let message = match body.get("error") {
-            None if !errors.is_empty() => errors.iter().filter_map(said).collect::<Vec<_>>().join("; "),
+            None if !errors.is_empty() => errors
+                .iter()
+                .filter_map(said)
+                .collect::<Vec<_>>()
+                .join("; "),
             _ => said(error)?,
         };
         let fields = error.pointer("/details/fields").and_then(Value::as_array);
         let details = fields.into_iter().flatten().filter_map(detail).collect();
-        Some(Self { code: text(error, &["code", "id"]).unwrap_or_default().to_owned(), message, details })
+        Some(Self {
+            code: text(error, &["code", "id"]).unwrap_or_default().to_owned(),
+            message,
+            details,
+        })
     }
 
     /// Returns the text for people: `message (field: detail; field: detail)`.
@@ -156,10 +193,21 @@ fn said(error: &Value) -> Option<String> {
 
 /// Returns `{"name", "messages"}` on one line.
 fn detail(field: &Value) -> Option<String> {
-    let messages = field.get("messages").and_then(Value::as_array).into_iter().flatten();
-    let messages = messages.filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let messages = field
+        .get("messages")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let messages = messages
+        .filter_map(Value::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     let name = field.get("name")?.as_str()?;
-    Some(if messages.is_empty() { name.to_owned() } else { format!("{name}: {messages}") })
+    Some(if messages.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}: {messages}")
+    })
 }
 
 /// Meaning of a refusal beyond its status: returns the constructor of the error for a code that the cloud uses, such as
@@ -179,14 +227,23 @@ pub(super) struct RefusalRules {
 
 /// Returns the failure for a successful answer whose body has more than `most`. The body is not used at all, and the
 /// request is not sent again at once, because the answer would be as long.
-pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, report: RateLimitReport, most: &str) -> Failure {
+pub(super) fn too_large(
+    call: &Call,
+    answer: &Response<Bytes>,
+    report: RateLimitReport,
+    most: &str,
+) -> Failure {
     let status = answer.status();
     let error = Error::other(format!(
         "{} answered {} with a body of more than {most}; nothing is read from it",
         call.place(),
         status.as_u16()
     ));
-    Failure { status: Some(status), report, ..Failure::cut_off(error) }
+    Failure {
+        status: Some(status),
+        report,
+        ..Failure::cut_off(error)
+    }
 }
 
 /// Returns the failure for a refusal. `exceeded` is the limit, if the body is longer: then the refusal is not parsed,
@@ -198,27 +255,43 @@ pub(super) fn refused(
     refusal_rules: RefusalRules,
 ) -> (Failure, Option<Refusal>) {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
-    let refusal = if exceeded.is_none() { (refusal_rules.reader)(headers, answer.body()) } else { None };
+    let refusal = if exceeded.is_none() {
+        (refusal_rules.reader)(headers, answer.body())
+    } else {
+        None
+    };
     // Redacted before it is cut, because half a secret would not be recognized.
     let said = match &refusal {
         Some(refusal) => excerpt(attempt.redact(refusal.said())),
         None => beginning(attempt, answer.body()),
     };
     let said = match exceeded {
-        Some(limit) => format!("a body of more than {}, which begins: {said}", limit.describe(status)),
+        Some(limit) => format!(
+            "a body of more than {}, which begins: {said}",
+            limit.describe(status)
+        ),
         None => said,
     };
     let colon = if said.is_empty() { "" } else { ": " };
-    let text =
-        format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, refusal_rules));
+    let text = format!(
+        "{} answered {}{colon}{said}{}",
+        call.place(),
+        status.as_u16(),
+        correlation(headers, refusal_rules)
+    );
     let text = attempt.redact(text);
     let report = (refusal_rules.rate_limits)(headers);
     // Some APIs answer 413 with a time instead.
-    let too_large = status == StatusCode::PAYLOAD_TOO_LARGE && headers.contains_key(header::RETRY_AFTER);
+    let too_large =
+        status == StatusCode::PAYLOAD_TOO_LARGE && headers.contains_key(header::RETRY_AFTER);
     let throttled = status == StatusCode::TOO_MANY_REQUESTS || too_large;
     // It is unknown if the request was applied: it is not sent again blindly, but a caller that waits knows until when.
     let overloaded = retry_after(headers).filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
-    let pause = if throttled { pause(headers, &report, refusal_rules.refill) } else { overloaded };
+    let pause = if throttled {
+        pause(headers, &report, refusal_rules.refill)
+    } else {
+        overloaded
+    };
     let error = match (refusal.as_ref().and_then(attempt.error_mapping), overloaded) {
         (Some(error), _) => error(text),
         (None, _) if throttled => Error::rate_limited(text, pause.unwrap_or(DEFAULT_PAUSE)),
@@ -239,18 +312,38 @@ pub(super) fn refused(
     } else {
         Repeat::Never
     };
-    let pause = if error.is_rate_limited() { pause.or(error.retry_after().filter(|_| !throttled)) } else { pause };
+    let pause = if error.is_rate_limited() {
+        pause.or(error.retry_after().filter(|_| !throttled))
+    } else {
+        pause
+    };
     let delay = retry_after(headers).filter(|_| repeat != Repeat::Never);
     let (status, sent, sign_again) = (Some(status), true, false);
-    (Failure { status, error, pause, delay, report, sent, sign_again, repeat }, refusal)
+    (
+        Failure {
+            status,
+            error,
+            pause,
+            delay,
+            report,
+            sent,
+            sign_again,
+            repeat,
+        },
+        refusal,
+    )
 }
 
 fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Error {
     match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
         // A gateway answers JSON too: an answer without a code is accepted only in a form that gateways do not use.
-        404 | 410 if refusal.is_some_and(|refusal| !refusal.code.is_empty()) => Error::not_found(text),
-        404 | 410 => Error::other(format!("{text} (not an answer of this API; is the endpoint right?)")),
+        404 | 410 if refusal.is_some_and(|refusal| !refusal.code.is_empty()) => {
+            Error::not_found(text)
+        }
+        404 | 410 => Error::other(format!(
+            "{text} (not an answer of this API; is the endpoint right?)"
+        )),
         409 | 412 | 423 => Error::conflict(text),
         400 | 422 => Error::invalid(text),
         _ => Error::other(text),
@@ -259,13 +352,17 @@ fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Err
 
 /// Returns the correlation ID for the cloud's support: ` (x-request-id 7f3a)`.
 fn correlation(headers: &HeaderMap, refusal_rules: RefusalRules) -> String {
-    let id = refusal_rules.correlation.and_then(|name| Some((name, headers.get(name)?.to_str().ok()?)));
-    id.filter(|(_, id)| id.len() <= 128).map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
+    let id = refusal_rules
+        .correlation
+        .and_then(|name| Some((name, headers.get(name)?.to_str().ok()?)));
+    id.filter(|(_, id)| id.len() <= 128)
+        .map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
 }
 
 /// Returns the beginning of a body that is not JSON, on one line.
 fn beginning(attempt: &Attempt, body: &[u8]) -> String {
-    let text = attempt.redact(String::from_utf8_lossy(&body[..body.len().min(MOST_READ)]).into_owned());
+    let text =
+        attempt.redact(String::from_utf8_lossy(&body[..body.len().min(MOST_READ)]).into_owned());
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.chars().take(MOST_SAID).collect()
 }
@@ -275,7 +372,9 @@ fn beginning(attempt: &Attempt, body: &[u8]) -> String {
 fn pause(headers: &HeaderMap, report: &RateLimitReport, refill: Refill) -> Option<Duration> {
     let known = matches!(refill, Refill::Evenly(_)) && report.remaining.is_some();
     retry_after(headers).or_else(|| {
-        let reset = report.reset.map(|reset| reset.clamp(Duration::from_secs(1), LONGEST_PAUSE));
+        let reset = report
+            .reset
+            .map(|reset| reset.clamp(Duration::from_secs(1), LONGEST_PAUSE));
         (!known).then(|| reset.unwrap_or(DEFAULT_PAUSE))
     })
 }
@@ -318,17 +417,33 @@ impl RateLimitReport {
 
 /// Returns the current time in seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 fn from_now(reset: u64) -> Duration {
-    let seconds = if reset < EPOCH_SECONDS { reset } else { reset.saturating_sub(now()) };
+    let seconds = if reset < EPOCH_SECONDS {
+        reset
+    } else {
+        reset.saturating_sub(now())
+    };
     Duration::from_secs(seconds).min(LONGEST_WINDOW)
 }
 
 /// Returns the number at the beginning of the first of these headers that is present: `3600, 3600;w=3600` is 3600.
 fn number(headers: &HeaderMap, names: &[&str]) -> Option<u64> {
-    let text = names.iter().find_map(|name| headers.get(*name))?.to_str().ok()?.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).map_or(text, |end| &text[..end]);
-    digits.parse().ok().filter(|_| text[digits.len()..].is_empty() || text[digits.len()..].starts_with([',', ';', '.']))
+    let text = names
+        .iter()
+        .find_map(|name| headers.get(*name))?
+        .to_str()
+        .ok()?
+        .trim();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .map_or(text, |end| &text[..end]);
+    digits.parse().ok().filter(|_| {
+        text[digits.len()..].is_empty() || text[digits.len()..].starts_with([',', ';', '.'])
+    })
 }

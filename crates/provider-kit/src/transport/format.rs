@@ -28,7 +28,8 @@ pub struct Xml;
 impl Format for Json {
     fn read<'a, S: DeserializeSeed<'a>>(body: &'a [u8], seed: S) -> Result<S::Value, impl Display> {
         let mut json = serde_json::Deserializer::from_slice(body);
-        seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value))
+        seed.deserialize(&mut json)
+            .and_then(|value| json.end().map(|()| value))
     }
 }
 

@@ -20,7 +20,9 @@ pub(super) fn guard(inner: impl Sends, fence: Fence) -> impl Sends {
                 return inner.once(attempt).await;
             }
             let place = attempt.call.place();
-            fence.check().map_err(|closed| Failure::not_sent(closed.context(place.clone())))?;
+            fence
+                .check()
+                .map_err(|closed| Failure::not_sent(closed.context(place.clone())))?;
             let mut exchange = pin!(inner.once(attempt));
             poll_fn(|context| match fence.check() {
                 Ok(()) => exchange.as_mut().poll(context),

@@ -59,7 +59,11 @@ impl BodyLimit {
             Self { is_list: false } => "an answer that is no list",
         };
         let bytes = self.bytes(status);
-        let size = if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) };
+        let size = if bytes < 1 << 20 {
+            format!("{} KiB", bytes >> 10)
+        } else {
+            format!("{} MiB", bytes >> 20)
+        };
         format!("{size}, the limit of {kind}")
     }
 }
@@ -98,7 +102,10 @@ impl BodyReader {
     /// Returns a reader for the body of an answer with this status.
     #[must_use]
     pub fn new(limit: BodyLimit, status: StatusCode) -> Self {
-        Self { bytes: Vec::new(), limit: limit.bytes(status) }
+        Self {
+            bytes: Vec::new(),
+            limit: limit.bytes(status),
+        }
     }
 
     /// Reserves memory for a body with an announced length, up to the limit.
@@ -140,13 +147,22 @@ mod tests {
             (list, 200, 16 << 20, "16 MiB, the limit of a list"),
             (list, 300, 16 << 20, "16 MiB, the limit of a list"),
             (list, 404, 64 << 10, "64 KiB, the limit of a refusal"),
-            (object, 201, 1 << 20, "1 MiB, the limit of an answer that is no list"),
+            (
+                object,
+                201,
+                1 << 20,
+                "1 MiB, the limit of an answer that is no list",
+            ),
             (object, 302, 64 << 10, "64 KiB, the limit of a refusal"),
             (object, 500, 64 << 10, "64 KiB, the limit of a refusal"),
         ];
         for (limit, status, bytes, text) in table {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!((limit.bytes(status), &*limit.describe(status)), (bytes, text), "{status}");
+            assert_eq!(
+                (limit.bytes(status), &*limit.describe(status)),
+                (bytes, text),
+                "{status}"
+            );
         }
     }
 
@@ -167,11 +183,23 @@ mod tests {
 
     #[test]
     fn a_body_that_is_many_times_as_large_in_memory_is_not_read() {
-        let list = |item: &str| format!("[{}]", [item].repeat(MOST_OF_A_LIST / (item.len() + 1) - 1).join(","));
-        assert_eq!(density(list("{}").as_bytes()).as_deref(), Some("250000 objects"));
-        assert_eq!(density(list("0").as_bytes()).as_deref(), Some("2000000 values"));
-        let member =
-            r#"{"id":"448e3cfe-6e46-4f61-bb4d-000000000001","name":"worker-00001","address":"10.6.0.1","port":80}"#;
+        let list = |item: &str| {
+            format!(
+                "[{}]",
+                [item]
+                    .repeat(MOST_OF_A_LIST / (item.len() + 1) - 1)
+                    .join(",")
+            )
+        };
+        assert_eq!(
+            density(list("{}").as_bytes()).as_deref(),
+            Some("250000 objects")
+        );
+        assert_eq!(
+            density(list("0").as_bytes()).as_deref(),
+            Some("2000000 values")
+        );
+        let member = r#"{"id":"448e3cfe-6e46-4f61-bb4d-000000000001","name":"worker-00001","address":"10.6.0.1","port":80}"#;
         assert_eq!(density(list(member).as_bytes()), None);
         assert_eq!(density(&vec![b'{'; MOST_OF_AN_OBJECT]), None);
     }

@@ -35,12 +35,18 @@ struct Running {
 impl Running {
     fn start(metrics: Arc<dyn CloudMetrics>, route: String) -> Self {
         metrics.started(&route);
-        Self { metrics, route, began: Instant::now(), finished: false }
+        Self {
+            metrics,
+            route,
+            began: Instant::now(),
+            finished: false,
+        }
     }
 
     fn finish(mut self, status: Option<u16>, remaining: Option<u64>) {
         self.finished = true;
-        self.metrics.finished(&self.route, status, self.began.elapsed());
+        self.metrics
+            .finished(&self.route, status, self.began.elapsed());
         if let Some(left) = remaining {
             self.metrics.remaining(left);
         }

@@ -13,13 +13,26 @@ impl Builder {
     #[must_use]
     pub fn metadata_service(self) -> Self {
         let seconds = Duration::from_secs;
-        let retry_policy =
-            RetryPolicy { timeout: seconds(5), total_timeout: seconds(15), max_attempts: 3, ..RetryPolicy::default() };
-        let plain = |_: &HeaderMap, body: &[u8]| {
-            let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
-            Some(Refusal { code, message, details: Vec::new() })
+        let retry_policy = RetryPolicy {
+            timeout: seconds(5),
+            total_timeout: seconds(15),
+            max_attempts: 3,
+            ..RetryPolicy::default()
         };
-        self.retry_policy(retry_policy).refusals(plain).log_bodies(false)
+        let plain = |_: &HeaderMap, body: &[u8]| {
+            let (code, message) = (
+                Refusal::UNSPECIFIED.to_owned(),
+                String::from_utf8_lossy(body).into_owned(),
+            );
+            Some(Refusal {
+                code,
+                message,
+                details: Vec::new(),
+            })
+        };
+        self.retry_policy(retry_policy)
+            .refusals(plain)
+            .log_bodies(false)
     }
 }
 

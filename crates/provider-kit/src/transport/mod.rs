@@ -166,7 +166,9 @@ impl Builder {
     pub fn setup(mut self, setup: &Setup) -> Self {
         self.call_timeout = setup.call_timeout;
         let named = setup.user_agent.iter().fold(self, Builder::user_agent);
-        named.fence(setup.fence.clone()).metrics(Arc::clone(&setup.metrics))
+        named
+            .fence(setup.fence.clone())
+            .metrics(Arc::clone(&setup.metrics))
     }
 
     /// Reports each request to `metrics`.
@@ -325,7 +327,11 @@ impl Builder {
     #[must_use]
     pub fn service<S, B>(self, service: S) -> Self
     where
-        S: tower::Service<Request<http_body_util::Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S: tower::Service<Request<http_body_util::Full<Bytes>>, Response = Response<B>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send,
         S::Error: fmt::Display + Send,
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -353,12 +359,23 @@ impl Builder {
             }
         };
         let base = self.base.trim_end_matches('/').to_owned();
-        let retry_policy = self.call_timeout.map_or(self.retry_policy, |longest| self.retry_policy.once(longest));
+        let retry_policy = self
+            .call_timeout
+            .map_or(self.retry_policy, |longest| self.retry_policy.once(longest));
         let (metrics, signer) = (self.metrics, self.signer);
-        let refusal_rules = RefusalRules { refill: self.budget.refill, ..self.refusal_rules };
-        let agent = self.user_agent.into_iter().chain([AGENT.to_owned()]).collect::<Vec<_>>().join(" ");
-        let user_agent = HeaderValue::try_from(&agent)
-            .map_err(|_| Error::invalid(format!("no HTTP header can carry the user agent {agent:?}")))?;
+        let refusal_rules = RefusalRules {
+            refill: self.budget.refill,
+            ..self.refusal_rules
+        };
+        let agent = self
+            .user_agent
+            .into_iter()
+            .chain([AGENT.to_owned()])
+            .collect::<Vec<_>>()
+            .join(" ");
+        let user_agent = HeaderValue::try_from(&agent).map_err(|_| {
+            Error::invalid(format!("no HTTP header can carry the user agent {agent:?}"))
+        })?;
         let layers = exchange::exchange(Exchange {
             base: base.clone(),
             connector,
@@ -377,7 +394,14 @@ impl Builder {
         let allowance = Allowance::new(self.budget, self.reports_lower_stated_limits);
         let layers = throttle::throttle(layers, allowance, retry_policy, Arc::clone(&metrics));
         let stack = Box::new(retry::retry(layers, retry_policy));
-        let inner = Inner { base, credential: self.credential, metrics, retry_policy, signer, stack };
+        let inner = Inner {
+            base,
+            credential: self.credential,
+            metrics,
+            retry_policy,
+            signer,
+            stack,
+        };
         Ok(Transport(Arc::new(inner), |_| None, self.paging))
     }
 }
@@ -424,7 +448,10 @@ impl Transport {
     /// Returns a builder of a client for an API whose base URL and credential come from `session` with each access.
     #[must_use]
     pub fn of_session(session: Arc<dyn Session>) -> Builder {
-        Builder { session: Some(session), ..Self::builder(String::new()) }
+        Builder {
+            session: Some(session),
+            ..Self::builder(String::new())
+        }
     }
 
     /// Returns the client with rules that map an API's error codes to errors, for codes that are more specific than the
@@ -510,7 +537,11 @@ impl Transport {
             access: None,
             signer: self.0.signer.clone(),
         };
-        self.0.stack.send(attempt).await.map_err(|failure| failure.error)
+        self.0
+            .stack
+            .send(attempt)
+            .await
+            .map_err(|failure| failure.error)
     }
 
     /// Returns the metrics that requests are reported to.
@@ -523,7 +554,9 @@ impl Transport {
     /// a session.
     #[must_use]
     pub fn base(&self) -> String {
-        let Some((scheme, rest)) = self.0.base.split_once("://") else { return String::new() };
+        let Some((scheme, rest)) = self.0.base.split_once("://") else {
+            return String::new();
+        };
         let end = rest.find('/').unwrap_or(rest.len());
         let host = rest[..end].rsplit('@').next().unwrap_or_default();
         format!("{scheme}://{host}{}", &rest[end..])
@@ -532,7 +565,9 @@ impl Transport {
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("credential", &self.0.credential).finish_non_exhaustive()
+        f.debug_struct("Transport")
+            .field("credential", &self.0.credential)
+            .finish_non_exhaustive()
     }
 }
 

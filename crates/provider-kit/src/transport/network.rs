@@ -76,9 +76,20 @@ pub fn network(tls: &Tls, base: &str) -> Result<Arc<dyn Connector>> {
 impl Network {
     pub(super) fn new(tls: &Tls) -> Result<Self> {
         let roots = tls.roots.as_ref().map(|path| roots(path)).transpose()?;
-        let identity = tls.identity.as_ref().map(|(certificate, key)| identity(certificate, key)).transpose()?;
-        let tls = Settings { roots, identity, insecure: tls.insecure };
-        Ok(Self { tls, clients: Mutex::default() })
+        let identity = tls
+            .identity
+            .as_ref()
+            .map(|(certificate, key)| identity(certificate, key))
+            .transpose()?;
+        let tls = Settings {
+            roots,
+            identity,
+            insecure: tls.insecure,
+        };
+        Ok(Self {
+            tls,
+            clients: Mutex::default(),
+        })
     }
 
     /// Checks that the client for `base` can be built.
@@ -96,7 +107,9 @@ impl Network {
         if let Some(client) = client {
             return Ok(client.clone());
         }
-        let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_nodelay(true);
         if !proxied {
             builder = builder.no_proxy();
         }
@@ -109,7 +122,9 @@ impl Network {
         } else {
             builder = self.tls.apply(builder)?;
         }
-        let made = builder.build().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))?;
+        let made = builder
+            .build()
+            .map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))?;
         Ok(client.insert(made).clone())
     }
 }
@@ -132,19 +147,27 @@ impl Settings {
 /// Returns the certificates of the authorities that this system trusts.
 fn system_roots() -> Result<Vec<reqwest::Certificate>> {
     let roots = trusted_roots::load().map_err(|error| Error::invalid(error.to_string()))?;
-    let made = roots.iter().map(|root| reqwest::Certificate::from_der(root));
-    made.collect::<Result<_, _>>().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))
+    let made = roots
+        .iter()
+        .map(|root| reqwest::Certificate::from_der(root));
+    made.collect::<Result<_, _>>()
+        .map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))
 }
 
 /// Returns `true` if the proxy of the environment, if there is one, is used for a host.
 fn may_be_proxied(host: &str) -> bool {
-    !WITHOUT_PROXY.iter().any(|direct| direct.eq_ignore_ascii_case(host))
+    !WITHOUT_PROXY
+        .iter()
+        .any(|direct| direct.eq_ignore_ascii_case(host))
 }
 
 fn roots(path: &Path) -> Result<Vec<reqwest::Certificate>> {
     let roots = reqwest::Certificate::from_pem_bundle(&read(path)?).unwrap_or_default();
     if roots.is_empty() {
-        return Err(Error::invalid(format!("{} holds no certificate in the form of PEM", path.display())));
+        return Err(Error::invalid(format!(
+            "{} holds no certificate in the form of PEM",
+            path.display()
+        )));
     }
     Ok(roots)
 }
@@ -154,12 +177,15 @@ fn identity(certificate: &Path, key: &Path) -> Result<reqwest::Identity> {
     // The error's own text could contain the contents of the key file.
     reqwest::Identity::from_pem(&pem).map_err(|_| {
         let (certificate, key) = (certificate.display(), key.display());
-        Error::invalid(format!("{certificate} and {key} do not hold a certificate and its key in the form of PEM"))
+        Error::invalid(format!(
+            "{certificate} and {key} do not hold a certificate and its key in the form of PEM"
+        ))
     })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    cloud_provider::files::read(path).map_err(|err| Error::invalid(format!("cannot read {}: {err}", path.display())))
+    cloud_provider::files::read(path)
+        .map_err(|err| Error::invalid(format!("cannot read {}: {err}", path.display())))
 }
 
 /// Returns a TLS configuration without trusted certificates. It keeps reqwest from requiring a crypto provider, and
@@ -180,7 +206,10 @@ impl Connector for Network {
         limit: BodyLimit,
     ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         let uri = request.uri();
-        let client = self.client(uri.scheme_str() == Some("https"), uri.host().unwrap_or_default());
+        let client = self.client(
+            uri.scheme_str() == Some("https"),
+            uri.host().unwrap_or_default(),
+        );
         async move {
             let client = client.map_err(NoAnswer::not_sent)?;
             let request = reqwest::Request::try_from(request).map_err(no_answer)?;
@@ -206,7 +235,11 @@ impl Connector for Network {
 /// out, because its query may hold a secret.
 fn no_answer(err: reqwest::Error) -> NoAnswer {
     let err = err.without_url();
-    let answer = if err.is_connect() { NoAnswer::not_sent } else { NoAnswer::new };
+    let answer = if err.is_connect() {
+        NoAnswer::not_sent
+    } else {
+        NoAnswer::new
+    };
     let mut text = err.to_string();
     let mut cause = std::error::Error::source(&err);
     while let Some(err) = cause {

@@ -5,7 +5,15 @@ use serde_json::Value;
 
 const HIDDEN: &str = "[redacted]";
 /// Words in the name of a header or field that holds a secret.
-const SECRET_WORDS: [&str; 7] = ["authorization", "cookie", "token", "password", "secret", "private_key", "api-key"];
+const SECRET_WORDS: [&str; 7] = [
+    "authorization",
+    "cookie",
+    "token",
+    "password",
+    "secret",
+    "private_key",
+    "api-key",
+];
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -14,12 +22,18 @@ fn is_secret(name: &str) -> bool {
 
 /// Returns a header's value, unless it is secret.
 pub(super) fn header<'a>(name: &HeaderName, value: &'a HeaderValue) -> &'a str {
-    if value.is_sensitive() || is_secret(name.as_str()) { HIDDEN } else { value.to_str().unwrap_or("[not text]") }
+    if value.is_sensitive() || is_secret(name.as_str()) {
+        HIDDEN
+    } else {
+        value.to_str().unwrap_or("[not text]")
+    }
 }
 
 /// Returns all headers, with secret values hidden.
 pub(super) fn headers(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    headers.iter().map(|(name, value)| (name.as_str(), header(name, value)))
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), header(name, value)))
 }
 
 /// Returns a body, with the values of secret fields hidden.
@@ -62,9 +76,13 @@ pub(super) fn signatures(text: &str) -> String {
     let (mut safe, mut done) = (String::with_capacity(text.len()), 0);
     for (at, _) in lower.match_indices(NAME) {
         let after = at + NAME.len();
-        let value = text.get(after..).unwrap_or_default().trim_start_matches(['\\', '"', '\'']);
+        let value = text
+            .get(after..)
+            .unwrap_or_default()
+            .trim_start_matches(['\\', '"', '\'']);
         let begin = text.len() - value.len();
-        let ends = |c: char| c.is_whitespace() || ['"', '\\', '\'', '&', ',', ';', '<'].contains(&c);
+        let ends =
+            |c: char| c.is_whitespace() || ['"', '\\', '\'', '&', ',', ';', '<'].contains(&c);
         let end = begin + value.find(ends).unwrap_or(value.len());
         if at < done || end == begin {
             continue;
@@ -96,7 +114,10 @@ mod tests {
                 "?AccessKeyId=a&Signature=aG%2Bk&Version=2, Signature=00ff",
                 "?AccessKeyId=a&Signature=[redacted]&Version=2, Signature=[redacted]",
             ),
-            ("the signature= is missing, ü", "the signature= is missing, ü"),
+            (
+                "the signature= is missing, ü",
+                "the signature= is missing, ü",
+            ),
             ("signature=", "signature="),
         ] {
             assert_eq!(signatures(text), expected);

@@ -76,7 +76,10 @@ impl RetryPolicy {
 
     /// Returns the delay after the attempt with this number, counted from 1. `dice` is a random number from 0 to 1.
     pub(super) fn backoff(&self, attempt: u32, dice: f64) -> Duration {
-        let whole = self.backoff.saturating_mul(2_u32.saturating_pow(attempt - 1)).min(self.longest_backoff);
+        let whole = self
+            .backoff
+            .saturating_mul(2_u32.saturating_pow(attempt - 1))
+            .min(self.longest_backoff);
         whole.mul_f64(match self.jitter {
             Jitter::Half => 0.5 + dice / 2.0,
             Jitter::Full => dice,
@@ -99,6 +102,13 @@ mod tests {
         let times = [1, 2, 3, 6, 7, 40].map(|attempt| retry_policy.backoff(attempt, 1.0).as_secs());
         assert_eq!(times, [1, 2, 4, 32, 60, 60]);
         assert_eq!(retry_policy.backoff(3, 0.0), Duration::ZERO);
-        assert_eq!(RetryPolicy { jitter: Jitter::Half, ..retry_policy }.backoff(3, 0.0), Duration::from_secs(2));
+        assert_eq!(
+            RetryPolicy {
+                jitter: Jitter::Half,
+                ..retry_policy
+            }
+            .backoff(3, 0.0),
+            Duration::from_secs(2)
+        );
     }
 }

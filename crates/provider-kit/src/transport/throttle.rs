@@ -22,12 +22,20 @@ pub(super) fn throttle(
     retry_policy: RetryPolicy,
     metrics: Arc<dyn CloudMetrics>,
 ) -> impl Sends {
-    let queue = Queue { allowance, waiting: BTreeMap::new() };
-    let budget_queue = Arc::new(BudgetQueue { queue: Mutex::new(queue), metrics });
+    let queue = Queue {
+        allowance,
+        waiting: BTreeMap::new(),
+    };
+    let budget_queue = Arc::new(BudgetQueue {
+        queue: Mutex::new(queue),
+        metrics,
+    });
     service_fn(move |attempt: Attempt| {
         let (inner, budget_queue) = (inner.clone(), Arc::clone(&budget_queue));
         async move {
-            let sent = budget_queue.wait(&attempt, retry_policy.longest_pause).await?;
+            let sent = budget_queue
+                .wait(&attempt, retry_policy.longest_pause)
+                .await?;
             let outcome = inner.once(attempt).await;
             sent.finish(&outcome);
             outcome
@@ -48,18 +56,33 @@ struct Queue {
 }
 
 impl BudgetQueue {
-    async fn wait(self: &Arc<Self>, attempt: &Attempt, longest: Duration) -> Result<SentRequest, Failure> {
+    async fn wait(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        longest: Duration,
+    ) -> Result<SentRequest, Failure> {
         let position = QueuePosition::enter(self, attempt.call.priority);
         loop {
             let wait = {
                 let (mut queue, now) = (self.lock(), Instant::now());
                 let wait = match queue.allowance.take(position.ticket, now) {
-                    Ok(number) => return Ok(SentRequest { budget_queue: Arc::clone(self), number, finished: false }),
+                    Ok(number) => {
+                        return Ok(SentRequest {
+                            budget_queue: Arc::clone(self),
+                            number,
+                            finished: false,
+                        });
+                    }
                     Err(wait) => wait,
                 };
                 let expected = queue.allowance.wait(position.ticket, now);
                 if expected > longest || now + expected >= attempt.give_up {
-                    return Err(Failure::not_sent(held_back(attempt, &queue.allowance, expected, now)));
+                    return Err(Failure::not_sent(held_back(
+                        attempt,
+                        &queue.allowance,
+                        expected,
+                        now,
+                    )));
                 }
                 wait.min(attempt.give_up.saturating_duration_since(now))
             };
@@ -75,7 +98,11 @@ impl BudgetQueue {
 
 impl Queue {
     fn wake_the_first(&self) {
-        if let Some(woken) = self.allowance.first().and_then(|ticket| self.waiting.get(&ticket)) {
+        if let Some(woken) = self
+            .allowance
+            .first()
+            .and_then(|ticket| self.waiting.get(&ticket))
+        {
             woken.notify_one();
         }
     }
@@ -93,7 +120,11 @@ impl<'a> QueuePosition<'a> {
         let (mut queue, woken) = (budget_queue.lock(), Arc::new(Notify::new()));
         let ticket = queue.allowance.enter(priority);
         queue.waiting.insert(ticket, Arc::clone(&woken));
-        Self { budget_queue, ticket, woken }
+        Self {
+            budget_queue,
+            ticket,
+            woken,
+        }
     }
 }
 
@@ -119,7 +150,10 @@ impl SentRequest {
         self.note(match outcome {
             Ok(answer) => Outcome::Answered(answer.report),
             Err(failure) if failure.is_throttled() => {
-                failure.pause.into_iter().for_each(|pause| self.budget_queue.metrics.paused(pause));
+                failure
+                    .pause
+                    .into_iter()
+                    .for_each(|pause| self.budget_queue.metrics.paused(pause));
                 Outcome::Refused(failure.report, failure.pause)
             }
             Err(failure) if failure.status.is_some() => Outcome::Answered(failure.report),
@@ -147,8 +181,15 @@ fn held_back(attempt: &Attempt, allowance: &Allowance, expected: Duration, now: 
     let mut text = format!("{} was deferred: ", attempt.call.place());
     // Writing to a String cannot fail.
     let _ = match allowance.paused(now) {
-        true => write!(text, "the cloud requested a pause that ends in {expected:.0?}"),
-        false => write!(text, "{}; it can be sent in {expected:.0?}", allowance.describe(attempt.call.priority, now)),
+        true => write!(
+            text,
+            "the cloud requested a pause that ends in {expected:.0?}"
+        ),
+        false => write!(
+            text,
+            "{}; it can be sent in {expected:.0?}",
+            allowance.describe(attempt.call.priority, now)
+        ),
     };
     Error::rate_limited(text, expected)
 }

@@ -6,7 +6,8 @@ use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 use serde::de::value::{Error, StringDeserializer};
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    Visitor,
 };
 use serde::forward_to_deserialize_any;
 
@@ -18,7 +19,11 @@ pub(super) fn read<'a, S: DeserializeSeed<'a>>(body: &'a [u8], seed: S) -> Resul
     let text = std::str::from_utf8(body).map_err(Error::custom)?;
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
-    let mut content = Content { reader, peeked: None, depth: 0 };
+    let mut content = Content {
+        reader,
+        peeked: None,
+        depth: 0,
+    };
     let root = loop {
         match content.next()? {
             Token::Open(root) => break root,
@@ -26,8 +31,11 @@ pub(super) fn read<'a, S: DeserializeSeed<'a>>(body: &'a [u8], seed: S) -> Resul
             _ => return Err(Error::custom("expected an XML element")),
         }
     };
-    let result = root.strip_suffix("Response").map(|action| format!("{action}Result"));
-    let is_wrapped = matches!((content.peek()?, &result), (Token::Open(name), Some(result)) if name == result);
+    let result = root
+        .strip_suffix("Response")
+        .map(|action| format!("{action}Result"));
+    let is_wrapped =
+        matches!((content.peek()?, &result), (Token::Open(name), Some(result)) if name == result);
     if is_wrapped {
         content.next()?;
     }
@@ -65,12 +73,17 @@ impl Content<'_> {
                 Event::Text(text) => Token::Text(text.xml10_content().into_owned()),
                 Event::CData(text) => Token::Text(text.xml10_content().into_owned()),
                 Event::GeneralRef(entity) => {
-                    let character = entity.resolve_char_ref().map_err(Error::custom)?.map(String::from);
+                    let character = entity
+                        .resolve_char_ref()
+                        .map_err(Error::custom)?
+                        .map(String::from);
                     let text = character.or_else(|| resolve_xml_entity(&entity).map(str::to_owned));
                     Token::Text(text.ok_or_else(|| Error::custom("unknown entity"))?)
                 }
                 Event::Eof => return Err(Error::custom("the XML document ends too early")),
-                Event::DocType(_) => return Err(Error::custom("unexpected document type definition")),
+                Event::DocType(_) => {
+                    return Err(Error::custom("unexpected document type definition"));
+                }
                 _ => continue,
             });
         }
@@ -97,7 +110,11 @@ impl Content<'_> {
             match self.next()? {
                 Token::Text(part) => text.push_str(&part),
                 Token::Close => return Ok(text),
-                Token::Open(name) => return Err(Error::custom(format!("expected a text, found the element {name:?}"))),
+                Token::Open(name) => {
+                    return Err(Error::custom(format!(
+                        "expected a text, found the element {name:?}"
+                    )));
+                }
             }
         }
     }
@@ -105,7 +122,9 @@ impl Content<'_> {
     /// Reads a text that the type parses.
     fn parsed<T: std::str::FromStr>(&mut self, expected: &str) -> Result<T, Error> {
         let text = self.text()?;
-        text.trim().parse().map_err(|_| Error::invalid_value(Unexpected::Str(&text), &expected))
+        text.trim()
+            .parse()
+            .map_err(|_| Error::invalid_value(Unexpected::Str(&text), &expected))
     }
 
     /// Reads the start of the next child element, and its name; `None` at the end.
@@ -133,7 +152,9 @@ impl Content<'_> {
     fn within<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(Error::custom(format!("more than {DEEPEST} elements within each other")));
+            return Err(Error::custom(format!(
+                "more than {DEEPEST} elements within each other"
+            )));
         }
         let value = read(self);
         self.depth -= 1;
@@ -168,7 +189,9 @@ impl<'de> Deserializer<'de> for &mut Content<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.peek()? {
-            Token::Open(name) if ["item", "member"].contains(&&**name) => self.deserialize_seq(visitor),
+            Token::Open(name) if ["item", "member"].contains(&&**name) => {
+                self.deserialize_seq(visitor)
+            }
             Token::Open(_) => self.deserialize_map(visitor),
             Token::Close => self.deserialize_unit(visitor),
             Token::Text(_) => visitor.visit_string(self.text()?),
@@ -220,7 +243,11 @@ impl<'de> Deserializer<'de> for &mut Content<'_> {
         text.deserialize_enum(name, variants, visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -239,16 +266,26 @@ impl<'de> Deserializer<'de> for &mut Content<'_> {
 impl<'de> SeqAccess<'de> for &mut Content<'_> {
     type Error = Error;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        self.child()?.map(|_| seed.deserialize(&mut **self)).transpose()
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Error> {
+        self.child()?
+            .map(|_| seed.deserialize(&mut **self))
+            .transpose()
     }
 }
 
 impl<'de> MapAccess<'de> for &mut Content<'_> {
     type Error = Error;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let name = self.child()?.map(IntoDeserializer::<Error>::into_deserializer);
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        let name = self
+            .child()?
+            .map(IntoDeserializer::<Error>::into_deserializer);
         name.map(|name| seed.deserialize(name)).transpose()
     }
 
@@ -313,12 +350,20 @@ mod tests {
             checked: true,
             cost: 0.5,
             state: State::Running,
-            tags: vec![Tag { key: "a & <b> A".into() }, Tag { key: "<c>".into() }],
+            tags: vec![
+                Tag {
+                    key: "a & <b> A".into(),
+                },
+                Tag { key: "<c>".into() },
+            ],
             names: vec!["x".into(), String::new()],
             ..Instance::default()
         };
         assert_eq!(parse::<Instance>(xml).unwrap(), expected);
-        assert_eq!(parse::<Instance>("<R><tags/><names>\n</names><ip>\n</ip></R>").unwrap(), Instance::default());
+        assert_eq!(
+            parse::<Instance>("<R><tags/><names>\n</names><ip>\n</ip></R>").unwrap(),
+            Instance::default()
+        );
     }
 
     #[test]
@@ -326,7 +371,10 @@ mod tests {
         let wrapped = "<AResponse><AResult><id>1</id></AResult><ResponseMetadata><x/></ResponseMetadata></AResponse>";
         assert_eq!(parse::<Instance>(wrapped).unwrap().id, "1");
         assert_eq!(parse::<IgnoredAny>("<AResponse/>").unwrap(), IgnoredAny);
-        assert_eq!(parse::<Value>("<AResponse><BResult>1</BResult></AResponse>").unwrap(), json!({"BResult": "1"}));
+        assert_eq!(
+            parse::<Value>("<AResponse><BResult>1</BResult></AResponse>").unwrap(),
+            json!({"BResult": "1"})
+        );
         let value = parse::<Value>("<R><a><item>1</item></a><b><c/></b></R>").unwrap();
         assert_eq!(value, json!({"a": ["1"], "b": {"c": null}}));
     }
@@ -335,21 +383,45 @@ mod tests {
     fn mistakes_are_named() {
         let deep = format!("<R>{}", "<a>".repeat(DEEPEST + 1));
         let table = [
-            ("<R><count>x</count></R>", "invalid value: string \"x\", expected u64"),
-            ("<R><count>70000</count></R>", "invalid value: integer `70000`, expected u16"),
-            ("<R><id><a/></id></R>", "expected a text, found the element \"a\""),
+            (
+                "<R><count>x</count></R>",
+                "invalid value: string \"x\", expected u64",
+            ),
+            (
+                "<R><count>70000</count></R>",
+                "invalid value: integer `70000`, expected u16",
+            ),
+            (
+                "<R><id><a/></id></R>",
+                "expected a text, found the element \"a\"",
+            ),
             ("<R><tags>x</tags></R>", "expected elements, found a text"),
             ("<R><id>1</id>", "the XML document ends too early"),
-            ("<AResponse><AResult><id>1</id></AResult>", "the XML document ends too early"),
+            (
+                "<AResponse><AResult><id>1</id></AResult>",
+                "the XML document ends too early",
+            ),
             ("<R><id>&none;</id></R>", "unknown entity"),
-            ("<!DOCTYPE x [<!ENTITY a \"b\">]><R/>", "unexpected document type definition"),
+            (
+                "<!DOCTYPE x [<!ENTITY a \"b\">]><R/>",
+                "unexpected document type definition",
+            ),
             ("{\"id\": 1}", "expected an XML element"),
             ("", "the XML document ends too early"),
         ];
         for (xml, expected) in table {
-            assert_eq!(parse::<Instance>(xml).unwrap_err().to_string(), expected, "{xml}");
+            assert_eq!(
+                parse::<Instance>(xml).unwrap_err().to_string(),
+                expected,
+                "{xml}"
+            );
         }
-        assert!(parse::<Value>(&deep).unwrap_err().to_string().contains("more than 64 elements"));
+        assert!(
+            parse::<Value>(&deep)
+                .unwrap_err()
+                .to_string()
+                .contains("more than 64 elements")
+        );
         assert!(parse::<Value>("<R><a></b></R>").is_err());
     }
 }

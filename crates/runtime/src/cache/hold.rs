@@ -53,7 +53,10 @@ pub(super) struct HoldDecision {
 
 impl From<Vec<Box<str>>> for HoldDecision {
     fn from(gone: Vec<Box<str>>) -> Self {
-        Self { gone, ..Self::default() }
+        Self {
+            gone,
+            ..Self::default()
+        }
     }
 }
 
@@ -78,10 +81,21 @@ impl Hold {
     }
 
     /// Judges a complete list that lacks the objects `missing` and has `present` others.
-    pub(super) fn judge(&mut self, now: Instant, missing: Vec<Box<str>>, present: usize) -> HoldDecision {
-        let Some(options) = self.options else { return missing.into() };
-        self.removed.retain(|at| now.duration_since(*at) < options.delay);
-        let (gone, of) = (missing.len() + self.removed.len(), missing.len() + self.removed.len() + present);
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        missing: Vec<Box<str>>,
+        present: usize,
+    ) -> HoldDecision {
+        let Some(options) = self.options else {
+            return missing.into();
+        };
+        self.removed
+            .retain(|at| now.duration_since(*at) < options.delay);
+        let (gone, of) = (
+            missing.len() + self.removed.len(),
+            missing.len() + self.removed.len() + present,
+        );
         #[allow(clippy::cast_precision_loss)] // Objects are counted in thousands.
         let is_mass = of >= options.smallest && gone as f64 > options.share * of as f64;
         let is_held = !missing.is_empty() && (is_mass || present == 0);
@@ -90,7 +104,9 @@ impl Hold {
         for key in missing {
             let since = before.get(&key).copied();
             match since {
-                Some(since) if now.duration_since(since) >= options.delay => decision.confirmed.push(key),
+                Some(since) if now.duration_since(since) >= options.delay => {
+                    decision.confirmed.push(key)
+                }
                 Some(since) if is_held => _ = self.since.insert(key, since),
                 None if is_held && !options.delay.is_zero() => {
                     self.since.insert(key.clone(), now);
@@ -113,8 +129,15 @@ mod tests {
     const DELAY: Duration = Duration::from_secs(300);
 
     fn hold() -> Hold {
-        let options = HoldOptions { share: 0.5, smallest: 4, delay: DELAY };
-        Hold { options: Some(options), ..Hold::default() }
+        let options = HoldOptions {
+            share: 0.5,
+            smallest: 4,
+            delay: DELAY,
+        };
+        Hold {
+            options: Some(options),
+            ..Hold::default()
+        }
     }
 
     fn keys(count: usize) -> Vec<Box<str>> {
@@ -138,7 +161,11 @@ mod tests {
         for (missing, present, is_held) in table {
             let decision = hold().judge(Instant::now(), keys(missing), present);
             let expected = if is_held { (missing, 0) } else { (0, missing) };
-            assert_eq!((decision.held.len(), decision.gone.len()), expected, "{missing} missing, {present} present");
+            assert_eq!(
+                (decision.held.len(), decision.gone.len()),
+                expected,
+                "{missing} missing, {present} present"
+            );
         }
     }
 
@@ -147,7 +174,11 @@ mod tests {
         let (mut hold, start) = (hold(), Instant::now());
         assert_eq!(hold.judge(start, keys(6), 1).held.len(), 6);
         assert_eq!(hold.ends(), Some(start + DELAY));
-        assert_eq!(hold.judge(start + DELAY / 2, keys(6), 1), HoldDecision::default(), "they are held already");
+        assert_eq!(
+            hold.judge(start + DELAY / 2, keys(6), 1),
+            HoldDecision::default(),
+            "they are held already"
+        );
         assert_eq!(hold.judge(start + DELAY, keys(6), 1).confirmed.len(), 6);
         assert_eq!((hold.len(), hold.ends()), (0, None));
     }
@@ -156,8 +187,15 @@ mod tests {
     fn a_mass_disappearance_in_small_portions_is_held_too() {
         let (mut hold, start) = (hold(), Instant::now());
         assert_eq!(hold.judge(start, keys(4), 6).gone.len(), 4);
-        assert_eq!(hold.judge(start, keys(3), 3).held.len(), 3, "7 of 10 are missing by now");
-        assert_eq!(hold.judge(start + DELAY / 2, keys(3), 3), HoldDecision::default());
+        assert_eq!(
+            hold.judge(start, keys(3), 3).held.len(),
+            3,
+            "7 of 10 are missing by now"
+        );
+        assert_eq!(
+            hold.judge(start + DELAY / 2, keys(3), 3),
+            HoldDecision::default()
+        );
     }
 
     #[test]
@@ -170,9 +208,19 @@ mod tests {
 
     #[test]
     fn hold_without_options_or_delay_holds_no_key() {
-        assert_eq!(Hold::default().judge(Instant::now(), keys(9), 0).gone.len(), 9);
-        let options = HoldOptions { share: 0.5, smallest: 4, delay: Duration::ZERO };
-        let mut hold = Hold { options: Some(options), ..Hold::default() };
+        assert_eq!(
+            Hold::default().judge(Instant::now(), keys(9), 0).gone.len(),
+            9
+        );
+        let options = HoldOptions {
+            share: 0.5,
+            smallest: 4,
+            delay: Duration::ZERO,
+        };
+        let mut hold = Hold {
+            options: Some(options),
+            ..Hold::default()
+        };
         assert_eq!(hold.judge(Instant::now(), keys(9), 0).gone.len(), 9);
     }
 }

@@ -73,13 +73,17 @@ struct Subscriber<T> {
 
 impl<T> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<T> std::fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("synced", &*self.shared.synced.borrow()).finish_non_exhaustive()
+        f.debug_struct("Cache")
+            .field("synced", &*self.shared.synced.borrow())
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,11 +99,17 @@ impl<T: Cached> Cache<T> {
     pub fn new() -> Self {
         let shared = Shared {
             objects: RwLock::new(BTreeMap::new()),
-            subscribers: Mutex::new(Subscribers { all: Vec::new(), list: 0, hold: Hold::default() }),
+            subscribers: Mutex::new(Subscribers {
+                all: Vec::new(),
+                list: 0,
+                hold: Hold::default(),
+            }),
             subscribed: Notify::new(),
             synced: watch::Sender::new(false),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Creates a synced cache with the given objects, for tests and for the subcommand `plan`.
@@ -120,7 +130,12 @@ impl<T: Cached> Cache<T> {
     /// Returns the cached objects, sorted by key.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<T>> {
-        self.read(|objects| objects.values().map(|slot| Arc::clone(&slot.object)).collect())
+        self.read(|objects| {
+            objects
+                .values()
+                .map(|slot| Arc::clone(&slot.object))
+                .collect()
+        })
     }
 
     /// Returns the number of objects.
@@ -144,20 +159,33 @@ impl<T: Cached> Cache<T> {
     /// Returns once the cache has been filled completely. Subscribers have received all objects by then.
     pub async fn wait_synced(&self) {
         // The sender lives as long as `self`, so there is always an answer.
-        _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
+        _ = self
+            .shared
+            .synced
+            .subscribe()
+            .wait_for(|synced| *synced)
+            .await;
     }
 
     /// Calls `handler` on every change from now on, and at once for each object that is there already.
     ///
     /// Handlers run one after the other on the task that reads the watch: they add a key to a queue and return. They
     /// may read the cache, which contains the change already; they must not subscribe or write to it.
-    pub fn subscribe(&self, resync: Resync, handler: impl Fn(&CacheEvent<T>) + Send + Sync + 'static) {
+    pub fn subscribe(
+        &self,
+        resync: Resync,
+        handler: impl Fn(&CacheEvent<T>) + Send + Sync + 'static,
+    ) {
         let mut subscribers = self.subscribers();
         for object in self.list() {
             handler(&CacheEvent::Added(object));
         }
         let next_resync = resync.after(Instant::now());
-        subscribers.all.push(Subscriber { handler: Box::new(handler), resync, next_resync });
+        subscribers.all.push(Subscriber {
+            handler: Box::new(handler),
+            resync,
+            next_resync,
+        });
         drop(subscribers);
         self.shared.subscribed.notify_one();
     }
@@ -171,7 +199,10 @@ impl<T: Cached> Cache<T> {
         let event = self.write(|objects| match objects.entry(object.key().into()) {
             Entry::Vacant(entry) => {
                 let object = Arc::new(object);
-                entry.insert(Slot { object: Arc::clone(&object), list });
+                entry.insert(Slot {
+                    object: Arc::clone(&object),
+                    list,
+                });
                 CacheEvent::Added(object)
             }
             Entry::Occupied(mut entry) => {
@@ -182,7 +213,10 @@ impl<T: Cached> Cache<T> {
                 if version.is_empty() || version != old.resource_version() {
                     slot.object = Arc::new(object);
                 }
-                CacheEvent::Updated { old, new: Arc::clone(&slot.object) }
+                CacheEvent::Updated {
+                    old,
+                    new: Arc::clone(&slot.object),
+                }
             }
         });
         subscribers.notify(&event);
@@ -201,7 +235,10 @@ impl<T: Cached> Cache<T> {
     pub fn resync(&self) {
         let subscribers = self.subscribers();
         for object in self.list() {
-            subscribers.notify(&CacheEvent::Updated { old: Arc::clone(&object), new: object });
+            subscribers.notify(&CacheEvent::Updated {
+                old: Arc::clone(&object),
+                new: object,
+            });
         }
     }
 
@@ -241,30 +278,56 @@ impl<T: Cached> Cache<T> {
         let mut subscribers = self.subscribers();
         let (list, was_synced) = (subscribers.list, self.is_synced());
         let (missing, present) = self.read(|objects| {
-            let missing = objects.iter().filter(|(_, slot)| slot.list != list).map(|(key, _)| key.clone());
+            let missing = objects
+                .iter()
+                .filter(|(_, slot)| slot.list != list)
+                .map(|(key, _)| key.clone());
             let missing: Vec<Box<str>> = missing.collect();
             let present = objects.len() - missing.len();
             (missing, present)
         });
         // A cache that was never complete has no objects that could have been lost.
-        let decision = if was_synced { subscribers.hold.judge(now, missing, present) } else { missing.into() };
-        let take = |key: &str| self.write(|objects| objects.remove(key)).map(|slot| slot.object);
-        let confirmed: Vec<_> = decision.confirmed.iter().filter_map(|key| take(key)).collect();
+        let decision = if was_synced {
+            subscribers.hold.judge(now, missing, present)
+        } else {
+            missing.into()
+        };
+        let take = |key: &str| {
+            self.write(|objects| objects.remove(key))
+                .map(|slot| slot.object)
+        };
+        let confirmed: Vec<_> = decision
+            .confirmed
+            .iter()
+            .filter_map(|key| take(key))
+            .collect();
         let gone: Vec<_> = decision.gone.iter().filter_map(|key| take(key)).collect();
         for object in confirmed.iter().chain(&gone) {
             subscribers.notify(&CacheEvent::Deleted(Arc::clone(object)));
         }
-        let held = decision.held.iter().filter_map(|key| self.get(key)).collect();
+        let held = decision
+            .held
+            .iter()
+            .filter_map(|key| self.get(key))
+            .collect();
         drop(subscribers);
         self.shared.synced.send_replace(true);
-        Listed { present, held, confirmed }
+        Listed {
+            present,
+            held,
+            confirmed,
+        }
     }
 
     /// Performs the resyncs that are due and returns the time of the next one.
     pub(super) fn resync_due(&self, now: Instant) -> Option<Instant> {
         let mut subscribers = self.subscribers();
         let mut objects = None;
-        for subscriber in subscribers.all.iter_mut().filter(|s| s.next_resync.is_some_and(|at| at <= now)) {
+        for subscriber in subscribers
+            .all
+            .iter_mut()
+            .filter(|s| s.next_resync.is_some_and(|at| at <= now))
+        {
             subscriber.next_resync = subscriber.resync.after(now);
             for object in objects.get_or_insert_with(|| self.list()).iter() {
                 let (old, new) = (Arc::clone(object), Arc::clone(object));
@@ -294,7 +357,9 @@ impl<T: Cached> Cache<T> {
 
 impl<T> Subscribers<T> {
     fn notify(&self, event: &CacheEvent<T>) {
-        self.all.iter().for_each(|subscriber| subscriber.notify(event));
+        self.all
+            .iter()
+            .for_each(|subscriber| subscriber.notify(event));
     }
 }
 

@@ -23,7 +23,11 @@ fn s(n: u64) -> Duration {
 }
 
 fn node(name: &str, version: &str) -> Node {
-    Node { name: name.into(), resource_version: version.into(), ..Node::default() }
+    Node {
+        name: name.into(),
+        resource_version: version.into(),
+        ..Node::default()
+    }
 }
 
 /// The events that a subscriber received: `+a@1`, `a@1>2`, `a@2=` (resync), `-a@2`.
@@ -36,10 +40,17 @@ fn listen(cache: &Cache<Node>, resync: Resync) -> Heard {
         let text = match event {
             CacheEvent::Added(n) => format!("+{}@{}", n.name, n.resource_version),
             CacheEvent::Updated { .. } if event.is_resync() => {
-                format!("{}@{}=", event.object().name, event.object().resource_version)
+                format!(
+                    "{}@{}=",
+                    event.object().name,
+                    event.object().resource_version
+                )
             }
             CacheEvent::Updated { old, new } => {
-                format!("{}@{}>{}", new.name, old.resource_version, new.resource_version)
+                format!(
+                    "{}@{}>{}",
+                    new.name, old.resource_version, new.resource_version
+                )
             }
             CacheEvent::Deleted(n) => format!("-{}@{}", n.name, n.resource_version),
         };
@@ -73,11 +84,26 @@ fn watched(server: Server, streaming: bool) -> Harness {
 fn watched_in_pages_of(page_size: u32, server: Server, streaming: bool) -> Harness {
     let (cache, shutdown) = (Cache::new(), CancellationToken::new());
     let heard = listen(&cache, Resync::never());
-    let limited = wrap(&server.client(), "h:443", "ccm/v1", &Limits::default(), Arc::new(NoRequestMetrics));
+    let limited = wrap(
+        &server.client(),
+        "h:443",
+        "ccm/v1",
+        &Limits::default(),
+        Arc::new(NoRequestMetrics),
+    );
     let api: Api<NodeObject> = Api::all(limited);
-    let config = WatchConfig { page_size, streaming, ..WatchConfig::default() };
+    let config = WatchConfig {
+        page_size,
+        streaming,
+        ..WatchConfig::default()
+    };
     tokio::spawn(watch(api, config, cache.clone(), shutdown.clone()));
-    Harness { server, cache, heard, _running: shutdown.drop_guard() }
+    Harness {
+        server,
+        cache,
+        heard,
+        _running: shutdown.drop_guard(),
+    }
 }
 
 fn names(cache: &Cache<Node>) -> String {
@@ -92,7 +118,10 @@ async fn a_cache_is_filled_in_pages() {
     assert_eq!(names(&w.cache), "abcde");
     assert_eq!(take(&w.heard), ["+a@1", "+b@2", "+c@3", "+d@4", "+e@5"]);
     sleep(s(1)).await;
-    assert_eq!(w.server.take_requests(), ["list", "list", "list", "watch 5"]);
+    assert_eq!(
+        w.server.take_requests(),
+        ["list", "list", "list", "watch 5"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +143,10 @@ async fn a_server_that_does_not_stream_is_read_in_pages() {
     w.cache.wait_synced().await;
     assert_eq!(names(&w.cache), "abc");
     sleep(s(1)).await;
-    assert_eq!(w.server.take_requests(), ["stream", "list", "list", "watch 3"]);
+    assert_eq!(
+        w.server.take_requests(),
+        ["stream", "list", "list", "watch 3"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +160,11 @@ async fn changes_are_told_in_order_with_old_and_new() {
         w.server.delete("a");
         w.server.delete("c");
         sleep(s(1)).await;
-        assert_eq!(take(&w.heard), ["b@2>3", "+c@4", "-a@5", "-c@6"], "a delete shows the version of its end");
+        assert_eq!(
+            take(&w.heard),
+            ["b@2>3", "+c@4", "-a@5", "-c@6"],
+            "a delete shows the version of its end"
+        );
         assert_eq!(names(&w.cache), "b");
     }
 }
@@ -164,9 +200,16 @@ async fn list_after_a_lost_watch_updates_known_and_deletes_missing_objects() {
         w.server.reconnect();
         sleep(s(60)).await;
         let mut heard = take(&w.heard);
-        assert_eq!(heard.pop().as_deref(), Some("-c@3"), "with the last state known");
+        assert_eq!(
+            heard.pop().as_deref(),
+            Some("-c@3"),
+            "with the last state known"
+        );
         assert_eq!(heard, ["a@1=", "b@2>5", "d@4=", "+e@7"]);
-        assert!(Arc::ptr_eq(&before, &w.cache.get("a").unwrap()), "what did not change is not replaced");
+        assert!(
+            Arc::ptr_eq(&before, &w.cache.get("a").unwrap()),
+            "what did not change is not replaced"
+        );
         assert_eq!(names(&w.cache), "abde");
     }
 }
@@ -185,12 +228,21 @@ async fn a_watch_that_is_refused_with_http_410_is_followed_by_a_list() {
     w.server.take_requests();
     let start = Instant::now();
     while names(&w.cache) != "acd" {
-        assert!(start.elapsed() < s(60), "{} after {:?}", names(&w.cache), w.server.take_requests());
+        assert!(
+            start.elapsed() < s(60),
+            "{} after {:?}",
+            names(&w.cache),
+            w.server.take_requests()
+        );
         sleep(s(1)).await;
     }
     sleep(s(60)).await;
     let requests = w.server.take_requests();
-    assert_eq!(requests[requests.len() - 3..], ["list", "list", "watch 5"], "{requests:?}");
+    assert_eq!(
+        requests[requests.len() - 3..],
+        ["list", "list", "watch 5"],
+        "{requests:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +253,12 @@ async fn a_server_that_refuses_every_watch_with_410_is_listed_ever_more_rarely()
     server.forget_the_future();
     let w = watched(server, false);
     sleep(s(600)).await;
-    let lists = w.server.take_requests().iter().filter(|request| *request == "list").count();
+    let lists = w
+        .server
+        .take_requests()
+        .iter()
+        .filter(|request| *request == "list")
+        .count();
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
 }
 
@@ -214,8 +271,15 @@ async fn a_page_that_is_too_large_is_read_again_later_with_half_as_many_objects(
     let w = watched_in_pages_of(100, server, false);
     w.cache.wait_synced().await;
     assert_eq!(names(&w.cache), "abc");
-    assert_eq!(w.server.take_requests()[..3], ["list 100", "list 50", "list 25"]);
-    assert!(begin.elapsed() > s(2), "no pause between attempts: {:?}", begin.elapsed());
+    assert_eq!(
+        w.server.take_requests()[..3],
+        ["list 100", "list 50", "list 25"]
+    );
+    assert!(
+        begin.elapsed() > s(2),
+        "no pause between attempts: {:?}",
+        begin.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +290,10 @@ async fn a_list_that_never_ends_is_asked_for_ever_more_rarely() {
     let w = watched_in_pages_of(1, server, false);
     sleep(s(300)).await;
     let lists = w.server.take_requests().len();
-    assert!(!w.cache.is_synced() && (8..40).contains(&lists), "{lists} lists in five minutes");
+    assert!(
+        !w.cache.is_synced() && (8..40).contains(&lists),
+        "{lists} lists in five minutes"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +313,10 @@ async fn a_list_that_breaks_off_deletes_nothing() {
         assert_eq!(names(&w.cache), "abcdef");
         sleep(s(1)).await;
     }
-    let deleted: Vec<_> = take(&w.heard).into_iter().filter(|t| t.starts_with('-')).collect();
+    let deleted: Vec<_> = take(&w.heard)
+        .into_iter()
+        .filter(|t| t.starts_with('-'))
+        .collect();
     assert_eq!(deleted, ["-f@6"]);
 }
 
@@ -267,7 +337,10 @@ async fn a_server_that_is_down_at_first_is_asked_again_with_patience() {
 #[tokio::test(start_paused = true)]
 async fn each_subscriber_is_told_again_at_its_own_period() {
     let w = harness(2, true);
-    let (often, seldom) = (listen(&w.cache, Resync::every(s(30))), listen(&w.cache, Resync::every(s(100))));
+    let (often, seldom) = (
+        listen(&w.cache, Resync::every(s(30))),
+        listen(&w.cache, Resync::every(s(100))),
+    );
     w.cache.wait_synced().await;
     for heard in [&w.heard, &often, &seldom] {
         take(heard);
@@ -293,8 +366,12 @@ async fn a_late_subscriber_hears_of_everything_and_is_resynced_too() {
 async fn cancelling_ends_the_watch() {
     let server = Server::default();
     let (cache, shutdown) = (Cache::<Node>::new(), CancellationToken::new());
-    let running =
-        tokio::spawn(watch(Api::all(server.client()), WatchConfig::default(), cache.clone(), shutdown.clone()));
+    let running = tokio::spawn(watch(
+        Api::all(server.client()),
+        WatchConfig::default(),
+        cache.clone(),
+        shutdown.clone(),
+    ));
     cache.wait_synced().await;
     shutdown.cancel();
     timeout(s(1), running).await.unwrap().unwrap();
@@ -302,9 +379,18 @@ async fn cancelling_ends_the_watch() {
 
 #[test]
 fn a_resync_period_is_drawn_between_one_and_two_times() {
-    let periods: Vec<_> = (0..200).map(|_| Resync::jittered(s(100)).period().unwrap()).collect();
+    let periods: Vec<_> = (0..200)
+        .map(|_| Resync::jittered(s(100)).period().unwrap())
+        .collect();
     assert!(periods.iter().all(|p| (s(100)..s(200)).contains(p)));
-    assert!(periods.iter().max().unwrap().abs_diff(*periods.iter().min().unwrap()) > s(50));
+    assert!(
+        periods
+            .iter()
+            .max()
+            .unwrap()
+            .abs_diff(*periods.iter().min().unwrap())
+            > s(50)
+    );
     assert_eq!(Resync::jittered(Duration::ZERO), Resync::never());
 }
 
@@ -323,18 +409,27 @@ fn a_cache_can_be_filled_by_hand() {
     cache.resync();
     assert_eq!(
         take(&heard),
-        ["+a@1", "+b@1", "a@1=", "a@1>2", "+c@", "c@>", "-b@1", "a@2=", "c@="],
+        [
+            "+a@1", "+b@1", "a@1=", "a@1>2", "+c@", "c@>", "-b@1", "a@2=", "c@="
+        ],
         "without a version an object counts as changed"
     );
-    assert_eq!((cache.len(), cache.is_empty(), names(&cache).as_str()), (2, false, "ac"));
+    assert_eq!(
+        (cache.len(), cache.is_empty(), names(&cache).as_str()),
+        (2, false, "ac")
+    );
 }
 
 #[test]
 fn a_subscriber_that_panics_disturbs_nobody() {
     let cache = Cache::<Node>::new();
-    cache.subscribe(Resync::never(), |event| assert!(*event.object().name != *"b", "unlucky"));
+    cache.subscribe(Resync::never(), |event| {
+        assert!(*event.object().name != *"b", "unlucky")
+    });
     let heard = listen(&cache, Resync::never());
-    ["a", "b", "c"].iter().for_each(|name| cache.insert(node(name, "1")));
+    ["a", "b", "c"]
+        .iter()
+        .for_each(|name| cache.insert(node(name, "1")));
     assert_eq!(take(&heard), ["+a@1", "+b@1", "+c@1"]);
     assert_eq!(names(&cache), "abc");
 }
@@ -346,5 +441,12 @@ fn a_service_is_known_by_namespace_and_name() {
     }))
     .unwrap();
     let cache = Cache::with([Service::from_wire(service)]);
-    assert!(cache.get("shop/web").unwrap().metadata.managed_fields.is_none());
+    assert!(
+        cache
+            .get("shop/web")
+            .unwrap()
+            .metadata
+            .managed_fields
+            .is_none()
+    );
 }

@@ -42,7 +42,12 @@ pub struct WatchConfig {
 impl Default for WatchConfig {
     /// Returns the options for all objects, streamed, in pages of 100.
     fn default() -> Self {
-        Self { page_size: 100, streaming: true, label_selector: None, field_selector: None }
+        Self {
+            page_size: 100,
+            streaming: true,
+            label_selector: None,
+            field_selector: None,
+        }
     }
 }
 
@@ -53,7 +58,11 @@ impl WatchConfig {
             field_selector: self.field_selector.clone(),
             ..Config::default()
         };
-        if streaming { config.streaming_lists() } else { config.page_size(self.page_size.max(1)) }
+        if streaming {
+            config.streaming_lists()
+        } else {
+            config.page_size(self.page_size.max(1))
+        }
     }
 }
 
@@ -62,7 +71,12 @@ impl WatchConfig {
 /// A broken watch continues at the last resourceVersion, or with a new list if that version is too old (410 Gone),
 /// after the back-off of client-go (0.8 to 30 s). [`Watch`] also protects the cache against incomplete lists and lists
 /// of another cluster.
-pub async fn watch<T: Cached>(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
+pub async fn watch<T: Cached>(
+    api: Api<T::Wire>,
+    config: WatchConfig,
+    cache: Cache<T>,
+    shutdown: CancellationToken,
+) {
     Watch::new(api, config, cache).run(shutdown).await;
 }
 
@@ -78,7 +92,13 @@ pub struct Watch<T: Cached> {
 impl<T: Cached> Clone for Watch<T> {
     fn clone(&self) -> Self {
         let (api, config, cache) = (self.api.clone(), self.config.clone(), self.cache.clone());
-        Self { api, config, cache, identity: self.identity.clone(), observer: self.observer.clone() }
+        Self {
+            api,
+            config,
+            cache,
+            identity: self.identity.clone(),
+            observer: self.observer.clone(),
+        }
     }
 }
 
@@ -86,7 +106,13 @@ impl<T: Cached> Watch<T> {
     /// Creates a watch without a hold and without a check of the cluster.
     #[must_use]
     pub fn new(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>) -> Self {
-        Self { api, config, cache, identity: None, observer: None }
+        Self {
+            api,
+            config,
+            cache,
+            identity: None,
+            observer: None,
+        }
     }
 
     /// Checks the cluster after a lost watch: objects are listed again only once `client` shows that its server still
@@ -108,10 +134,25 @@ impl<T: Cached> Watch<T> {
 
     /// Fills the cache and keeps it in sync until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { api, mut config, cache, identity, observer } = self;
+        let Self {
+            api,
+            mut config,
+            cache,
+            identity,
+            observer,
+        } = self;
         let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
         let (held, reread, failure) = (cache.held(), None, None);
-        let mut watch_loop = WatchLoop { kind, cache, identity, observer, held, reread, failure, is_listing: true };
+        let mut watch_loop = WatchLoop {
+            kind,
+            cache,
+            identity,
+            observer,
+            held,
+            reread,
+            failure,
+            is_listing: true,
+        };
         let mut pauses = DefaultBackoff::default();
         loop {
             let events = watcher(api.clone(), config.watcher(config.streaming)).default_backoff();
@@ -188,7 +229,11 @@ impl<T: Cached> WatchLoop<T> {
     ) -> WatchEnd {
         let mut events = pin!(events);
         loop {
-            let next_resync = if self.cache.is_synced() { self.cache.resync_due(Instant::now()) } else { None };
+            let next_resync = if self.cache.is_synced() {
+                self.cache.resync_due(Instant::now())
+            } else {
+                None
+            };
             let mut resync = pin!(sleep_until(next_resync));
             let mut reread = pin!(sleep_until(self.reread));
             loop {
@@ -226,7 +271,9 @@ impl<T: Cached> WatchLoop<T> {
                         self.log_failure(&error);
                         match cause_of(&error) {
                             Some(cause) if is_gone(cause) => return WatchEnd::Expired,
-                            Some(cause) if self.is_listing && is_too_large(cause) => return WatchEnd::TooLarge,
+                            Some(cause) if self.is_listing && is_too_large(cause) => {
+                                return WatchEnd::TooLarge;
+                            }
                             _ => {}
                         }
                     }
@@ -242,7 +289,11 @@ impl<T: Cached> WatchLoop<T> {
         match event {
             Event::Init => {
                 if self.cache.is_synced() {
-                    tracing::info!(kind = self.kind, objects = self.cache.len(), "watch lost, listing again");
+                    tracing::info!(
+                        kind = self.kind,
+                        objects = self.cache.len(),
+                        "watch lost, listing again"
+                    );
                 }
                 self.is_listing = true;
                 self.cache.begin_list();
@@ -271,7 +322,10 @@ impl<T: Cached> WatchLoop<T> {
     /// Returns `false` if the server belongs to another cluster. Waits until the server identifies its cluster, while
     /// the cached objects stay. Returns `true` at once if the cache was never filled.
     async fn is_same_cluster(&self, shutdown: &CancellationToken) -> bool {
-        let Some((identity, client)) = self.identity.as_ref().filter(|_| self.cache.is_synced()) else { return true };
+        let Some((identity, client)) = self.identity.as_ref().filter(|_| self.cache.is_synced())
+        else {
+            return true;
+        };
         let mut pause = FIRST_PAUSE;
         loop {
             match identity.check(client, "the API server").await {
@@ -285,7 +339,11 @@ impl<T: Cached> WatchLoop<T> {
                     );
                 }
             }
-            if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            if shutdown
+                .run_until_cancelled(tokio::time::sleep(pause))
+                .await
+                .is_none()
+            {
                 return true;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -356,7 +414,10 @@ impl<T: Cached> WatchLoop<T> {
                 } else {
                     tracing::warn!(kind = self.kind, error = text, "cannot list, retrying");
                 }
-                self.failure = Some(ReadFailure { since: now, logged: now });
+                self.failure = Some(ReadFailure {
+                    since: now,
+                    logged: now,
+                });
             }
             Some(failure) if now - failure.logged >= FAILURE_LOG_INTERVAL => {
                 failure.logged = now;
@@ -377,7 +438,9 @@ async fn sleep_until(at: Option<Instant>) {
 /// Returns `true` if the server rejects the request as such, which it would not do for a paged list.
 fn refuses_streaming(error: &watcher::Error) -> bool {
     match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 405 | 406 | 422),
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => {
+            matches!(status.code, 400 | 405 | 406 | 422)
+        }
         _ => false,
     }
 }

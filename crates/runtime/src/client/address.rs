@@ -41,12 +41,25 @@ pub(super) fn checked(url: &Uri, has_tls: bool) -> Result<Uri, String> {
         None if has_tls => Scheme::HTTPS,
         None => Scheme::HTTP,
     };
-    let authority = url.authority().filter(|authority| !authority.host().is_empty()).ok_or("it has no host")?;
-    let host_and_port =
-        authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host_and_port)| host_and_port);
-    check_port(host_and_port.strip_prefix(authority.host()).unwrap_or_default())?;
+    let authority = url
+        .authority()
+        .filter(|authority| !authority.host().is_empty())
+        .ok_or("it has no host")?;
+    let host_and_port = authority
+        .as_str()
+        .rsplit_once('@')
+        .map_or(authority.as_str(), |(_, host_and_port)| host_and_port);
+    check_port(
+        host_and_port
+            .strip_prefix(authority.host())
+            .unwrap_or_default(),
+    )?;
     let path = url.path_and_query().map_or("/", PathAndQuery::as_str);
-    let built = Uri::builder().scheme(scheme).authority(host_and_port).path_and_query(path).build();
+    let built = Uri::builder()
+        .scheme(scheme)
+        .authority(host_and_port)
+        .path_and_query(path)
+        .build();
     built.map_err(|error| error.to_string())
 }
 
@@ -62,8 +75,13 @@ pub(super) fn check_port(port: &str) -> Result<(), String> {
 /// Returns `true` if requests to this URL pass over a network, unencrypted.
 pub(super) fn is_open(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    url.scheme() == Some(&Scheme::HTTP) && host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    url.scheme() == Some(&Scheme::HTTP)
+        && host != "localhost"
+        && !address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -75,33 +93,66 @@ mod tests {
         let port = Err("its port is not a number from 1 to 65535");
         let table = [
             ("https://10.0.0.1:6443", false, Ok("https://10.0.0.1:6443/")),
-            ("https://example.com/k8s/clusters/c-1", false, Ok("https://example.com/k8s/clusters/c-1")),
-            ("https://[fd00::1]:6443/x?y=1", false, Ok("https://[fd00::1]:6443/x?y=1")),
-            ("https://admin:s3cr3t@10.0.0.1:6443/x", false, Ok("https://10.0.0.1:6443/x")),
+            (
+                "https://example.com/k8s/clusters/c-1",
+                false,
+                Ok("https://example.com/k8s/clusters/c-1"),
+            ),
+            (
+                "https://[fd00::1]:6443/x?y=1",
+                false,
+                Ok("https://[fd00::1]:6443/x?y=1"),
+            ),
+            (
+                "https://admin:s3cr3t@10.0.0.1:6443/x",
+                false,
+                Ok("https://10.0.0.1:6443/x"),
+            ),
             ("10.0.0.1:6443", true, Ok("https://10.0.0.1:6443/")),
             ("10.0.0.1:8080", false, Ok("http://10.0.0.1:8080/")),
             ("localhost", false, Ok("http://localhost/")),
             ("https://10.0.0.1:", false, Ok("https://10.0.0.1:/")),
-            ("https://10.0.0.1:65535", false, Ok("https://10.0.0.1:65535/")),
+            (
+                "https://10.0.0.1:65535",
+                false,
+                Ok("https://10.0.0.1:65535/"),
+            ),
             ("https://10.0.0.1:65536", false, port),
             ("https://10.0.0.1:99999/x", false, port),
             ("https://u:p@10.0.0.1:99999/x", false, port),
             ("https://[fd00::1]:99999", false, port),
             ("https://10.0.0.1:0", false, port),
             ("10.0.0.1:99999", true, port),
-            ("ftp://10.0.0.1", false, Err("its scheme is neither https nor http")),
+            (
+                "ftp://10.0.0.1",
+                false,
+                Err("its scheme is neither https nor http"),
+            ),
             ("/var/run/socket", false, Err("it has no host")),
         ];
         for (text, has_tls, expected) in table {
             let checked = checked(&text.parse().unwrap(), has_tls).map(|url| url.to_string());
-            assert_eq!(checked, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+            assert_eq!(
+                checked,
+                expected.map(str::to_owned).map_err(str::to_owned),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn only_plain_http_to_another_machine_is_open() {
-        let open = ["http://10.0.0.1", "http://api.example.com:8080", "http://[fd00::1]"];
-        let closed = ["https://10.0.0.1", "http://127.0.0.1:8080", "http://localhost", "http://[::1]:1"];
+        let open = [
+            "http://10.0.0.1",
+            "http://api.example.com:8080",
+            "http://[fd00::1]",
+        ];
+        let closed = [
+            "https://10.0.0.1",
+            "http://127.0.0.1:8080",
+            "http://localhost",
+            "http://[::1]:1",
+        ];
         for (urls, expected) in [(&open[..], true), (&closed[..], false)] {
             for url in urls {
                 assert_eq!(is_open(&url.parse().unwrap()), expected, "{url}");

@@ -24,8 +24,15 @@ pub struct UserAgent {
 
 impl Default for UserAgent {
     fn default() -> Self {
-        let (binary, version) = ("cloud-controller-manager".into(), concat!("v", env!("CARGO_PKG_VERSION")).into());
-        Self { binary, version, commit: String::new() }
+        let (binary, version) = (
+            "cloud-controller-manager".into(),
+            concat!("v", env!("CARGO_PKG_VERSION")).into(),
+        );
+        Self {
+            binary,
+            version,
+            commit: String::new(),
+        }
     }
 }
 
@@ -33,12 +40,26 @@ impl UserAgent {
     /// Returns the header's text; `suffix` names the component that sends the request (the identity of a controller).
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> String {
-        let Self { binary, version, commit } = self;
-        let commit: String = if commit.is_empty() { "unknown".into() } else { commit.chars().take(7).collect() };
+        let Self {
+            binary,
+            version,
+            commit,
+        } = self;
+        let commit: String = if commit.is_empty() {
+            "unknown".into()
+        } else {
+            commit.chars().take(7).collect()
+        };
         let slash = if suffix.is_empty() { "" } else { "/" };
-        let text = format!("{binary}/{version} ({}/{}) kubernetes/{commit}{slash}{suffix}", go_os(OS), go_arch(ARCH));
+        let text = format!(
+            "{binary}/{version} ({}/{}) kubernetes/{commit}{slash}{suffix}",
+            go_os(OS),
+            go_arch(ARCH)
+        );
         // A header holds visible ASCII only.
-        text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
+        text.chars()
+            .map(|c| if matches!(c, ' '..='~') { c } else { '?' })
+            .collect()
     }
 }
 

@@ -48,8 +48,15 @@ pub struct AnswerTooLarge {
 
 impl fmt::Display for AnswerTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { request, what, limit } = self;
-        write!(f, "{request}: the API server's response is too large: {what} may have at most {limit} bytes")
+        let Self {
+            request,
+            what,
+            limit,
+        } = self;
+        write!(
+            f,
+            "{request}: the API server's response is too large: {what} may have at most {limit} bytes"
+        )
     }
 }
 
@@ -64,8 +71,12 @@ pub fn is_too_large(error: &kube::Error) -> bool {
             return true;
         }
         // The source of an I/O error is the source of what it holds.
-        let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
+        let held = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        next = held
+            .map(|held| held as &(dyn Error + 'static))
+            .or_else(|| error.source());
     }
     false
 }
@@ -79,14 +90,24 @@ pub(super) struct RequestLine {
 
 impl RequestLine {
     pub(super) fn of(request: &Request<Body>, host: &str) -> Self {
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
         let cut = path.floor_char_boundary(LONGEST_PATH);
         let dots = if cut < path.len() { "…" } else { "" };
-        Self { method: request.method().clone(), url: format!("{host}{}{dots}", &path[..cut]) }
+        Self {
+            method: request.method().clone(),
+            url: format!("{host}{}{dots}", &path[..cut]),
+        }
     }
 
     fn too_large(&self, (what, limit): Limit) -> AnswerTooLarge {
-        AnswerTooLarge { request: self.clone(), what, limit }
+        AnswerTooLarge {
+            request: self.clone(),
+            what,
+            limit,
+        }
     }
 }
 
@@ -122,7 +143,9 @@ pub(super) async fn read(
     let limit = limit_of(info, status);
     match read_up_to(body, limit.1).await? {
         Some(bytes) => Ok(bytes),
-        None if status.is_success() => Err(kube::Error::Service(Box::new(request_line.too_large(limit)))),
+        None if status.is_success() => Err(kube::Error::Service(Box::new(
+            request_line.too_large(limit),
+        ))),
         None => {
             let message = format!("HTTP {status}: {}", request_line.too_large(limit));
             let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(), "reason": "", "message": message});
@@ -139,7 +162,9 @@ async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kub
     }
     let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
         if data.len() > limit - bytes.len() {
             return Ok(None);
         }
@@ -157,7 +182,9 @@ pub(super) fn limit_lines(
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame?;
         match frame.data_ref() {
-            Some(data) if !line.fits(data) => Err(request_line.too_large(("an event of a watch", WATCH_EVENT)).into()),
+            Some(data) if !line.fits(data) => Err(request_line
+                .too_large(("an event of a watch", WATCH_EVENT))
+                .into()),
             _ => Ok(frame),
         }
     });
@@ -177,7 +204,11 @@ impl LineLength {
     /// Returns `true` if no line is too long, with what comes next.
     fn fits(&mut self, data: &[u8]) -> bool {
         for (number, part) in data.split(|byte| *byte == b'\n').enumerate() {
-            self.0 = if number == 0 { self.0 + part.len() } else { part.len() };
+            self.0 = if number == 0 {
+                self.0 + part.len()
+            } else {
+                part.len()
+            };
             if self.0 > WATCH_EVENT {
                 return false;
             }

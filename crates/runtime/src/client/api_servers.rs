@@ -78,7 +78,11 @@ impl NoApiServer {
 
 impl fmt::Display for NoApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attempts: Vec<_> = self.attempts.iter().map(|a| format!("{}: {}", a.url, a.problem)).collect();
+        let attempts: Vec<_> = self
+            .attempts
+            .iter()
+            .map(|a| format!("{}: {}", a.url, a.problem))
+            .collect();
         write!(f, "no API server can be used: {}", attempts.join("; "))
     }
 }
@@ -89,7 +93,10 @@ impl ApiServers {
     /// Returns candidates that are tried after the address in the Pod's environment.
     #[must_use]
     pub fn new(candidates: ApiServerCandidates) -> Self {
-        Self(Arc::new(Shared { candidates, selector: Mutex::default() }))
+        Self(Arc::new(Shared {
+            candidates,
+            selector: Mutex::default(),
+        }))
     }
 
     /// Returns the URL of the API server that is in use; `None` before the first request, and if there is no choice.
@@ -97,18 +104,27 @@ impl ApiServers {
     pub fn in_use(&self) -> Option<String> {
         let selector = self.0.selector.lock().clone()?;
         let choice = selector.choice.lock();
-        choice.last.as_ref().map(|last| selector.candidates[last.index].url.clone())
+        choice
+            .last
+            .as_ref()
+            .map(|last| selector.candidates[last.index].url.clone())
     }
 
     /// Returns the candidates that could not be used at the last choice.
     #[must_use]
     pub fn failed(&self) -> Vec<Attempt> {
         let selector = self.0.selector.lock().clone();
-        selector.map(|selector| selector.choice.lock().failed.clone()).unwrap_or_default()
+        selector
+            .map(|selector| selector.choice.lock().failed.clone())
+            .unwrap_or_default()
     }
 
     /// Returns a client without a credential for the API server of this Pod, and the server's name for metrics.
-    pub(super) fn connect(&self, config: &Config, origin: &str) -> Result<(Client, String), ClientError> {
+    pub(super) fn connect(
+        &self,
+        config: &Config,
+        origin: &str,
+    ) -> Result<(Client, String), ClientError> {
         let namespace = config.default_namespace.clone();
         let mut selector = self.0.selector.lock();
         let selector = match &*selector {
@@ -138,7 +154,10 @@ impl ApiServers {
             if index > 0 || is_loopback(url) {
                 config.tls_server_name = Some(SERVER_NAME.to_owned());
             }
-            candidates.push(Candidate { url: shown(url), client: build(config, origin)? });
+            candidates.push(Candidate {
+                url: shown(url),
+                client: build(config, origin)?,
+            });
         }
         Ok(Selector::new(candidates))
     }
@@ -146,14 +165,21 @@ impl ApiServers {
 
 impl fmt::Debug for ApiServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ApiServers").field(&self.0.candidates).finish()
+        f.debug_tuple("ApiServers")
+            .field(&self.0.candidates)
+            .finish()
     }
 }
 
 /// Returns `true` for a loopback address, which few certificates contain.
 fn is_loopback(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    let host = url
+        .host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    host.parse::<std::net::IpAddr>()
+        .is_ok_and(|address| address.is_loopback())
 }
 
 /// A candidate with a client that has no credential and verifies the server by the cluster's CA.
@@ -188,7 +214,11 @@ struct InUse {
 
 impl Selector {
     fn new(candidates: Vec<Candidate>) -> Self {
-        Self { candidates, choice: Mutex::default(), probing: ProbeLock::default() }
+        Self {
+            candidates,
+            choice: Mutex::default(),
+            probing: ProbeLock::default(),
+        }
     }
 
     /// Sends a request to the server in use. A request that is not answered, or that its caller gives up, makes the next
@@ -196,13 +226,26 @@ impl Selector {
     async fn send(
         self: Arc<Self>,
         request: Request<Body>,
-    ) -> Result<Response<impl http_body::Body<Data = Data, Error = kube::Error> + Send + 'static>, BoxError> {
+    ) -> Result<
+        Response<impl http_body::Body<Data = Data, Error = kube::Error> + Send + 'static>,
+        BoxError,
+    > {
         let in_use = self.choose().await?;
-        let superseded = if is_watch(request.uri()) { in_use.superseded.clone() } else { CancellationToken::new() };
-        let doubt = Doubt { selector: &self, in_use: &in_use, is_answered: false };
+        let superseded = if is_watch(request.uri()) {
+            in_use.superseded.clone()
+        } else {
+            CancellationToken::new()
+        };
+        let doubt = Doubt {
+            selector: &self,
+            in_use: &in_use,
+            is_answered: false,
+        };
         let answer = self.candidates[in_use.index].client.send(request).await?;
         doubt.answered();
-        Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(superseded.cancelled_owned()))))
+        Ok(answer.map(|body| {
+            StreamBody::new(BodyStream::new(body).take_until(superseded.cancelled_owned()))
+        }))
     }
 
     async fn choose(&self) -> Result<Arc<InUse>, NoApiServer> {
@@ -218,7 +261,9 @@ impl Selector {
                 return Ok(in_use);
             }
             if choice.failed_at.is_some_and(|at| at > asked) {
-                return Err(NoApiServer { attempts: choice.failed.clone() });
+                return Err(NoApiServer {
+                    attempts: choice.failed.clone(),
+                });
             }
         }
         let (decision, failed) = self.probe_all().await;
@@ -256,10 +301,16 @@ impl Selector {
         };
         let server = &self.candidates[index].url;
         // A candidate after the chosen one, where nothing listens, is no fault: most clusters have no server there.
-        let precedes = |url: &str| self.candidates[..index].iter().any(|candidate| candidate.url == url);
+        let precedes = |url: &str| {
+            self.candidates[..index]
+                .iter()
+                .any(|candidate| candidate.url == url)
+        };
         let failed: Vec<_> = failed
             .into_iter()
-            .filter(|attempt| attempt.url != *server && (attempt.is_refused || precedes(&attempt.url)))
+            .filter(|attempt| {
+                attempt.url != *server && (attempt.is_refused || precedes(&attempt.url))
+            })
             .collect();
         let in_use = match &choice.last {
             Some(last) if last.index == index => Arc::clone(last),
@@ -267,14 +318,22 @@ impl Selector {
                 if let Some(before) = before {
                     before.superseded.cancel();
                 }
-                for Attempt { url, problem, is_refused } in &failed {
+                for Attempt {
+                    url,
+                    problem,
+                    is_refused,
+                } in &failed
+                {
                     match is_refused {
                         true => tracing::warn!(url, problem, "API server candidate refused"),
                         false => tracing::info!(url, problem, "API server candidate not reachable"),
                     }
                 }
                 tracing::info!(server, "API server chosen, with the Pod's service account");
-                Arc::new(InUse { index, superseded: CancellationToken::new() })
+                Arc::new(InUse {
+                    index,
+                    superseded: CancellationToken::new(),
+                })
             }
         };
         (choice.in_use, choice.last) = (Some(Arc::clone(&in_use)), Some(Arc::clone(&in_use)));
@@ -299,7 +358,12 @@ impl Doubt<'_> {
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         let mut choice = self.selector.choice.lock();
-        if !self.is_answered && choice.in_use.as_ref().is_some_and(|in_use| Arc::ptr_eq(in_use, self.in_use)) {
+        if !self.is_answered
+            && choice
+                .in_use
+                .as_ref()
+                .is_some_and(|in_use| Arc::ptr_eq(in_use, self.in_use))
+        {
             choice.in_use = None;
         }
     }
@@ -311,19 +375,36 @@ impl Candidate {
     async fn probe(&self) -> (Probe, Option<Attempt>) {
         let failed = |problem: String, is_refused| {
             let url = self.url.clone();
-            (Probe::Failed, Some(Attempt { url, problem, is_refused }))
+            (
+                Probe::Failed,
+                Some(Attempt {
+                    url,
+                    problem,
+                    is_refused,
+                }),
+            )
         };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = Uri::from_static("/readyz");
         match timeout(PROBE_TIMEOUT, self.client.send(request)).await {
-            Err(_) => failed(format!("no answer within {} s", PROBE_TIMEOUT.as_secs()), false),
+            Err(_) => failed(
+                format!("no answer within {} s", PROBE_TIMEOUT.as_secs()),
+                false,
+            ),
             Ok(Err(error)) => {
                 let error = redact(error);
                 failed(api_error(&error).to_string(), is_refused(&error))
             }
             Ok(Ok(answer)) if answer.status().is_server_error() => {
                 let problem = format!("it is not ready: HTTP {}", answer.status().as_u16());
-                (Probe::Unhealthy, Some(Attempt { url: self.url.clone(), problem, is_refused: false }))
+                (
+                    Probe::Unhealthy,
+                    Some(Attempt {
+                        url: self.url.clone(),
+                        problem,
+                        is_refused: false,
+                    }),
+                )
             }
             Ok(Ok(_)) => (Probe::Ready, None),
         }
@@ -332,7 +413,9 @@ impl Candidate {
 
 /// Returns `true` if a certificate was refused.
 fn is_refused(error: &kube::Error) -> bool {
-    api_error(error).to_string().contains("invalid peer certificate")
+    api_error(error)
+        .to_string()
+        .contains("invalid peer certificate")
 }
 
 #[cfg(test)]

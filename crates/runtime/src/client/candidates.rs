@@ -33,7 +33,12 @@ impl FromStr for ApiServerCandidates {
 
     /// Reads URLs, separated by commas. Empty: there is none.
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split(',').map(str::trim).filter(|url| !url.is_empty()).map(candidate).collect::<Result<_, _>>().map(Self)
+        text.split(',')
+            .map(str::trim)
+            .filter(|url| !url.is_empty())
+            .map(candidate)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -54,7 +59,12 @@ fn address_of(url: &Uri) -> String {
 }
 
 fn candidate(text: &str) -> Result<Uri, String> {
-    let refused = |problem: &str| format!("{:?}: {problem}; write https://HOST:PORT", address::shown_url(text));
+    let refused = |problem: &str| {
+        format!(
+            "{:?}: {problem}; write https://HOST:PORT",
+            address::shown_url(text)
+        )
+    };
     let url: Uri = text.parse().map_err(|_| refused("it is no URL"))?;
     if url.scheme() != Some(&Scheme::HTTPS) {
         return Err(refused("the token is sent only over https"));
@@ -97,7 +107,9 @@ pub(super) fn decide(probes: &[Option<Probe>]) -> Decision {
             Some(Probe::Unhealthy | Probe::Failed) => {}
         }
     }
-    let unhealthy = probes.iter().position(|probe| *probe == Some(Probe::Unhealthy));
+    let unhealthy = probes
+        .iter()
+        .position(|probe| *probe == Some(Probe::Unhealthy));
     unhealthy.map_or(Decision::Nothing, Decision::Use)
 }
 
@@ -107,7 +119,11 @@ mod tests {
 
     #[test]
     fn first_ready_candidate_is_used_once_the_earlier_ones_have_ended() {
-        let (ready, ill, failed) = (Some(Probe::Ready), Some(Probe::Unhealthy), Some(Probe::Failed));
+        let (ready, ill, failed) = (
+            Some(Probe::Ready),
+            Some(Probe::Unhealthy),
+            Some(Probe::Failed),
+        );
         let table: [(&[Option<Probe>], Decision); 9] = [
             (&[], Decision::Nothing),
             (&[None, ready], Decision::Pending),
@@ -126,18 +142,32 @@ mod tests {
 
     #[test]
     fn only_https_urls_without_path_and_user_are_candidates() {
-        for text in ["", "https://127.0.0.1:6443", "https://[::1]:6443,https://api.example.com", DEFAULT_CANDIDATES] {
-            assert_eq!(text.parse::<ApiServerCandidates>().unwrap().to_string(), text);
+        for text in [
+            "",
+            "https://127.0.0.1:6443",
+            "https://[::1]:6443,https://api.example.com",
+            DEFAULT_CANDIDATES,
+        ] {
+            assert_eq!(
+                text.parse::<ApiServerCandidates>().unwrap().to_string(),
+                text
+            );
         }
         for (text, problem) in [
             ("http://127.0.0.1:8080", "the token is sent only over https"),
             ("127.0.0.1:6443", "the token is sent only over https"),
             ("https://127.0.0.1:0", "its port is not a number"),
             ("https://127.0.0.1:6443/x", "only a host and a port"),
-            ("https://admin:s3cr3t@127.0.0.1:6443", "only a host and a port"),
+            (
+                "https://admin:s3cr3t@127.0.0.1:6443",
+                "only a host and a port",
+            ),
         ] {
             let error = text.parse::<ApiServerCandidates>().unwrap_err();
-            assert!(error.contains(problem) && error.contains("https://HOST:PORT"), "{text}: {error}");
+            assert!(
+                error.contains(problem) && error.contains("https://HOST:PORT"),
+                "{text}: {error}"
+            );
             assert!(!error.contains("s3cr3t"), "{error}");
         }
     }

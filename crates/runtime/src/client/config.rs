@@ -89,7 +89,8 @@ impl ClientOptions {
     /// cluster is never used; `identity` records the mismatch.
     pub fn require_cluster(&self, identity: &ClusterIdentity) {
         if let Some(kubeconfig) = &self.kubeconfig {
-            self.kubeconfigs.require_cluster(kubeconfig, self.context.as_deref(), identity);
+            self.kubeconfigs
+                .require_cluster(kubeconfig, self.context.as_deref(), identity);
         }
     }
 
@@ -183,7 +184,13 @@ pub async fn connect_as(
 ) -> Result<Client, ClientError> {
     let agent = options.user_agent.with_suffix(identity);
     let (bare, host) = open(options, false, &metrics).await?;
-    Ok(wrap(&credential(&bare), &host, &agent, &options.limits(), metrics))
+    Ok(wrap(
+        &credential(&bare),
+        &host,
+        &agent,
+        &options.limits(),
+        metrics,
+    ))
 }
 
 /// Creates a client without this crate's middleware (retries, limits, fence, metrics), and returns the server's name
@@ -196,10 +203,20 @@ async fn open(
     let master = options.master.as_deref().map(parse_master).transpose()?;
     if let Some(kubeconfig) = options.kubeconfig.clone() {
         let (context, user_agent) = (options.context.clone(), options.user_agent.with_suffix(""));
-        let source = KubeconfigSource { kubeconfig, context, master, with_credential, user_agent };
+        let source = KubeconfigSource {
+            kubeconfig,
+            context,
+            master,
+            with_credential,
+            user_agent,
+        };
         return options.kubeconfigs.connect(source, metrics).await;
     }
-    let Loaded { mut config, origin, is_pod } = load(master)?;
+    let Loaded {
+        mut config,
+        origin,
+        is_pod,
+    } = load(master)?;
     if !with_credential {
         config.auth_info = AuthInfo::default();
     }
@@ -215,7 +232,11 @@ async fn open(
     // The token is added above the choice of a server, whose clients verify each of them by the cluster's CA.
     let client = match token {
         Some(path) => {
-            token_file::over(&client, path.into()).map_err(|text| ClientError::Unusable { server, origin, text })?
+            token_file::over(&client, path.into()).map_err(|text| ClientError::Unusable {
+                server,
+                origin,
+                text,
+            })?
         }
         None => client,
     };
@@ -228,7 +249,11 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
     config.default_retry = false;
     config.disable_compression = true;
     let server = shown_url(&config.cluster_url.to_string());
-    let unusable = |text: String| ClientError::Unusable { server: server.clone(), origin: origin.to_owned(), text };
+    let unusable = |text: String| ClientError::Unusable {
+        server: server.clone(),
+        origin: origin.to_owned(),
+        text,
+    };
     check_addresses(&mut config).map_err(unusable)?;
     trust_roots_of_the_system(&mut config).map_err(unusable)?;
     if address::is_open(&config.cluster_url) && credential::is_sent(&config.auth_info) {
@@ -241,8 +266,11 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
     }
     // The builder panics on some invalid credentials, and a reload must continue.
     let built = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config)));
-    let built = built.map_err(|_| unusable("a defect: making a client panicked, and the log says where".to_owned()))?;
-    let builder = built.map_err(|error| unusable(crate::api_error::api_error(&redact(error)).to_string()))?;
+    let built = built.map_err(|_| {
+        unusable("a defect: making a client panicked, and the log says where".to_owned())
+    })?;
+    let builder =
+        built.map_err(|error| unusable(crate::api_error::api_error(&redact(error)).to_string()))?;
     Ok(naming_urls(builder.build(), &server))
 }
 
@@ -252,24 +280,31 @@ fn check_addresses(config: &mut Config) -> Result<(), String> {
         || config.accept_invalid_certs
         || config.auth_info.client_certificate.is_some()
         || config.auth_info.client_certificate_data.is_some();
-    if config.cluster_url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+    if config
+        .cluster_url
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
         tracing::warn!(
             "user and password in the API server's URL are not used; give them as `username` and `password` in a kubeconfig"
         );
     }
-    config.cluster_url = address::checked(&config.cluster_url, has_tls)
-        .map_err(|problem| format!("the server's URL is not accepted: {problem}; write it as https://HOST:PORT"))?;
+    config.cluster_url = address::checked(&config.cluster_url, has_tls).map_err(|problem| {
+        format!("the server's URL is not accepted: {problem}; write it as https://HOST:PORT")
+    })?;
     if let Some(proxy) = &config.proxy_url {
         let checked = address::checked(proxy, false);
-        checked
-            .map_err(|problem| format!("the proxy's URL is not accepted: {problem}; write it as http://HOST:PORT"))?;
+        checked.map_err(|problem| {
+            format!("the proxy's URL is not accepted: {problem}; write it as http://HOST:PORT")
+        })?;
     }
     Ok(())
 }
 
 /// Trusts the authorities of this system where the configuration names none. Without TLS, no certificate is loaded.
 pub(super) fn trust_roots_of_the_system(config: &mut Config) -> Result<(), String> {
-    if config.root_cert.is_some() || config.root_cert_file.is_some() || config.accept_invalid_certs {
+    if config.root_cert.is_some() || config.root_cert_file.is_some() || config.accept_invalid_certs
+    {
         return Ok(());
     }
     let roots = match config.cluster_url.scheme_str() {
@@ -291,21 +326,38 @@ struct Loaded {
 }
 
 fn load(master: Option<Uri>) -> Result<Loaded, ClientError> {
-    let bare = |url, origin: &str| Loaded { config: Config::new(url), origin: origin.to_owned(), is_pod: false };
+    let bare = |url, origin: &str| Loaded {
+        config: Config::new(url),
+        origin: origin.to_owned(),
+        is_pod: false,
+    };
     if let Some(url) = master {
         return Ok(bare(url, "--master"));
     }
     match (Config::incluster(), env::var(MASTER_VARIABLE)) {
-        (Ok(config), _) => Ok(Loaded { config, origin: "the Pod's service account".into(), is_pod: true }),
+        (Ok(config), _) => Ok(Loaded {
+            config,
+            origin: "the Pod's service account".into(),
+            is_pod: true,
+        }),
         (Err(_), Ok(url)) if !url.is_empty() => Ok(bare(parse_master(&url)?, MASTER_VARIABLE)),
-        (Err(source), _) => Err(ClientError::Nothing { source: Box::new(source) }),
+        (Err(source), _) => Err(ClientError::Nothing {
+            source: Box::new(source),
+        }),
     }
 }
 
 fn parse_master(url: &str) -> Result<Uri, ClientError> {
     // A bare host is allowed, as everywhere in Kubernetes.
-    let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    full.parse().map_err(|source| ClientError::Master { url: shown_url(url), source })
+    let full = if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    };
+    full.parse().map_err(|source| ClientError::Master {
+        url: shown_url(url),
+        source,
+    })
 }
 
 /// Returns host and port, for the label `host`.

@@ -45,8 +45,13 @@ fn basic<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
 pub(super) async fn prepare(user: &mut AuthInfo) -> Result<Option<Timestamp>, String> {
     tidy(user)?;
     let is_basic = user.username.is_some() && user.password.is_some();
-    let has_other = is_basic || user.token.is_some() || user.token_file.is_some() || user.auth_provider.is_some();
-    let Some(exec) = user.exec.take().filter(|_| !has_other) else { return Ok(None) };
+    let has_other = is_basic
+        || user.token.is_some()
+        || user.token_file.is_some()
+        || user.auth_provider.is_some();
+    let Some(exec) = user.exec.take().filter(|_| !has_other) else {
+        return Ok(None);
+    };
     let given = plugin::run(exec, plugin::PLUGIN_TIMEOUT).await?;
     match (given.certificate, given.key) {
         (Some(certificate), Some(key)) => {
@@ -67,18 +72,28 @@ fn tidy(user: &mut AuthInfo) -> Result<(), String> {
         *name = basic("user name", name)?.to_owned();
     }
     if let Some(password) = &mut user.password {
-        *password = basic("password", password.expose_secret())?.to_owned().into();
+        *password = basic("password", password.expose_secret())?
+            .to_owned()
+            .into();
     }
-    let tokens = user.auth_provider.iter_mut().flat_map(|provider| &mut provider.config);
+    let tokens = user
+        .auth_provider
+        .iter_mut()
+        .flat_map(|provider| &mut provider.config);
     for (key, value) in tokens.filter(|(key, _)| TOKENS_OF_PROVIDERS.contains(&key.as_str())) {
-        *value = token(value).map_err(|problem| format!("auth-provider, {key}: {problem}"))?.to_owned();
+        *value = token(value)
+            .map_err(|problem| format!("auth-provider, {key}: {problem}"))?
+            .to_owned();
     }
     Ok(())
 }
 
 /// Returns `true` if requests carry a secret of this user.
 pub(super) fn is_sent(user: &AuthInfo) -> bool {
-    user.token.is_some() || user.token_file.is_some() || user.password.is_some() || user.auth_provider.is_some()
+    user.token.is_some()
+        || user.token_file.is_some()
+        || user.password.is_some()
+        || user.auth_provider.is_some()
 }
 
 #[cfg(test)]
@@ -96,28 +111,56 @@ mod tests {
         assert_eq!(given.token.unwrap().expose_secret(), "s3cr3t");
         let mut given = user(serde_json::json!({"username": "admin\n", "password": " p w\n"}));
         prepare(&mut given).await.unwrap();
-        assert_eq!((given.username.as_deref(), given.password.unwrap().expose_secret()), (Some("admin"), " p w"));
-        let mut given = user(serde_json::json!({"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c\n"}}}));
+        assert_eq!(
+            (
+                given.username.as_deref(),
+                given.password.unwrap().expose_secret()
+            ),
+            (Some("admin"), " p w")
+        );
+        let mut given = user(
+            serde_json::json!({"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c\n"}}}),
+        );
         prepare(&mut given).await.unwrap();
         assert_eq!(given.auth_provider.unwrap().config["id-token"], "a.b.c");
     }
 
     #[tokio::test]
     async fn credential_that_no_header_can_hold_is_refused_and_not_repeated() {
-        let provider =
-            |token: &str| serde_json::json!({"auth-provider": {"name": "oidc", "config": {"id-token": token}}});
+        let provider = |token: &str| serde_json::json!({"auth-provider": {"name": "oidc", "config": {"id-token": token}}});
         let table = [
-            (serde_json::json!({"token": "s3\ncr3t"}), "the token has more than one line"),
-            (serde_json::json!({"token": "s3\u{0}cr3t"}), "the token has a character in it"),
-            (serde_json::json!({"token": "s3cr3t ü"}), "the token has a character in it"),
+            (
+                serde_json::json!({"token": "s3\ncr3t"}),
+                "the token has more than one line",
+            ),
+            (
+                serde_json::json!({"token": "s3\u{0}cr3t"}),
+                "the token has a character in it",
+            ),
+            (
+                serde_json::json!({"token": "s3cr3t ü"}),
+                "the token has a character in it",
+            ),
             (serde_json::json!({"token": " \n"}), "the token is empty"),
-            (serde_json::json!({"username": "a\nb", "password": "s3cr3t"}), "the user name has a control character"),
-            (serde_json::json!({"username": "a", "password": "s3\ncr3t"}), "the password has a control character"),
-            (provider("s3\ncr3t"), "auth-provider, id-token: the token has more than one line"),
+            (
+                serde_json::json!({"username": "a\nb", "password": "s3cr3t"}),
+                "the user name has a control character",
+            ),
+            (
+                serde_json::json!({"username": "a", "password": "s3\ncr3t"}),
+                "the password has a control character",
+            ),
+            (
+                provider("s3\ncr3t"),
+                "auth-provider, id-token: the token has more than one line",
+            ),
         ];
         for (given, expected) in table {
             let problem = prepare(&mut user(given)).await.unwrap_err();
-            assert!(problem.starts_with(expected) && !problem.contains("s3"), "{problem}");
+            assert!(
+                problem.starts_with(expected) && !problem.contains("s3"),
+                "{problem}"
+            );
         }
     }
 }

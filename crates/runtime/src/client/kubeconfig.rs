@@ -26,29 +26,51 @@ pub enum KubeconfigProblem {
 /// # Errors
 /// [`KubeconfigProblem`].
 pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
-    let text = cloud_provider::files::read_to_string(path).map_err(KubeconfigProblem::Unreadable)?;
+    let text =
+        cloud_provider::files::read_to_string(path).map_err(KubeconfigProblem::Unreadable)?;
     if cloud_provider::files::is_writable_by_all(path) {
         tracing::warn!(path = %path.display(), "every user of this machine may write the kubeconfig; use chmod o-w");
     }
     let mut file = parse(&text)?;
-    let Some(directory) = path.parent() else { return Ok(file) };
+    let Some(directory) = path.parent() else {
+        return Ok(file);
+    };
     let resolve = |named: &mut Option<String>| {
         if let Some(path) = named
             && !path.is_empty()
             && Path::new(path).is_relative()
         {
-            *path = directory.join(PathBuf::from(&path)).to_string_lossy().into_owned();
+            *path = directory
+                .join(PathBuf::from(&path))
+                .to_string_lossy()
+                .into_owned();
         }
     };
-    for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+    for cluster in file
+        .clusters
+        .iter_mut()
+        .filter_map(|named| named.cluster.as_mut())
+    {
         resolve(&mut cluster.certificate_authority);
     }
-    for user in file.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
-        for named in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
+    for user in file
+        .auth_infos
+        .iter_mut()
+        .filter_map(|named| named.auth_info.as_mut())
+    {
+        for named in [
+            &mut user.client_certificate,
+            &mut user.client_key,
+            &mut user.token_file,
+        ] {
             resolve(named);
         }
         // A bare name is searched in the PATH.
-        if let Some(exec) = user.exec.as_mut().filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/'))) {
+        if let Some(exec) = user
+            .exec
+            .as_mut()
+            .filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/')))
+        {
             resolve(&mut exec.command);
         }
     }
@@ -57,16 +79,46 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
 
 /// Returns the files on which a context (`None`: the current one) depends: its cluster's authority, and, if
 /// `with_user`, its user's certificate, key and token.
-pub(super) fn named_files(file: &Kubeconfig, context: Option<&str>, with_user: bool) -> impl Iterator<Item = PathBuf> {
+pub(super) fn named_files(
+    file: &Kubeconfig,
+    context: Option<&str>,
+    with_user: bool,
+) -> impl Iterator<Item = PathBuf> {
     let wanted = context.or(file.current_context.as_deref());
-    let context = file.contexts.iter().find(|it| Some(&*it.name) == wanted).and_then(|it| it.context.as_ref());
+    let context = file
+        .contexts
+        .iter()
+        .find(|it| Some(&*it.name) == wanted)
+        .and_then(|it| it.context.as_ref());
     let cluster = context.map(|it| it.cluster.as_str());
-    let cluster = file.clusters.iter().find(|it| Some(&*it.name) == cluster).and_then(|it| it.cluster.as_ref());
-    let user = context.and_then(|it| it.user.as_deref()).filter(|_| with_user);
-    let user = file.auth_infos.iter().find(|it| Some(&*it.name) == user).and_then(|it| it.auth_info.as_ref());
+    let cluster = file
+        .clusters
+        .iter()
+        .find(|it| Some(&*it.name) == cluster)
+        .and_then(|it| it.cluster.as_ref());
+    let user = context
+        .and_then(|it| it.user.as_deref())
+        .filter(|_| with_user);
+    let user = file
+        .auth_infos
+        .iter()
+        .find(|it| Some(&*it.name) == user)
+        .and_then(|it| it.auth_info.as_ref());
     let authority = cluster.and_then(|it| it.certificate_authority.clone());
-    let of_user = user.map(|it| [it.client_certificate.clone(), it.client_key.clone(), it.token_file.clone()]);
-    of_user.into_iter().flatten().chain([authority]).flatten().filter(|path| !path.is_empty()).map(PathBuf::from)
+    let of_user = user.map(|it| {
+        [
+            it.client_certificate.clone(),
+            it.client_key.clone(),
+            it.token_file.clone(),
+        ]
+    });
+    of_user
+        .into_iter()
+        .flatten()
+        .chain([authority])
+        .flatten()
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
@@ -74,10 +126,13 @@ fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
         return Ok(Kubeconfig::default());
     }
     let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| {
-        let location = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+        let location = error
+            .location()
+            .map(|at| format!(" in line {}, column {}", at.line(), at.column()));
         KubeconfigProblem::NoYaml(location.unwrap_or_default())
     })?;
-    serde_json::from_value(value).map_err(|error| KubeconfigProblem::OtherForm(without_values(&error.to_string())))
+    serde_json::from_value(value)
+        .map_err(|error| KubeconfigProblem::OtherForm(without_values(&error.to_string())))
 }
 
 /// Removes values from serde's messages, such as "invalid type: string "s3cret", expected struct ExecConfig".
@@ -94,7 +149,9 @@ mod tests {
     use super::*;
 
     fn with_user(user: &str) -> String {
-        format!("kind: Config\nusers:\n- name: u\n  user:\n    password: s3cr3t\n{user}\n    client-key-data: s3cr3t\n")
+        format!(
+            "kind: Config\nusers:\n- name: u\n  user:\n    password: s3cr3t\n{user}\n    client-key-data: s3cr3t\n"
+        )
     }
 
     #[test]
@@ -107,7 +164,9 @@ mod tests {
         ] {
             let problem = parse(&with_user(mistake)).unwrap_err().to_string();
             assert!(
-                problem.contains(expected_text) && !problem.contains("s3cr3t") && !problem.contains('\n'),
+                problem.contains(expected_text)
+                    && !problem.contains("s3cr3t")
+                    && !problem.contains('\n'),
                 "{problem}"
             );
         }
@@ -123,14 +182,33 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let file = read_kubeconfig(&path).unwrap();
         let at = |name: &str| Some(directory.path().join(name).to_string_lossy().into_owned());
-        assert_eq!(file.clusters[0].cluster.as_ref().unwrap().certificate_authority, at("ca.pem"));
+        assert_eq!(
+            file.clusters[0]
+                .cluster
+                .as_ref()
+                .unwrap()
+                .certificate_authority,
+            at("ca.pem")
+        );
         let user = file.auth_infos[0].auth_info.as_ref().unwrap();
         assert_eq!(user.client_certificate.as_deref(), Some("/abs.pem"));
-        assert_eq!((&user.client_key, &user.token_file), (&at("pki/key.pem"), &at("token")));
+        assert_eq!(
+            (&user.client_key, &user.token_file),
+            (&at("pki/key.pem"), &at("token"))
+        );
         assert_eq!(user.exec.as_ref().unwrap().command, at("./plugin"));
-        let other = file.auth_infos[1].auth_info.as_ref().unwrap().exec.as_ref().unwrap();
+        let other = file.auth_infos[1]
+            .auth_info
+            .as_ref()
+            .unwrap()
+            .exec
+            .as_ref()
+            .unwrap();
         assert_eq!(other.command.as_deref(), Some("aws"));
-        assert!(matches!(read_kubeconfig(&directory.path().join("none")), Err(KubeconfigProblem::Unreadable(_))));
+        assert!(matches!(
+            read_kubeconfig(&directory.path().join("none")),
+            Err(KubeconfigProblem::Unreadable(_))
+        ));
         assert_eq!(parse(" \n").unwrap().clusters.len(), 0);
     }
 }

@@ -41,16 +41,27 @@ struct Shared {
 pub(super) struct Required(Mutex<Vec<(PathBuf, Option<String>, ClusterIdentity)>>);
 
 impl Required {
-    pub(super) fn require(&self, kubeconfig: &Path, context: Option<&str>, identity: &ClusterIdentity) {
+    pub(super) fn require(
+        &self,
+        kubeconfig: &Path,
+        context: Option<&str>,
+        identity: &ClusterIdentity,
+    ) {
         let mut all = self.0.lock();
         all.retain(|(path, name, _)| (path.as_path(), name.as_deref()) != (kubeconfig, context));
-        all.push((kubeconfig.to_owned(), context.map(str::to_owned), identity.clone()));
+        all.push((
+            kubeconfig.to_owned(),
+            context.map(str::to_owned),
+            identity.clone(),
+        ));
     }
 
     /// Returns the cluster that this kubeconfig, with this context, must lead to.
     pub(super) fn of(&self, kubeconfig: &Path, context: Option<&str>) -> Option<ClusterIdentity> {
         let all = self.0.lock();
-        let required = all.iter().find(|(path, name, _)| path == kubeconfig && name.as_deref() == context);
+        let required = all
+            .iter()
+            .find(|(path, name, _)| path == kubeconfig && name.as_deref() == context);
         required.map(|(.., identity)| identity.clone())
     }
 }
@@ -77,7 +88,12 @@ impl Hashes {
 }
 
 impl Kubeconfigs {
-    pub(super) fn require_cluster(&self, kubeconfig: &Path, context: Option<&str>, identity: &ClusterIdentity) {
+    pub(super) fn require_cluster(
+        &self,
+        kubeconfig: &Path,
+        context: Option<&str>,
+        identity: &ClusterIdentity,
+    ) {
         self.0.required.require(kubeconfig, context, identity);
     }
 
@@ -91,8 +107,12 @@ impl Kubeconfigs {
         let reloading_client = match known {
             Some(known) => known,
             None => {
-                let made =
-                    ReloadingClient::new(source, Arc::clone(&self.0.refusal), Arc::clone(&self.0.required)).await?;
+                let made = ReloadingClient::new(
+                    source,
+                    Arc::clone(&self.0.refusal),
+                    Arc::clone(&self.0.required),
+                )
+                .await?;
                 self.0.add(made, metrics)
             }
         };
@@ -106,7 +126,11 @@ impl Shared {
     }
 
     /// Adds `made` to the watched sources and returns it, or returns the entry that another caller added first.
-    fn add(self: &Arc<Self>, made: Arc<ReloadingClient>, metrics: &Arc<dyn RequestMetrics>) -> Arc<ReloadingClient> {
+    fn add(
+        self: &Arc<Self>,
+        made: Arc<ReloadingClient>,
+        metrics: &Arc<dyn RequestMetrics>,
+    ) -> Arc<ReloadingClient> {
         let mut watched = self.lock();
         if let Some(known) = watched.find(&made.source) {
             return known;
@@ -117,7 +141,10 @@ impl Shared {
             let (shared, metrics) = (Arc::clone(self), Arc::clone(metrics));
             watched.watcher = Some(tokio::spawn(async move {
                 let forever = CancellationToken::new();
-                restarting("kubeconfigs", &forever, || watch_files(Arc::clone(&shared), Arc::clone(&metrics))).await;
+                restarting("kubeconfigs", &forever, || {
+                    watch_files(Arc::clone(&shared), Arc::clone(&metrics))
+                })
+                .await;
             }));
         }
         made
@@ -131,12 +158,14 @@ impl WatchedClients {
     }
 
     fn find(&self, source: &KubeconfigSource) -> Option<Arc<ReloadingClient>> {
-        self.in_use().find(|reloading_client| reloading_client.source == *source)
+        self.in_use()
+            .find(|reloading_client| reloading_client.source == *source)
     }
 
     /// Returns the entries to check. If there are none, the watcher task ends.
     fn entries_to_check(&mut self) -> Vec<Arc<ReloadingClient>> {
-        self.all.retain(|reloading_client| reloading_client.strong_count() > 0);
+        self.all
+            .retain(|reloading_client| reloading_client.strong_count() > 0);
         let all: Vec<_> = self.in_use().collect();
         if all.is_empty() {
             self.watcher = None;
@@ -168,9 +197,15 @@ async fn watch_files(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
     }
 }
 
-async fn reload_and_log(reloading_client: &ReloadingClient, cause: Option<ReloadCause>, metrics: &dyn RequestMetrics) {
+async fn reload_and_log(
+    reloading_client: &ReloadingClient,
+    cause: Option<ReloadCause>,
+    metrics: &dyn RequestMetrics,
+) {
     let kubeconfig = reloading_client.source.kubeconfig.display();
-    let Some(result) = reloading_client.reload_if_changed(cause).await else { return };
+    let Some(result) = reloading_client.reload_if_changed(cause).await else {
+        return;
+    };
     match &result {
         ReloadResult::Reloaded => {
             tracing::info!(%kubeconfig, "kubeconfig reloaded");

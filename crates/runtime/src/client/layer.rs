@@ -45,18 +45,32 @@ pub struct Limits {
 /// `below` must not retry by itself. `host` is the value of the metrics' label `host`. Tests wrap a client of an
 /// in-process server: `wrap(&Client::new(router, "default"), …)`.
 #[must_use]
-pub fn wrap(below: &Client, host: &str, user_agent: &str, limits: &Limits, metrics: Arc<dyn RequestMetrics>) -> Client {
-    let bucket = limits.rate.filter(|(qps, _)| *qps > 0.0).map(|(qps, burst)| {
-        let interval = Duration::try_from_secs_f64(1.0 / f64::from(qps)).unwrap_or(Duration::MAX);
-        Mutex::new(TokenBucket::new(interval, burst.max(1), None))
-    });
+pub fn wrap(
+    below: &Client,
+    host: &str,
+    user_agent: &str,
+    limits: &Limits,
+    metrics: Arc<dyn RequestMetrics>,
+) -> Client {
+    let bucket = limits
+        .rate
+        .filter(|(qps, _)| *qps > 0.0)
+        .map(|(qps, burst)| {
+            let interval =
+                Duration::try_from_secs_f64(1.0 / f64::from(qps)).unwrap_or(Duration::MAX);
+            Mutex::new(TokenBucket::new(interval, burst.max(1), None))
+        });
     let sender = Arc::new(Sender {
         below: below.clone(),
         host: host.into(),
         user_agent: HeaderValue::from_str(user_agent).ok(),
         bucket,
         request_timeout: limits.request_timeout,
-        attempts: if limits.single_attempt { 1 } else { retry::ATTEMPTS },
+        attempts: if limits.single_attempt {
+            1
+        } else {
+            retry::ATTEMPTS
+        },
         fence: limits.fence.clone(),
         metrics,
     });
@@ -87,13 +101,22 @@ impl Sender {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let again = if attempt < self.attempts { copy(&request) } else { None };
+            let again = if attempt < self.attempts {
+                copy(&request)
+            } else {
+                None
+            };
             self.wait_for_turn(&info).await;
             let answer = self.send_once(&info, request).await?;
             let pause = again.and_then(|request| {
-                Some((retry::pause(attempt, &info.method, answer.status(), answer.headers())?, request))
+                Some((
+                    retry::pause(attempt, &info.method, answer.status(), answer.headers())?,
+                    request,
+                ))
             });
-            let Some((pause, next)) = pause else { return Ok(answer) };
+            let Some((pause, next)) = pause else {
+                return Ok(answer);
+            };
             let status = answer.status().as_u16();
             tracing::debug!(verb = %info.verb, route = info.route, status, ?pause, "the API server is busy, retrying");
             self.metrics.retried(&info, status);
@@ -103,7 +126,9 @@ impl Sender {
     }
 
     async fn wait_for_turn(&self, info: &RequestInfo) {
-        let Some(bucket) = self.bucket.as_ref().filter(|_| !info.is_watch()) else { return };
+        let Some(bucket) = self.bucket.as_ref().filter(|_| !info.is_watch()) else {
+            return;
+        };
         let wait = bucket.lock().delay(Instant::now());
         self.metrics.limited(info, wait);
         if !wait.is_zero() {
@@ -113,7 +138,11 @@ impl Sender {
 
     /// Sends one attempt. The response body is read here, so that the time-out covers it, except for a watch, whose
     /// stream is passed on. Both are limited in size.
-    async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Answer, BoxError> {
+    async fn send_once(
+        &self,
+        info: &RequestInfo,
+        request: Request<Body>,
+    ) -> Result<Answer, BoxError> {
         let request_line = RequestLine::of(&request, &self.host);
         let target = format!("{} {}{}", request.method(), self.host, request.uri().path());
         let (start, sent) = (Instant::now(), body_size(request.body()));
@@ -129,16 +158,22 @@ impl Sender {
             let (head, body) = answer.into_parts();
             let body = read(body, head.status, info, &request_line).await?;
             self.metrics.transferred(info, sent, body.len());
-            let body = Full::new(Data::from(body)).map_err(|never| match never {}).boxed_unsync();
+            let body = Full::new(Data::from(body))
+                .map_err(|never| match never {})
+                .boxed_unsync();
             Ok::<_, kube::Error>(Response::from_parts(head, body))
         };
         let exchange = async {
-            if changes { while_open(&self.fence, exchange).await } else { exchange.await.map_err(Into::into) }
+            if changes {
+                while_open(&self.fence, exchange).await
+            } else {
+                exchange.await.map_err(Into::into)
+            }
         };
         let answer: Result<_, BoxError> = match self.request_timeout {
-            Some(limit) => timeout(limit, exchange)
-                .await
-                .unwrap_or_else(|_| Err(format!("no answer from the API server to {target} within {limit:?}").into())),
+            Some(limit) => timeout(limit, exchange).await.unwrap_or_else(|_| {
+                Err(format!("no answer from the API server to {target} within {limit:?}").into())
+            }),
             None => exchange.await,
         };
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());
@@ -156,7 +191,9 @@ async fn while_open<T, E: Into<BoxError>>(
     let mut exchange = pin!(exchange);
     poll_fn(|context| match fence.check() {
         Ok(()) => exchange.as_mut().poll(context).map_err(Into::into),
-        Err(closed) => Poll::Ready(Err(closed.context("cut off on its way to the API server").into())),
+        Err(closed) => Poll::Ready(Err(closed
+            .context("cut off on its way to the API server")
+            .into())),
     })
     .await
 }

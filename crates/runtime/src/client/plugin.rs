@@ -46,20 +46,32 @@ pub(super) struct PluginCredential {
 pub(super) async fn run(exec: ExecConfig, timeout: Duration) -> Result<PluginCredential, String> {
     let run = tokio::task::spawn_blocking(move || output(&exec, timeout));
     let stdout = run.await.map_err(|error| error.to_string()).flatten();
-    stdout.and_then(|stdout| parse(&stdout)).map_err(|problem| format!("exec plugin: {problem}"))
+    stdout
+        .and_then(|stdout| parse(&stdout))
+        .map_err(|problem| format!("exec plugin: {problem}"))
 }
 
 fn parse(stdout: &[u8]) -> Result<PluginCredential, String> {
     let value: Value = serde_saphyr::from_slice(stdout).map_err(|error| {
-        let location = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
-        format!("its answer is no ExecCredential{}", location.unwrap_or_default())
+        let location = error
+            .location()
+            .map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+        format!(
+            "its answer is no ExecCredential{}",
+            location.unwrap_or_default()
+        )
     })?;
-    let status = value.get("status").filter(|status| status.is_object()).ok_or("its answer has no status")?;
-    PluginCredential::deserialize(status).map_err(|_| "the status of its answer has a field of another form".to_owned())
+    let status = value
+        .get("status")
+        .filter(|status| status.is_object())
+        .ok_or("its answer has no status")?;
+    PluginCredential::deserialize(status)
+        .map_err(|_| "the status of its answer has a field of another form".to_owned())
 }
 
 fn output(exec: &ExecConfig, timeout: Duration) -> Result<Vec<u8>, String> {
-    let is_interactive = exec.interactive_mode != Some(ExecInteractiveMode::Never) && io::stdin().is_terminal();
+    let is_interactive =
+        exec.interactive_mode != Some(ExecInteractiveMode::Never) && io::stdin().is_terminal();
     if !is_interactive && exec.interactive_mode == Some(ExecInteractiveMode::Always) {
         return Err(
             "its interactiveMode is Always, which needs a terminal; use a plugin that needs no input".to_owned()
@@ -67,15 +79,32 @@ fn output(exec: &ExecConfig, timeout: Duration) -> Result<Vec<u8>, String> {
     }
     let mut command = command(exec, is_interactive)?;
     let child = command.spawn().map_err(|error| {
-        let hint = exec.install_hint.as_deref().map(|hint| format!("; {}", words(hint))).unwrap_or_default();
-        format!("{} cannot be started: {error}{hint}", exec.command.as_deref().unwrap_or_default())
+        let hint = exec
+            .install_hint
+            .as_deref()
+            .map(|hint| format!("; {}", words(hint)))
+            .unwrap_or_default();
+        format!(
+            "{} cannot be started: {error}{hint}",
+            exec.command.as_deref().unwrap_or_default()
+        )
     })?;
-    let mut running = Running { child, is_group: !is_interactive };
+    let mut running = Running {
+        child,
+        is_group: !is_interactive,
+    };
     let ended = running.wait(Instant::now() + timeout);
     running.end();
-    let Ended { stdout, stderr, status } = ended.map_err(|why| match why {
+    let Ended {
+        stdout,
+        stderr,
+        status,
+    } = ended.map_err(|why| match why {
         Failure::TooLong => format!("it printed more than {LONGEST} bytes and was killed"),
-        Failure::TooLate => format!("it did not finish within {} s and was killed", timeout.as_secs()),
+        Failure::TooLate => format!(
+            "it did not finish within {} s and was killed",
+            timeout.as_secs()
+        ),
         Failure::Io(error) => format!("its answer cannot be read: {error}"),
     })?;
     if !status.success() {
@@ -87,23 +116,34 @@ fn output(exec: &ExecConfig, timeout: Duration) -> Result<Vec<u8>, String> {
 }
 
 fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
-    let mut command = Command::new(exec.command.as_ref().ok_or("the kubeconfig names no command")?);
-    command.args(exec.args.iter().flatten()).stdout(Stdio::piped());
+    let mut command = Command::new(
+        exec.command
+            .as_ref()
+            .ok_or("the kubeconfig names no command")?,
+    );
+    command
+        .args(exec.args.iter().flatten())
+        .stdout(Stdio::piped());
     if is_interactive {
         command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
     } else {
         // A separate process group, so that child processes of the plugin are killed with it.
-        command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0);
     }
-    let value =
-        |variable: &HashMap<String, String>| Some((variable.get("name")?.clone(), variable.get("value")?.clone()));
+    let value = |variable: &HashMap<String, String>| {
+        Some((
+            variable.get("name")?.clone(),
+            variable.get("value")?.clone(),
+        ))
+    };
     command.envs(exec.env.iter().flatten().filter_map(value));
     let cluster = match exec.provide_cluster_info {
-        true => Some(
-            exec.cluster
-                .as_ref()
-                .ok_or("provideClusterInfo is set, but the kubeconfig has no cluster for the plugin")?,
-        ),
+        true => Some(exec.cluster.as_ref().ok_or(
+            "provideClusterInfo is set, but the kubeconfig has no cluster for the plugin",
+        )?),
         false => None,
     };
     let mut spec = json!({"interactive": is_interactive});
@@ -121,7 +161,12 @@ fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
 
 /// Returns `text` on one line, cut to [`MAX_STDERR`] characters.
 fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_STDERR).collect()
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(MAX_STDERR)
+        .collect()
 }
 
 struct Running {
@@ -152,7 +197,13 @@ impl Running {
         let stderr = received(stderr, deadline)?;
         loop {
             match self.child.try_wait().map_err(Failure::Io)? {
-                Some(status) => return Ok(Ended { stdout, stderr, status }),
+                Some(status) => {
+                    return Ok(Ended {
+                        stdout,
+                        stderr,
+                        status,
+                    });
+                }
                 None if Instant::now() >= deadline => return Err(Failure::TooLate),
                 None => sleep(PERIOD),
             }
@@ -187,10 +238,17 @@ fn send_all(from: impl Read, to: &Sender<io::Result<Vec<u8>>>) {
     _ = to.send(read.map(|_| bytes));
 }
 
-fn received(from: Option<Receiver<io::Result<Vec<u8>>>>, deadline: Instant) -> Result<Vec<u8>, Failure> {
-    let Some(from) = from else { return Ok(Vec::new()) };
+fn received(
+    from: Option<Receiver<io::Result<Vec<u8>>>>,
+    deadline: Instant,
+) -> Result<Vec<u8>, Failure> {
+    let Some(from) = from else {
+        return Ok(Vec::new());
+    };
     let left = deadline.saturating_duration_since(Instant::now());
-    from.recv_timeout(left).map_err(|_| Failure::TooLate)?.map_err(Failure::Io)
+    from.recv_timeout(left)
+        .map_err(|_| Failure::TooLate)?
+        .map_err(Failure::Io)
 }
 
 #[cfg(test)]
@@ -216,7 +274,10 @@ mod tests {
                    expirationTimestamp: '2030-01-01T00:00:00Z'}""#;
         let given = run_script(script, PLUGIN_TIMEOUT).await.unwrap();
         assert_eq!(given.token.as_deref(), Some("s3cr3t-token"));
-        assert_eq!((given.certificate.as_deref(), given.key.as_deref()), (Some("c"), Some("k")));
+        assert_eq!(
+            (given.certificate.as_deref(), given.key.as_deref()),
+            (Some("c"), Some("k"))
+        );
         assert_eq!(given.end, Some("2030-01-01T00:00:00Z".parse().unwrap()));
     }
 
@@ -226,9 +287,13 @@ mod tests {
         let script = format!("sleep 3600 & echo $! > {}; wait", file.path().display());
         // Long enough for the shell to write the number of its child.
         let problem = problem(run_script(&script, Duration::from_secs(2)).await);
-        assert_eq!(problem, "exec plugin: it did not finish within 2 s and was killed");
+        assert_eq!(
+            problem,
+            "exec plugin: it did not finish within 2 s and was killed"
+        );
         let child = std::fs::read_to_string(file.path()).unwrap();
-        let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        let state =
+            || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         // An orphan remains a zombie until its new parent has reaped it.
         while !(state().is_empty() || state().contains(") Z ")) {
             std::thread::yield_now();
@@ -238,25 +303,47 @@ mod tests {
     #[tokio::test]
     async fn a_plugin_that_prints_without_an_end_is_ended() {
         let problem = problem(run_script("cat /dev/zero", PLUGIN_TIMEOUT).await);
-        assert_eq!(problem, "exec plugin: it printed more than 1048576 bytes and was killed");
+        assert_eq!(
+            problem,
+            "exec plugin: it printed more than 1048576 bytes and was killed"
+        );
     }
 
     #[tokio::test]
     async fn error_of_a_failed_plugin_has_only_its_status_and_stderr() {
         let table = [
-            ("echo s3cr3t-token; echo 'please\n log in' >&2; exit 3", "it ended with exit status: 3: please log in"),
+            (
+                "echo s3cr3t-token; echo 'please\n log in' >&2; exit 3",
+                "it ended with exit status: 3: please log in",
+            ),
             ("exit 1", "it ended with exit status: 1"),
-            ("echo '{status: {token: [s3cr3t}'", "its answer is no ExecCredential in line 1"),
-            ("echo '{status: {token: [s3cr3t]}}'", "the status of its answer has a field of another form"),
+            (
+                "echo '{status: {token: [s3cr3t}'",
+                "its answer is no ExecCredential in line 1",
+            ),
+            (
+                "echo '{status: {token: [s3cr3t]}}'",
+                "the status of its answer has a field of another form",
+            ),
             ("echo s3cr3t", "its answer has no status"),
         ];
         for (script, expected) in table {
             let problem = problem(run_script(script, PLUGIN_TIMEOUT).await);
-            assert!(problem.contains(expected) && !problem.contains("s3cr3t"), "{problem}");
+            assert!(
+                problem.contains(expected) && !problem.contains("s3cr3t"),
+                "{problem}"
+            );
         }
-        let missing = json!({"command": "/no/such/plugin", "args": ["s3cr3t"], "installHint": "install\nit"});
+        let missing =
+            json!({"command": "/no/such/plugin", "args": ["s3cr3t"], "installHint": "install\nit"});
         let problem = problem(run(serde_json::from_value(missing).unwrap(), PLUGIN_TIMEOUT).await);
-        assert!(problem.starts_with("exec plugin: /no/such/plugin cannot be started: "), "{problem}");
-        assert!(problem.ends_with("; install it") && !problem.contains("s3cr3t"), "{problem}");
+        assert!(
+            problem.starts_with("exec plugin: /no/such/plugin cannot be started: "),
+            "{problem}"
+        );
+        assert!(
+            problem.ends_with("; install it") && !problem.contains("s3cr3t"),
+            "{problem}"
+        );
     }
 }

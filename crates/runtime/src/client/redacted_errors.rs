@@ -16,11 +16,11 @@ pub fn redact(error: kube::Error) -> kube::Error {
     match error {
         kube::Error::Auth(error) => kube::Error::Auth(of_credential(error)),
         // Their text has the URL with user and password.
-        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
-            kube::Error::Service(
-                "the URL of the proxy has a scheme that is not supported: write http:// or https://".into(),
-            )
-        }
+        kube::Error::ProxyProtocolUnsupported { .. }
+        | kube::Error::ProxyProtocolDisabled { .. } => kube::Error::Service(
+            "the URL of the proxy has a scheme that is not supported: write http:// or https://"
+                .into(),
+        ),
         // The error is wrapped as by the layers below.
         kube::Error::Service(error) => match error.downcast::<AuthError>() {
             Ok(error) => kube::Error::Auth(of_credential(*error)),
@@ -36,9 +36,10 @@ pub fn redact(error: kube::Error) -> kube::Error {
 fn of_credential(error: AuthError) -> AuthError {
     match error {
         AuthError::AuthExecRun { out, .. } => AuthError::AuthExec(ended(&out)),
-        AuthError::AuthExecParse(error) => {
-            AuthError::AuthExec(format!("the plugin's answer is no ExecCredential{}", location_text(error.location())))
-        }
+        AuthError::AuthExecParse(error) => AuthError::AuthExec(format!(
+            "the plugin's answer is no ExecCredential{}",
+            location_text(error.location())
+        )),
         // The error may quote the content that could not be read.
         AuthError::ParseTokenKey(_) => AuthError::AuthExec("the token cannot be read".to_owned()),
         error => error,
@@ -54,7 +55,9 @@ fn ended(out: &Output) -> String {
 }
 
 fn location_text(location: Option<Location>) -> String {
-    location.map(|at| format!(" in line {}, column {}", at.line(), at.column())).unwrap_or_default()
+    location
+        .map(|at| format!(" in line {}, column {}", at.line(), at.column()))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -70,7 +73,10 @@ mod tests {
         }))
         .unwrap();
         let mut config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
-        config.auth_info = AuthInfo { exec: Some(exec), ..AuthInfo::default() };
+        config.auth_info = AuthInfo {
+            exec: Some(exec),
+            ..AuthInfo::default()
+        };
         match kube::client::ClientBuilder::try_from(config) {
             Ok(_) => panic!("{script} is a good plugin"),
             Err(error) => error,
@@ -85,7 +91,10 @@ mod tests {
                 "the plugin ended with exit status: 3: please log in",
             ),
             ("exit 1", "the plugin ended with exit status: 1"),
-            ("echo '{status: {token: [s3cr3t}'", "the plugin's answer is no ExecCredential in line 1"),
+            (
+                "echo '{status: {token: [s3cr3t}'",
+                "the plugin's answer is no ExecCredential in line 1",
+            ),
         ];
         for (script, expected) in table {
             // Told at once, and as it comes through the layers of a client.
@@ -93,11 +102,21 @@ mod tests {
                 kube::Error::Auth(error) => kube::Error::Service(Box::new(error)),
                 error => panic!("{error}"),
             };
-            for error in [failing(script), wrapped, kube::Error::Service(Box::new(failing(script)))] {
-                assert!(error.to_string().contains("s3cr3t") || script == "exit 1", "the test is of use: {error}");
+            for error in [
+                failing(script),
+                wrapped,
+                kube::Error::Service(Box::new(failing(script))),
+            ] {
+                assert!(
+                    error.to_string().contains("s3cr3t") || script == "exit 1",
+                    "the test is of use: {error}"
+                );
                 let error = redact(error);
                 let stderr = format!("{} {error:?}", crate::api_error::api_error(&error));
-                assert!(stderr.contains(expected) && !stderr.contains("s3cr3t"), "{stderr}");
+                assert!(
+                    stderr.contains(expected) && !stderr.contains("s3cr3t"),
+                    "{stderr}"
+                );
             }
         }
     }

@@ -65,10 +65,15 @@ pub(super) enum ReloadResult {
 }
 
 /// The body of an answer, which may end early.
-trait AnswerBody: http_body::Body<Data = <Body as http_body::Body>::Data, Error = kube::Error> + Send + 'static {}
+trait AnswerBody:
+    http_body::Body<Data = <Body as http_body::Body>::Data, Error = kube::Error> + Send + 'static
+{
+}
 
 impl<B> AnswerBody for B where
-    B: http_body::Body<Data = <Body as http_body::Body>::Data, Error = kube::Error> + Send + 'static
+    B: http_body::Body<Data = <Body as http_body::Body>::Data, Error = kube::Error>
+        + Send
+        + 'static
 {
 }
 
@@ -140,12 +145,22 @@ impl ReloadingClient {
     pub(super) fn client(self: &Arc<Self>) -> (Client, String) {
         let (this, current) = (Arc::clone(self), self.current());
         let service = service_fn(move |request| Arc::clone(&this).send(request));
-        (Client::new(service, current.client.default_namespace()), current.host.clone())
+        (
+            Client::new(service, current.client.default_namespace()),
+            current.host.clone(),
+        )
     }
 
-    async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<impl AnswerBody>, BoxError> {
+    async fn send(
+        self: Arc<Self>,
+        request: Request<Body>,
+    ) -> Result<Response<impl AnswerBody>, BoxError> {
         let config = self.current();
-        let superseded = if is_watch(request.uri()) { config.superseded.clone() } else { CancellationToken::new() };
+        let superseded = if is_watch(request.uri()) {
+            config.superseded.clone()
+        } else {
+            CancellationToken::new()
+        };
         let answer = config.client.send(request).await?;
         // Without a credential of this kubeconfig, the refused credential belongs to the layer above.
         if answer.status() == StatusCode::UNAUTHORIZED && self.source.with_credential {
@@ -154,7 +169,9 @@ impl ReloadingClient {
                 false => self.refusal.notify_one(),
             }
         }
-        Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(superseded.cancelled_owned()))))
+        Ok(answer.map(|body| {
+            StreamBody::new(BodyStream::new(body).take_until(superseded.cancelled_owned()))
+        }))
     }
 
     /// Returns `true` if the content of the files cannot be used.
@@ -165,7 +182,11 @@ impl ReloadingClient {
     /// Returns the reason to read the configuration again, if any, with `hashes` of the files as they are now.
     pub(super) fn cause(&self, hashes: &mut Hashes) -> Option<ReloadCause> {
         let current = self.current();
-        if current.files.iter().any(|(path, hash)| hashes.of(path) != *hash) {
+        if current
+            .files
+            .iter()
+            .any(|(path, hash)| hashes.of(path) != *hash)
+        {
             return Some(ReloadCause::Changed);
         }
         if self.is_refused.swap(false, Ordering::Relaxed) {
@@ -176,12 +197,17 @@ impl ReloadingClient {
 
     /// [Reloads](Self::reload) the configuration if there is a cause, and returns the result to log. Returns nothing if
     /// another call is in progress.
-    pub(super) async fn reload_if_changed(&self, cause: Option<ReloadCause>) -> Option<ReloadResult> {
-        let Ok(_verifying) = self.verifying.try_lock() else { return None };
+    pub(super) async fn reload_if_changed(
+        &self,
+        cause: Option<ReloadCause>,
+    ) -> Option<ReloadResult> {
+        let Ok(_verifying) = self.verifying.try_lock() else {
+            return None;
+        };
         let reloaded = match cause {
-            Some(cause) => {
-                catch_panic("kubeconfig", self.reload(cause)).await.unwrap_or_else(|panicked| Err(panicked.to_string()))
-            }
+            Some(cause) => catch_panic("kubeconfig", self.reload(cause))
+                .await
+                .unwrap_or_else(|panicked| Err(panicked.to_string())),
             None => Ok(false),
         };
         let before = std::mem::replace(&mut *lock(&self.failure), reloaded.as_ref().err().cloned());
@@ -196,7 +222,11 @@ impl ReloadingClient {
     /// changed.
     async fn reload(&self, cause: ReloadCause) -> Result<bool, String> {
         let current = self.current();
-        let next = self.source.open().await.map_err(|error| error.to_string())?;
+        let next = self
+            .source
+            .open()
+            .await
+            .map_err(|error| error.to_string())?;
         // A plugin may return the same credential until it expires.
         if matches!(cause, ReloadCause::Ends) && next.valid_until == current.valid_until {
             return Ok(false);
@@ -212,14 +242,23 @@ impl ReloadingClient {
 impl ReloadingClient {
     /// Fails unless the new configuration leads to the required cluster (INV-9).
     async fn require_cluster(&self, next: &LoadedConfig) -> Result<(), String> {
-        let KubeconfigSource { kubeconfig, context, .. } = &self.source;
-        let Some(identity) = self.required.of(kubeconfig, context.as_deref()) else { return Ok(()) };
+        let KubeconfigSource {
+            kubeconfig,
+            context,
+            ..
+        } = &self.source;
+        let Some(identity) = self.required.of(kubeconfig, context.as_deref()) else {
+            return Ok(());
+        };
         let origin = format!("the kubeconfig {}", kubeconfig.display());
         let finding = if self.source.with_credential {
             identity.check(&next.client, &origin).await
         } else {
             // Reading the namespace needs a credential.
-            let known = KubeconfigSource { with_credential: true, ..self.source.clone() };
+            let known = KubeconfigSource {
+                with_credential: true,
+                ..self.source.clone()
+            };
             let known = known.open().await.map_err(|error| error.to_string())?;
             identity.check(&known.client, &origin).await
         };
@@ -237,19 +276,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LoadedConfig {
     fn ends_soon(&self) -> bool {
-        self.valid_until.is_some_and(|end| end <= Timestamp::now() + BEFORE_END)
+        self.valid_until
+            .is_some_and(|end| end <= Timestamp::now() + BEFORE_END)
     }
 }
 
 impl KubeconfigSource {
     /// Creates a client for the files' current content. No request is sent.
     async fn open(&self) -> Result<LoadedConfig, ClientError> {
-        let unusable = |problem: String| ClientError::Kubeconfig { path: self.kubeconfig.clone(), problem };
+        let unusable = |problem: String| ClientError::Kubeconfig {
+            path: self.kubeconfig.clone(),
+            problem,
+        };
         // The hashes are computed first, so that a later write counts as a change even if it is read below.
         let mut files = vec![hashed(self.kubeconfig.clone())];
-        let file = read_kubeconfig(&self.kubeconfig).map_err(|problem| unusable(problem.to_string()))?;
+        let file =
+            read_kubeconfig(&self.kubeconfig).map_err(|problem| unusable(problem.to_string()))?;
         files.extend(named_files(&file, self.context.as_deref(), self.with_credential).map(hashed));
-        let options = KubeConfigOptions { context: self.context.clone(), cluster: None, user: None };
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            cluster: None,
+            user: None,
+        };
         let config = Config::from_custom_kubeconfig(file, &options).await;
         let mut config = config.map_err(|problem| unusable(problem.to_string()))?;
         if let Some(master) = &self.master {
@@ -260,14 +308,26 @@ impl KubeconfigSource {
         } else {
             config.auth_info = AuthInfo::default();
         }
-        let (host, has_plugin) = (host_of(&config.cluster_url), config.auth_info.exec.is_some());
+        let (host, has_plugin) = (
+            host_of(&config.cluster_url),
+            config.auth_info.exec.is_some(),
+        );
         let origin = format!("the kubeconfig {}", self.kubeconfig.display());
         let valid_until = prepare(&mut config.auth_info).await.map_err(unusable)?;
         let client = match config.auth_info.auth_provider.is_some() {
-            true => build_with_provider(config, origin).await.map_err(unusable)?,
+            true => build_with_provider(config, origin)
+                .await
+                .map_err(unusable)?,
             false => build(config, &origin),
         }?;
-        Ok(LoadedConfig { client, host, files, has_plugin, valid_until, superseded: CancellationToken::new() })
+        Ok(LoadedConfig {
+            client,
+            host,
+            files,
+            has_plugin,
+            valid_until,
+            superseded: CancellationToken::new(),
+        })
     }
 
     /// Sends a request with the new client, to verify that the server responds and accepts the credential.
@@ -278,9 +338,16 @@ impl KubeconfigSource {
             request.headers_mut().insert(USER_AGENT, user_agent);
         }
         let answer = timeout(VERIFY_TIMEOUT, client.send(request)).await;
-        let answer =
-            answer.map_err(|_| format!("the API server does not answer within {} s", VERIFY_TIMEOUT.as_secs()))?;
-        match answer.map_err(|error| api_error(&redact(error)).to_string())?.status() {
+        let answer = answer.map_err(|_| {
+            format!(
+                "the API server does not answer within {} s",
+                VERIFY_TIMEOUT.as_secs()
+            )
+        })?;
+        match answer
+            .map_err(|error| api_error(&redact(error)).to_string())?
+            .status()
+        {
             StatusCode::UNAUTHORIZED if self.with_credential => {
                 Err("the API server does not accept the credential".to_owned())
             }
@@ -292,15 +359,29 @@ impl KubeconfigSource {
 
 /// Calls [`build`] on a blocking thread with a time-out, because a legacy `auth-provider` may run a program for its
 /// token.
-async fn build_with_provider(config: Config, origin: String) -> Result<Result<Client, ClientError>, String> {
-    let building = timeout(PLUGIN_TIMEOUT, tokio::task::spawn_blocking(move || build(config, &origin))).await;
-    let late = |_| format!("the program of its auth-provider gave no answer within {} s", PLUGIN_TIMEOUT.as_secs());
+async fn build_with_provider(
+    config: Config,
+    origin: String,
+) -> Result<Result<Client, ClientError>, String> {
+    let building = timeout(
+        PLUGIN_TIMEOUT,
+        tokio::task::spawn_blocking(move || build(config, &origin)),
+    )
+    .await;
+    let late = |_| {
+        format!(
+            "the program of its auth-provider gave no answer within {} s",
+            PLUGIN_TIMEOUT.as_secs()
+        )
+    };
     building.map_err(late)?.map_err(|error| error.to_string())
 }
 
 /// Replaces the token by that in the token file, without surrounding white space, as kubectl does.
 fn read_token(user: &mut AuthInfo) -> Result<(), String> {
-    let Some(path) = user.token_file.take().filter(|path| !path.is_empty()) else { return Ok(()) };
+    let Some(path) = user.token_file.take().filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
     let text = cloud_provider::files::read_to_string(&path)
         .map_err(|error| format!("failed to read the token file {path}: {error}"))?;
     match text.trim() {

@@ -71,7 +71,8 @@ pub struct RequestInfo {
 
 /// Returns `true` if the URI is that of a watch, whose response is a stream.
 pub(super) fn is_watch(uri: &Uri) -> bool {
-    uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")))
+    uri.query()
+        .is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")))
 }
 
 impl RequestInfo {
@@ -90,7 +91,12 @@ impl RequestInfo {
             ("DELETE", true) => Verb::Delete,
             _ => Verb::Other,
         };
-        Self { method: method.clone(), verb, route: path.route, host }
+        Self {
+            method: method.clone(),
+            verb,
+            route: path.route,
+            host,
+        }
     }
 
     /// Returns `true` if the response is a stream without an end.
@@ -120,11 +126,19 @@ impl Path {
             _ => rest,
         };
         let Some(resource) = rest.first() else {
-            return Self { route: path.to_owned(), is_resource: false, named: true };
+            return Self {
+                route: path.to_owned(),
+                is_resource: false,
+                named: true,
+            };
         };
         let dot = if group.is_empty() { "" } else { "." };
         let subresource = rest.get(2).map(|s| format!("/{s}")).unwrap_or_default();
-        Self { route: format!("{resource}{dot}{group}{subresource}"), is_resource: true, named: rest.len() > 1 }
+        Self {
+            route: format!("{resource}{dot}{group}{subresource}"),
+            is_resource: true,
+            named: rest.len() > 1,
+        }
     }
 }
 
@@ -158,24 +172,64 @@ mod tests {
     fn paths_become_routes() {
         let table = [
             ("GET", "/api/v1/nodes", Verb::List, "nodes"),
-            ("GET", "/api/v1/nodes?limit=5&watch=true", Verb::Watch, "nodes"),
+            (
+                "GET",
+                "/api/v1/nodes?limit=5&watch=true",
+                Verb::Watch,
+                "nodes",
+            ),
             ("GET", "/api/v1/nodes/a", Verb::Get, "nodes"),
             ("DELETE", "/api/v1/nodes/a", Verb::Delete, "nodes"),
             ("DELETE", "/api/v1/nodes", Verb::DeleteCollection, "nodes"),
-            ("PATCH", "/api/v1/namespaces/x/services/y/status", Verb::Patch, "services/status"),
-            ("GET", "/api/v1/namespaces/x/services", Verb::List, "services"),
-            ("GET", "/api/v1/namespaces/kube-system", Verb::Get, "namespaces"),
+            (
+                "PATCH",
+                "/api/v1/namespaces/x/services/y/status",
+                Verb::Patch,
+                "services/status",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/x/services",
+                Verb::List,
+                "services",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/kube-system",
+                Verb::Get,
+                "namespaces",
+            ),
             ("GET", "/api/v1/namespaces", Verb::List, "namespaces"),
-            ("PUT", "/api/v1/namespaces/x/finalize", Verb::Update, "namespaces/finalize"),
-            ("POST", "/api/v1/namespaces/x/serviceaccounts/y/token", Verb::Create, "serviceaccounts/token"),
-            ("PUT", "/apis/coordination.k8s.io/v1/namespaces/x/leases/y", Verb::Update, "leases.coordination.k8s.io"),
+            (
+                "PUT",
+                "/api/v1/namespaces/x/finalize",
+                Verb::Update,
+                "namespaces/finalize",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/x/serviceaccounts/y/token",
+                Verb::Create,
+                "serviceaccounts/token",
+            ),
+            (
+                "PUT",
+                "/apis/coordination.k8s.io/v1/namespaces/x/leases/y",
+                Verb::Update,
+                "leases.coordination.k8s.io",
+            ),
             ("GET", "/healthz", Verb::Get, "/healthz"),
             ("GET", "/apis", Verb::Get, "/apis"),
             ("HEAD", "/api/v1/nodes/a", Verb::Other, "nodes"),
         ];
         for (method, uri, verb, route) in table {
-            let info = RequestInfo::new(&method.parse().unwrap(), &uri.parse().unwrap(), "h".into());
-            assert_eq!((info.verb, info.route.as_str()), (verb, route), "{method} {uri}");
+            let info =
+                RequestInfo::new(&method.parse().unwrap(), &uri.parse().unwrap(), "h".into());
+            assert_eq!(
+                (info.verb, info.route.as_str()),
+                (verb, route),
+                "{method} {uri}"
+            );
         }
     }
 }

@@ -35,8 +35,15 @@ struct Known {
 /// # Errors
 /// Why there is no token.
 pub(super) fn over(bare: &Client, path: PathBuf) -> Result<Client, String> {
-    let known = Known { header: read(&path)?, read: Instant::now(), failure: None };
-    let file = std::sync::Arc::new(TokenFile { path, known: Mutex::new(known) });
+    let known = Known {
+        header: read(&path)?,
+        read: Instant::now(),
+        failure: None,
+    };
+    let file = std::sync::Arc::new(TokenFile {
+        path,
+        known: Mutex::new(known),
+    });
     let below = bare.clone();
     let service = service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert(AUTHORIZATION, file.header());
@@ -55,7 +62,10 @@ impl TokenFile {
                 Ok(header) => (known.header, known.failure) = (header, None),
                 Err(problem) if known.failure.as_ref() == Some(&problem) => {}
                 Err(problem) => {
-                    tracing::warn!(problem, "the Pod's token cannot be used, keeping the previous one");
+                    tracing::warn!(
+                        problem,
+                        "the Pod's token cannot be used, keeping the previous one"
+                    );
                     known.failure = Some(problem);
                 }
             }
@@ -66,9 +76,11 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<HeaderValue, String> {
     let failed = |problem: String| format!("the token file {}: {problem}", path.display());
-    let text = cloud_provider::files::read_to_string(path).map_err(|error: io::Error| failed(error.to_string()))?;
+    let text = cloud_provider::files::read_to_string(path)
+        .map_err(|error: io::Error| failed(error.to_string()))?;
     let header = token(&text).map_err(failed)?;
-    let mut header = HeaderValue::try_from(format!("Bearer {header}")).map_err(|error| failed(error.to_string()))?;
+    let mut header = HeaderValue::try_from(format!("Bearer {header}"))
+        .map_err(|error| failed(error.to_string()))?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -86,13 +98,21 @@ mod tests {
         let sent = Arc::new(Mutex::new(String::new()));
         let seen = Arc::clone(&sent);
         let server = service_fn(move |request: Request<Body>| {
-            *seen.lock() = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
-            ready(Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())))
+            *seen.lock() = request.headers()[AUTHORIZATION]
+                .to_str()
+                .unwrap()
+                .to_owned();
+            ready(Ok::<_, std::convert::Infallible>(http::Response::new(
+                Body::empty(),
+            )))
         });
         let bare = Client::new(server, "default");
         write("fi\nrst");
         let problem = over(&bare, file.path().to_owned()).map(|_| ()).unwrap_err();
-        assert!(problem.ends_with("the token has more than one line") && !problem.contains("rst"), "{problem}");
+        assert!(
+            problem.ends_with("the token has more than one line") && !problem.contains("rst"),
+            "{problem}"
+        );
         write("first\n");
         let client = over(&bare, file.path().to_owned()).unwrap();
         for (text, after, expected) in [
@@ -106,7 +126,11 @@ mod tests {
             write(text);
             tokio::time::advance(Duration::from_secs(after)).await;
             client.send(Request::new(Body::empty())).await.unwrap();
-            assert_eq!(*sent.lock(), format!("Bearer {expected}"), "{text:?} after {after} s");
+            assert_eq!(
+                *sent.lock(),
+                format!("Bearer {expected}"),
+                "{text:?} after {after} s"
+            );
         }
     }
 }

@@ -29,8 +29,15 @@ pub(super) enum WatchFailure {
 
 impl LeaseApi {
     pub(super) fn new(client: Client, config: &ElectionConfig) -> Self {
-        let url = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", config.namespace);
-        Self { client, url, name: config.name.clone() }
+        let url = format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+            config.namespace
+        );
+        Self {
+            client,
+            url,
+            name: config.name.clone(),
+        }
     }
 
     fn request(&self) -> Request {
@@ -39,7 +46,10 @@ impl LeaseApi {
 
     /// Reads the Lease; `None` if the API server itself answers that it does not exist.
     pub(super) async fn read(&self) -> Result<Option<Lease>, kube::Error> {
-        let request = self.request().get(&self.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        let request = self
+            .request()
+            .get(&self.name, &GetParams::default())
+            .map_err(kube::Error::BuildRequest)?;
         match self.client.request(request).await.and_then(whole) {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if is_not_found(&error) => Ok(None),
@@ -49,27 +59,45 @@ impl LeaseApi {
 
     pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, kube::Error> {
         let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
-        let request = self.request().create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+        let request = self
+            .request()
+            .create(&PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)?;
         self.client.request(request).await.and_then(whole)
     }
 
     pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, kube::Error> {
         let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
-        let request =
-            self.request().replace(&self.name, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+        let request = self
+            .request()
+            .replace(&self.name, &PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)?;
         self.client.request(request).await.and_then(whole)
     }
 
     /// Watches the Lease, beginning with its current state; `None` stands for a deleted Lease. Needs only the verb
     /// `watch`.
-    pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchFailure>>, WatchFailure> {
-        let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).disable_bookmarks();
-        let request = self.request().watch(&params, "").map_err(|error| WatchFailure::Other(error.to_string()))?;
-        let events = self.client.request_events::<Lease>(request).await.map_err(|error| watch_failure(&error))?;
+    pub(super) async fn watch(
+        &self,
+    ) -> Result<BoxStream<'static, Result<Option<Lease>, WatchFailure>>, WatchFailure> {
+        let params = WatchParams::default()
+            .fields(&format!("metadata.name={}", self.name))
+            .disable_bookmarks();
+        let request = self
+            .request()
+            .watch(&params, "")
+            .map_err(|error| WatchFailure::Other(error.to_string()))?;
+        let events = self
+            .client
+            .request_events::<Lease>(request)
+            .await
+            .map_err(|error| watch_failure(&error))?;
         let leases = events.map(|event| match event {
             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => Ok(Some(lease)),
             Ok(WatchEvent::Deleted(_)) => Ok(None),
-            Ok(WatchEvent::Bookmark(_)) => Err(WatchFailure::Other("an unexpected bookmark".into())),
+            Ok(WatchEvent::Bookmark(_)) => {
+                Err(WatchFailure::Other("an unexpected bookmark".into()))
+            }
             Ok(WatchEvent::Error(status)) if status.code == 403 => Err(WatchFailure::Forbidden),
             Ok(WatchEvent::Error(status)) => Err(WatchFailure::Other(status.message)),
             Err(error) => Err(watch_failure(&error)),
@@ -89,7 +117,11 @@ fn whole(lease: Lease) -> Result<Lease, kube::Error> {
 }
 
 fn watch_failure(error: &kube::Error) -> WatchFailure {
-    if is_forbidden(error) { WatchFailure::Forbidden } else { WatchFailure::Other(api_error(error).to_string()) }
+    if is_forbidden(error) {
+        WatchFailure::Forbidden
+    } else {
+        WatchFailure::Other(api_error(error).to_string())
+    }
 }
 
 /// Classifies the error of a read or write of the Lease.

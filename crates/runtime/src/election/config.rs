@@ -62,7 +62,8 @@ impl ElectionConfig {
     /// Returns the lease duration in seconds as the Lease has it, rounded up: a candidate that waited for less would
     /// not wait for the fence.
     pub(super) fn lease_seconds(&self) -> i64 {
-        let whole = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
+        let whole =
+            self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i64::try_from(whole).unwrap_or(i64::MAX)
     }
 }
@@ -70,7 +71,10 @@ impl ElectionConfig {
 /// Returns a new identity, `<host name>_<random UUID>` (APP-61): unique for each process, and people see the host.
 #[must_use]
 pub fn identity() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     format!("{host}_{}", uuid::Uuid::new_v4())
 }
 
@@ -88,18 +92,39 @@ pub fn identity() -> String {
 /// ```
 #[must_use]
 pub fn validate(config: &ElectionConfig) -> Vec<String> {
-    let ElectionConfig { lease_duration, renew_deadline, retry_period, .. } = config;
+    let ElectionConfig {
+        lease_duration,
+        renew_deadline,
+        retry_period,
+        ..
+    } = config;
     let table = [
-        (lease_duration.is_zero(), "leaseDuration must be greater than zero"),
-        (renew_deadline.is_zero(), "renewDeadline must be greater than zero"),
-        (retry_period.is_zero(), "retryPeriod must be greater than zero"),
-        (lease_duration <= renew_deadline, "leaseDuration must be greater than renewDeadline"),
+        (
+            lease_duration.is_zero(),
+            "leaseDuration must be greater than zero",
+        ),
+        (
+            renew_deadline.is_zero(),
+            "renewDeadline must be greater than zero",
+        ),
+        (
+            retry_period.is_zero(),
+            "retryPeriod must be greater than zero",
+        ),
+        (
+            lease_duration <= renew_deadline,
+            "leaseDuration must be greater than renewDeadline",
+        ),
         (
             renew_deadline.as_secs_f64() <= JITTER * retry_period.as_secs_f64(),
             "renewDeadline must be greater than retryPeriod*JitterFactor",
         ),
     ];
-    table.into_iter().filter(|(wrong, _)| *wrong).map(|(_, text)| text.to_owned()).collect()
+    table
+        .into_iter()
+        .filter(|(wrong, _)| *wrong)
+        .map(|(_, text)| text.to_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -127,11 +152,21 @@ mod tests {
                 0.0,
                 0.0,
                 0.0,
-                vec![zero("leaseDuration"), zero("renewDeadline"), zero("retryPeriod"), greater.into(), jitter.into()],
+                vec![
+                    zero("leaseDuration"),
+                    zero("renewDeadline"),
+                    zero("retryPeriod"),
+                    greater.into(),
+                    jitter.into(),
+                ],
             ),
         ];
         for (lease, renew, retry, expected) in table {
-            assert_eq!(validate(&config(lease, renew, retry)), expected, "{lease} {renew} {retry}");
+            assert_eq!(
+                validate(&config(lease, renew, retry)),
+                expected,
+                "{lease} {renew} {retry}"
+            );
         }
     }
 
@@ -139,7 +174,10 @@ mod tests {
     fn identities_name_the_host_and_are_never_alike() {
         let (one, other) = (identity(), identity());
         let (host, id) = one.rsplit_once('_').unwrap();
-        assert!(!host.is_empty() && id.len() == 36 && one != other, "{one} {other}");
+        assert!(
+            !host.is_empty() && id.len() == 36 && one != other,
+            "{one} {other}"
+        );
     }
 
     #[test]
@@ -147,7 +185,10 @@ mod tests {
         let table = [(15_000, 15), (1_500, 2), (1, 1), (14_999, 15)];
         for (millis, seconds) in table {
             let lease_duration = Duration::from_millis(millis);
-            let config = ElectionConfig { lease_duration, ..ElectionConfig::new("kube-system", "x") };
+            let config = ElectionConfig {
+                lease_duration,
+                ..ElectionConfig::new("kube-system", "x")
+            };
             assert_eq!(config.lease_seconds(), seconds, "{millis}");
         }
     }

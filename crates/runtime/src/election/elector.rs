@@ -40,7 +40,15 @@ impl Elector {
         metrics: Arc<dyn ElectionMetrics>,
     ) -> Self {
         let (api, leadership) = (LeaseApi::new(client, &config), Leadership::new(&config));
-        Self { config, api, events, metrics, clock: Arc::new(SystemClock), leadership, title: "leaderelection lost" }
+        Self {
+            config,
+            api,
+            events,
+            metrics,
+            clock: Arc::new(SystemClock),
+            leadership,
+            title: "leaderelection lost",
+        }
     }
 
     /// Sets up an elector for the migration Lease: the log names that Lease when it is lost (APP-81).
@@ -71,7 +79,10 @@ impl Elector {
     pub async fn run(self, stop: CancellationToken) -> ElectionOutcome {
         let unended = Unended(self.leadership.clone());
         self.metrics.leading(&self.config.name, false);
-        tracing::info!(lock = self.config.lock(), "Attempting to acquire leader lease...");
+        tracing::info!(
+            lock = self.config.lock(),
+            "Attempting to acquire leader lease..."
+        );
         let mut running = Running {
             election: Election::new(self.config.clone(), Instant::now()),
             watch: LeaseWatch::new(self.api.clone(), self.config.lock()),
@@ -119,12 +130,19 @@ impl Running {
                     self.election.leave_to_expire();
                 }
             }
-            let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
+            let action = self.election.step(
+                input,
+                Instant::now(),
+                self.elector.clock.now(),
+                fastrand::f64(),
+            );
             self.log_action(&action);
             if self.election.deadline().is_some() && self.elector.leadership.is_closed_for_good() {
                 // The deadline passed just now. A leader with a closed fence would hold the Lease without being able to
                 // work.
-                return ElectionOutcome::Lost("the renew deadline passed before a renewal was answered".to_owned());
+                return ElectionOutcome::Lost(
+                    "the renew deadline passed before a renewal was answered".to_owned(),
+                );
             }
             input = match (action, give_up) {
                 (Action::End(outcome), _) => return outcome,
@@ -181,7 +199,11 @@ impl Running {
         answer.map_err(|error| failure(&error))
     }
 
-    fn written(&self, answer: Result<Lease, kube::Error>, text: &str) -> Result<Lease, super::step::Failure> {
+    fn written(
+        &self,
+        answer: Result<Lease, kube::Error>,
+        text: &str,
+    ) -> Result<Lease, super::step::Failure> {
         match &answer {
             Ok(_) => self.elector.leadership.seen(),
             Err(error) if lost_race(error) => tracing::debug!(
@@ -189,7 +211,9 @@ impl Running {
                 error = %api_error(error),
                 "another candidate wrote the lease first"
             ),
-            Err(error) => tracing::error!(lock = self.elector.config.lock(), error = %api_error(error), "{text}"),
+            Err(error) => {
+                tracing::error!(lock = self.elector.config.lock(), error = %api_error(error), "{text}")
+            }
         }
         answer.map_err(|error| failure(&error))
     }
@@ -203,12 +227,20 @@ impl Running {
         if self.election.holder() != self.holder {
             self.holder = self.election.holder().to_owned();
             if !self.holder.is_empty() && self.holder != config.identity {
-                tracing::info!(lock = config.lock(), holder = self.holder, "Lease is held by another replica");
+                tracing::info!(
+                    lock = config.lock(),
+                    holder = self.holder,
+                    "Lease is held by another replica"
+                );
             }
         }
         if self.elector.leadership.follow(&self.election) {
             self.leads = true;
-            tracing::info!(lock = config.lock(), identity = config.identity, "Successfully acquired lease");
+            tracing::info!(
+                lock = config.lock(),
+                identity = config.identity,
+                "Successfully acquired lease"
+            );
             self.elector.metrics.leading(&config.name, true);
             self.event("became leader");
         }
@@ -222,10 +254,15 @@ impl Running {
             self.event("stopped leading");
         }
         match outcome {
-            ElectionOutcome::Lost(reason) => tracing::error!(lock = config.lock(), reason, "{}", self.elector.title),
+            ElectionOutcome::Lost(reason) => {
+                tracing::error!(lock = config.lock(), reason, "{}", self.elector.title)
+            }
             ElectionOutcome::Released => tracing::info!(lock = config.lock(), "Released the lease"),
             ElectionOutcome::Stopped if self.leads && config.release_on_stop => {
-                tracing::warn!(lock = config.lock(), "could not release the lease, others wait until it expires");
+                tracing::warn!(
+                    lock = config.lock(),
+                    "could not release the lease, others wait until it expires"
+                );
             }
             ElectionOutcome::Stopped => {}
         }
@@ -233,9 +270,16 @@ impl Running {
     }
 
     fn event(&self, what: &str) {
-        let Some(lease) = self.election.lease() else { return };
+        let Some(lease) = self.election.lease() else {
+            return;
+        };
         let message = format!("{} {what}", self.elector.config.identity);
-        self.elector.events.event(&lease.reference(), EventType::Normal, "LeaderElection", message);
+        self.elector.events.event(
+            &lease.reference(),
+            EventType::Normal,
+            "LeaderElection",
+            message,
+        );
     }
 }
 

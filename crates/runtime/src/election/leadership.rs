@@ -80,7 +80,10 @@ impl Leadership {
     /// returns the reason. The process must then end, because it never leads again. The fence is closed before this
     /// method returns.
     pub async fn lost(&self) -> String {
-        match self.wait_for(|phase| matches!(phase, Phase::Over(ElectionOutcome::Lost(_)))).await {
+        match self
+            .wait_for(|phase| matches!(phase, Phase::Over(ElectionOutcome::Lost(_))))
+            .await
+        {
             Phase::Over(ElectionOutcome::Lost(reason)) => reason,
             _ => std::future::pending().await,
         }
@@ -128,9 +131,15 @@ impl Leadership {
     /// The text of the failure.
     pub fn health(&self) -> Result<(), String> {
         let leads = *self.0.phase.borrow() == Phase::Leading;
-        let stale = self.facts().renewed.is_some_and(|renewed| renewed.elapsed() > self.0.max_lease_age);
+        let stale = self
+            .facts()
+            .renewed
+            .is_some_and(|renewed| renewed.elapsed() > self.0.max_lease_age);
         if leads && stale {
-            return Err(format!("failed election to renew leadership on lease {}", self.0.lease));
+            return Err(format!(
+                "failed election to renew leadership on lease {}",
+                self.0.lease
+            ));
         }
         Ok(())
     }
@@ -158,7 +167,9 @@ impl Leadership {
 
     /// Copies the deadline of the election. Returns `true` if this process has just become the leader.
     pub(super) fn follow(&self, election: &Election) -> bool {
-        let Some(deadline) = election.deadline() else { return false };
+        let Some(deadline) = election.deadline() else {
+            return false;
+        };
         let mut facts = self.facts();
         if facts.until != Some(deadline) {
             facts.until = Some(deadline);
@@ -186,7 +197,9 @@ impl Leadership {
             let is_new = !matches!(phase, Phase::Over(_));
             if is_new {
                 // Candidates lose as well: this process has no further election.
-                *phase = Phase::Over(ElectionOutcome::Lost("the election was broken off".to_owned()));
+                *phase = Phase::Over(ElectionOutcome::Lost(
+                    "the election was broken off".to_owned(),
+                ));
             }
             is_new
         });
@@ -233,7 +246,10 @@ mod tests {
     async fn a_fence_closes_by_itself_and_then_for_good() {
         let leadership = leadership();
         let fence = leadership.fence();
-        assert!(!fence.is_open() && !leadership.is_closed_for_good(), "not before it leads");
+        assert!(
+            !fence.is_open() && !leadership.is_closed_for_good(),
+            "not before it leads"
+        );
         leads_for(&leadership, Duration::from_secs(10));
         tokio::time::advance(Duration::from_millis(9_999)).await;
         assert!(fence.is_open() && !leadership.is_closed_for_good());
@@ -246,7 +262,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn two_leases_are_both_needed_or_neither_lost() {
         let (main, migration) = (leadership(), leadership());
-        let (both, neither_lost) = (fence_of_both(&main, &migration), fence_until_either_is_lost(&main, &migration));
+        let (both, neither_lost) = (
+            fence_of_both(&main, &migration),
+            fence_until_either_is_lost(&main, &migration),
+        );
         let open = || (both.is_open(), neither_lost.is_open());
         assert_eq!(open(), (false, false));
         leads_for(&main, Duration::from_secs(100));
@@ -266,7 +285,10 @@ mod tests {
         tokio::time::advance(Duration::from_secs(35)).await;
         assert_eq!(leadership.health(), Ok(()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(leadership.health(), Err("failed election to renew leadership on lease ccm".into()));
+        assert_eq!(
+            leadership.health(),
+            Err("failed election to renew leadership on lease ccm".into())
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,7 +49,11 @@ impl Record {
     /// Returns the number of transitions after one more. A number beyond the API's range restarts at the beginning, or
     /// the Lease could never be acquired again.
     pub(super) fn next_transitions(&self) -> i64 {
-        if (0..MOST).contains(&self.transitions) { self.transitions + 1 } else { 0 }
+        if (0..MOST).contains(&self.transitions) {
+            self.transitions + 1
+        } else {
+            0
+        }
     }
 
     /// Returns the lease duration, or `default` if the Lease does not have it, up to the largest value of the API.
@@ -65,14 +69,16 @@ impl Record {
 impl Lease {
     /// Returns `true` if the object was stored by an API server, that is, if it has a resource version.
     pub(super) fn is_stored(&self) -> bool {
-        self.0.is_object() && self.0["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
+        self.0.is_object()
+            && self.0["metadata"]["resourceVersion"]
+                .as_str()
+                .is_some_and(|version| !version.is_empty())
     }
 
     /// Creates a Lease with `record`.
     #[must_use]
     pub fn new(namespace: &str, name: &str, record: &Record) -> Self {
-        let empty =
-            json!({"apiVersion": API_VERSION, "kind": "Lease", "metadata": {"namespace": namespace, "name": name}});
+        let empty = json!({"apiVersion": API_VERSION, "kind": "Lease", "metadata": {"namespace": namespace, "name": name}});
         Self(empty).with(record)
     }
 
@@ -95,7 +101,11 @@ impl Lease {
     /// that the API server rejects the write after a concurrent one.
     #[must_use]
     pub fn with(&self, record: &Record) -> Self {
-        let mut whole = if self.0.is_object() { self.0.clone() } else { json!({}) };
+        let mut whole = if self.0.is_object() {
+            self.0.clone()
+        } else {
+            json!({})
+        };
         if !whole["spec"].is_object() {
             whole["spec"] = json!({});
         }
@@ -111,7 +121,12 @@ impl Lease {
     /// Returns the object reference of events about the Lease.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
-        let text = |key: &str| self.0["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let text = |key: &str| {
+            self.0["metadata"][key]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
         ObjectRef {
             api_version: API_VERSION.to_owned(),
             kind: "Lease".to_owned(),
@@ -141,7 +156,11 @@ mod tests {
                 "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:01.000000Z", "leaseTransitions": 3},
         });
         let lease: Lease = serde_json::from_value(before.clone()).unwrap();
-        let record = Record { holder: "new".into(), transitions: 4, ..lease.record() };
+        let record = Record {
+            holder: "new".into(),
+            transitions: 4,
+            ..lease.record()
+        };
         let mut expected = before;
         expected["spec"]["holderIdentity"] = json!("new");
         expected["spec"]["leaseTransitions"] = json!(4);
@@ -150,26 +169,82 @@ mod tests {
 
     #[test]
     fn a_lease_that_a_person_made_by_hand_is_free() {
-        for spec in [json!(null), json!({}), json!({"holderIdentity": null}), json!({"leaseDurationSeconds": "x"})] {
-            let lease: Lease = serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": spec})).unwrap();
+        for spec in [
+            json!(null),
+            json!({}),
+            json!({"holderIdentity": null}),
+            json!({"leaseDurationSeconds": "x"}),
+        ] {
+            let lease: Lease =
+                serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": spec})).unwrap();
             assert_eq!(lease.record(), Record::default());
-            assert_eq!(lease.record().duration(Duration::from_secs(15)), Duration::from_secs(15));
-            assert_eq!(lease.with(&Record { holder: "me".into(), ..Record::default() }).record().holder, "me");
+            assert_eq!(
+                lease.record().duration(Duration::from_secs(15)),
+                Duration::from_secs(15)
+            );
+            assert_eq!(
+                lease
+                    .with(&Record {
+                        holder: "me".into(),
+                        ..Record::default()
+                    })
+                    .record()
+                    .holder,
+                "me"
+            );
         }
     }
 
     #[test]
     fn invalid_lease_can_be_acquired() {
-        for whole in [json!([]), json!("ok"), json!(7), json!(null), json!({"spec": []}), json!({"metadata": "x"})] {
+        for whole in [
+            json!([]),
+            json!("ok"),
+            json!(7),
+            json!(null),
+            json!({"spec": []}),
+            json!({"metadata": "x"}),
+        ] {
             let lease = Lease(whole.clone());
             assert!(!lease.is_stored(), "{whole}");
-            assert_eq!(lease.with(&Record { holder: "me".into(), ..lease.record() }).record().holder, "me", "{whole}");
+            assert_eq!(
+                lease
+                    .with(&Record {
+                        holder: "me".into(),
+                        ..lease.record()
+                    })
+                    .record()
+                    .holder,
+                "me",
+                "{whole}"
+            );
         }
-        for (before, after) in [(0, 1), (-3, 0), (2_147_483_646, 2_147_483_647), (2_147_483_647, 0), (i64::MAX, 0)] {
-            assert_eq!(Record { transitions: before, ..Record::default() }.next_transitions(), after, "{before}");
+        for (before, after) in [
+            (0, 1),
+            (-3, 0),
+            (2_147_483_646, 2_147_483_647),
+            (2_147_483_647, 0),
+            (i64::MAX, 0),
+        ] {
+            assert_eq!(
+                Record {
+                    transitions: before,
+                    ..Record::default()
+                }
+                .next_transitions(),
+                after,
+                "{before}"
+            );
         }
-        let endless = Record { duration_seconds: i64::MAX, ..Record::default() }.duration(Duration::from_secs(15));
-        assert!(tokio::time::Instant::now().checked_add(endless).is_some(), "{endless:?}");
+        let endless = Record {
+            duration_seconds: i64::MAX,
+            ..Record::default()
+        }
+        .duration(Duration::from_secs(15));
+        assert!(
+            tokio::time::Instant::now().checked_add(endless).is_some(),
+            "{endless:?}"
+        );
     }
 
     #[test]

@@ -25,8 +25,10 @@ const KIND: &str = "LeaderMigrationConfiguration";
 /// Versions of the format, and whether it has `resourceLock`.
 const VERSIONS: [(&str, bool); 3] = [("v1", false), ("v1beta1", true), ("v1alpha1", true)];
 /// Names from before the controllers were renamed, which documentation and the default still have (APP-80).
-const HISTORIC: [(&str, &str); 2] =
-    [("route-controller", ROUTE_CONTROLLER.canonical), ("service-controller", SERVICE_CONTROLLER.canonical)];
+const HISTORIC: [(&str, &str); 2] = [
+    ("route-controller", ROUTE_CONTROLLER.canonical),
+    ("service-controller", SERVICE_CONTROLLER.canonical),
+];
 
 /// Leader migration configuration: the controllers that run under the migration Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +92,15 @@ struct Entry {
 impl Default for LeaderMigration {
     /// Returns the configuration that applies without a file (APP-78).
     fn default() -> Self {
-        let all = ["route-controller", "service-controller", "cloud-node-lifecycle-controller"];
-        let entry = |name: &str| ControllerLeader { name: name.to_owned(), component: "*".to_owned() };
+        let all = [
+            "route-controller",
+            "service-controller",
+            "cloud-node-lifecycle-controller",
+        ];
+        let entry = |name: &str| ControllerLeader {
+            name: name.to_owned(),
+            component: "*".to_owned(),
+        };
         Self {
             leader_name: "cloud-provider-extraction-migration".to_owned(),
             controller_leaders: all.map(entry).to_vec(),
@@ -105,9 +114,11 @@ impl LeaderMigration {
     /// # Errors
     /// [`MigrationError`], with all that is wrong.
     pub fn read(path: &Path) -> Result<Self, MigrationError> {
-        let text = cloud_provider::files::read_to_string(path).map_err(|error| MigrationError::Unreadable {
-            path: path.display().to_string(),
-            cause: error.to_string(),
+        let text = cloud_provider::files::read_to_string(path).map_err(|error| {
+            MigrationError::Unreadable {
+                path: path.display().to_string(),
+                cause: error.to_string(),
+            }
         })?;
         Self::parse(&text)
     }
@@ -117,12 +128,17 @@ impl LeaderMigration {
     /// # Errors
     /// [`MigrationError`], with all that is wrong.
     pub fn parse(text: &str) -> Result<Self, MigrationError> {
-        let value: serde_json::Value =
-            serde_saphyr::from_str(text).map_err(|error| MigrationError::Malformed(without_lines(&error)))?;
-        let file: File =
-            serde_json::from_value(value).map_err(|error| MigrationError::Malformed(without_values(&error)))?;
-        let version = file.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-        let known = VERSIONS.iter().find(|(name, _)| Some(*name) == version && file.kind == KIND);
+        let value: serde_json::Value = serde_saphyr::from_str(text)
+            .map_err(|error| MigrationError::Malformed(without_lines(&error)))?;
+        let file: File = serde_json::from_value(value)
+            .map_err(|error| MigrationError::Malformed(without_values(&error)))?;
+        let version = file
+            .api_version
+            .strip_prefix(GROUP)
+            .and_then(|rest| rest.strip_prefix('/'));
+        let known = VERSIONS
+            .iter()
+            .find(|(name, _)| Some(*name) == version && file.kind == KIND);
         let Some((_, has_lock)) = known else {
             return Err(MigrationError::Malformed(format!(
                 "kind {:?} of apiVersion {:?} is not known; use kind {KIND} of {GROUP}/v1",
@@ -142,7 +158,9 @@ impl LeaderMigration {
         let entries = file.controller_leaders.unwrap_or_default().into_iter();
         Ok(Self {
             leader_name: file.leader_name,
-            controller_leaders: entries.map(|Entry { name, component }| ControllerLeader { name, component }).collect(),
+            controller_leaders: entries
+                .map(|Entry { name, component }| ControllerLeader { name, component })
+                .collect(),
         })
     }
 }
@@ -153,13 +171,21 @@ impl File {
         if self.leader_name.is_empty() {
             wrong.push("leaderName: Required value: name the migration lease".to_owned());
         }
-        if let Some(lock) = self.resource_lock.as_deref().filter(|lock| *lock != "leases") {
-            wrong.push(format!("resourceLock: Invalid value: {lock:?}: must be \"leases\""));
+        if let Some(lock) = self
+            .resource_lock
+            .as_deref()
+            .filter(|lock| *lock != "leases")
+        {
+            wrong.push(format!(
+                "resourceLock: Invalid value: {lock:?}: must be \"leases\""
+            ));
         }
         for (index, entry) in self.controller_leaders.iter().flatten().enumerate() {
             for (field, value) in [("name", &entry.name), ("component", &entry.component)] {
                 if value.is_empty() {
-                    wrong.push(format!("controllerLeaders[{index}].{field}: Required value"));
+                    wrong.push(format!(
+                        "controllerLeaders[{index}].{field}: Required value"
+                    ));
                 }
             }
         }
@@ -178,9 +204,14 @@ pub struct Names {
 
 impl From<ControllerNames> for Names {
     fn from(names: ControllerNames) -> Self {
-        let historic = HISTORIC.iter().filter(|(_, canonical)| *canonical == names.canonical);
+        let historic = HISTORIC
+            .iter()
+            .filter(|(_, canonical)| *canonical == names.canonical);
         let aliases = std::iter::once(names.alias).chain(historic.map(|(old, _)| *old));
-        Self { canonical: names.canonical.to_owned(), aliases: aliases.map(str::to_owned).collect() }
+        Self {
+            canonical: names.canonical.to_owned(),
+            aliases: aliases.map(str::to_owned).collect(),
+        }
     }
 }
 
@@ -207,9 +238,15 @@ impl Assignment {
     /// applies, by whichever name.
     #[must_use]
     pub fn new(migration: &LeaderMigration, controllers: &[Names]) -> Self {
-        let is_called = |names: &Names, name: &str| names.canonical == name || names.aliases.iter().any(|a| a == name);
+        let is_called = |names: &Names, name: &str| {
+            names.canonical == name || names.aliases.iter().any(|a| a == name)
+        };
         let decide = |names: &Names| {
-            let last = migration.controller_leaders.iter().rev().find(|entry| is_called(names, &entry.name));
+            let last = migration
+                .controller_leaders
+                .iter()
+                .rev()
+                .find(|entry| is_called(names, &entry.name));
             match last.map(|entry| entry.component.as_str()) {
                 None => Under::MainLease,
                 Some("*" | MANAGER_NAME) => Under::MigrationLease,
@@ -217,9 +254,16 @@ impl Assignment {
             }
         };
         let entries = migration.controller_leaders.iter();
-        let unknown = entries.filter(|entry| !controllers.iter().any(|names| is_called(names, &entry.name)));
+        let unknown = entries.filter(|entry| {
+            !controllers
+                .iter()
+                .any(|names| is_called(names, &entry.name))
+        });
         Self {
-            controllers: controllers.iter().map(|names| (names.canonical.clone(), decide(names))).collect(),
+            controllers: controllers
+                .iter()
+                .map(|names| (names.canonical.clone(), decide(names)))
+                .collect(),
             unknown: unknown.map(|entry| entry.name.clone()).collect(),
         }
     }

@@ -142,7 +142,9 @@ impl Election {
     /// Returns the holder that was last seen, this process included; empty if there is none.
     #[must_use]
     pub fn holder(&self) -> &str {
-        self.observed.as_ref().map_or("", |(record, _)| &record.holder)
+        self.observed
+            .as_ref()
+            .map_or("", |(record, _)| &record.holder)
     }
 
     /// Returns the Lease as it was last read or written.
@@ -155,7 +157,10 @@ impl Election {
     /// written into the Lease, and `jitter` a random number from 0 to 1.
     pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, jitter: f64) -> Action {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
-            return self.lose(format!("it could not be renewed for {:?}", self.config.renew_deadline));
+            return self.lose(format!(
+                "it could not be renewed for {:?}",
+                self.config.renew_deadline
+            ));
         }
         match (input, self.role) {
             (_, Role::Over) => Action::End(ElectionOutcome::Stopped),
@@ -179,9 +184,13 @@ impl Election {
         let is_free = record.holder.is_empty();
         let is_mine = record.holder == self.config.identity;
         match self.role {
-            Role::Leader { .. } if !is_free && !is_mine => self.lose(format!("{} holds it", record.holder)),
+            Role::Leader { .. } if !is_free && !is_mine => {
+                self.lose(format!("{} holds it", record.holder))
+            }
             Role::Leader { .. } => self.write(&record, now, time),
-            _ if is_free || self.holder_valid_until.is_none_or(|until| now >= until) => self.write(&record, now, time),
+            _ if is_free || self.holder_valid_until.is_none_or(|until| now >= until) => {
+                self.write(&record, now, time)
+            }
             _ => self.pause(now, jitter),
         }
     }
@@ -191,9 +200,14 @@ impl Election {
         let leads = matches!(self.role, Role::Leader { .. });
         if std::mem::take(&mut self.existed) && !leads {
             // The Lease was deleted. Its holder may have renewed it just before, still lead, and create it again.
-            let duration = self.observed.as_ref().map_or(self.config.lease_duration, |(record, _)| {
-                record.duration(self.config.lease_duration).max(self.config.lease_duration)
-            });
+            let duration =
+                self.observed
+                    .as_ref()
+                    .map_or(self.config.lease_duration, |(record, _)| {
+                        record
+                            .duration(self.config.lease_duration)
+                            .max(self.config.lease_duration)
+                    });
             self.holder_valid_until = self.holder_valid_until.max(Some(now + duration));
         }
         if !leads && self.holder_valid_until.is_some_and(|until| now < until) {
@@ -208,7 +222,11 @@ impl Election {
             transitions: 0,
         };
         self.send(now);
-        Action::Create(Lease::new(&self.config.namespace, &self.config.name, &record))
+        Action::Create(Lease::new(
+            &self.config.namespace,
+            &self.config.name,
+            &record,
+        ))
     }
 
     /// Handles a watch event. Watches lag: an event decides when to read, and when the holder was last alive, but
@@ -225,7 +243,9 @@ impl Election {
                 }
                 // The holder renews: the next event to wait for is the expiry.
                 let pause = self.config.retry_period.mul_f64(1.0 + JITTER);
-                self.next_attempt = self.holder_valid_until.map_or(now + pause, |until| until.min(now + pause));
+                self.next_attempt = self
+                    .holder_valid_until
+                    .map_or(now + pause, |until| until.min(now + pause));
                 Action::Wait(self.next_attempt)
             }
             _ => Action::Read,
@@ -236,7 +256,11 @@ impl Election {
         let record = lease.record();
         self.lease = Some(lease);
         self.existed = true;
-        if self.observed.as_ref().is_none_or(|(before, _)| *before != record) {
+        if self
+            .observed
+            .as_ref()
+            .is_none_or(|(before, _)| *before != record)
+        {
             self.observed = Some((record.clone(), now));
             if record.holder.is_empty() {
                 // The holder released the Lease.
@@ -250,8 +274,13 @@ impl Election {
     }
 
     fn renew(&mut self, now: Instant, time: Timestamp) -> Action {
-        let Role::Leader { renewed, .. } = self.role else { return Action::Read };
-        self.role = Role::Leader { renewed, direct: true };
+        let Role::Leader { renewed, .. } = self.role else {
+            return Action::Read;
+        };
+        self.role = Role::Leader {
+            renewed,
+            direct: true,
+        };
         match &self.lease {
             Some(lease) => {
                 let record = lease.record();
@@ -263,15 +292,25 @@ impl Election {
 
     /// Acquires or renews the Lease that was last read with the record `before`.
     fn write(&mut self, before: &Record, now: Instant, time: Timestamp) -> Action {
-        let Some(lease) = &self.lease else { return Action::Read };
+        let Some(lease) = &self.lease else {
+            return Action::Read;
+        };
         let is_mine = before.holder == self.config.identity;
         let renewed = fresh(time, &before.renewed);
         let record = Record {
             holder: self.config.identity.clone(),
             duration_seconds: self.config.lease_seconds(),
-            acquired: if is_mine && !before.acquired.is_empty() { before.acquired.clone() } else { renewed.clone() },
+            acquired: if is_mine && !before.acquired.is_empty() {
+                before.acquired.clone()
+            } else {
+                renewed.clone()
+            },
             renewed,
-            transitions: if is_mine { before.transitions } else { before.next_transitions() },
+            transitions: if is_mine {
+                before.transitions
+            } else {
+                before.next_transitions()
+            },
         };
         let update = Action::Update(lease.with(&record));
         self.send(now);
@@ -291,7 +330,10 @@ impl Election {
             return self.pause(now, jitter);
         }
         self.holder_valid_until = None;
-        self.role = Role::Leader { renewed: self.sent, direct: true };
+        self.role = Role::Leader {
+            renewed: self.sent,
+            direct: true,
+        };
         self.pause(now, jitter)
     }
 
@@ -300,13 +342,19 @@ impl Election {
         self.pending_write = match failure {
             Failure::Unknown => Some(PendingWrite::Unanswered),
             // The refusal may follow from an earlier write that was applied.
-            Failure::Conflict | Failure::Refused => {
-                self.pending_write.filter(|pending_write| *pending_write == PendingWrite::Unanswered)
-            }
+            Failure::Conflict | Failure::Refused => self
+                .pending_write
+                .filter(|pending_write| *pending_write == PendingWrite::Unanswered),
         };
         match self.role {
-            Role::Leader { renewed, direct: true } => {
-                self.role = Role::Leader { renewed, direct: false };
+            Role::Leader {
+                renewed,
+                direct: true,
+            } => {
+                self.role = Role::Leader {
+                    renewed,
+                    direct: false,
+                };
                 Action::Read
             }
             _ => self.pause(now, jitter),
@@ -321,7 +369,9 @@ impl Election {
             Some(deadline) => deadline.min(now + period),
             None => {
                 let next = now + period.mul_f64(1.0 + JITTER * jitter);
-                self.holder_valid_until.filter(|until| *until > now).map_or(next, |until| until.min(next))
+                self.holder_valid_until
+                    .filter(|until| *until > now)
+                    .map_or(next, |until| until.min(next))
             }
         };
         Action::Wait(self.next_attempt)
@@ -352,10 +402,16 @@ impl Election {
         }
     }
 
-    fn leave_after_reading(&mut self, answer: Result<Option<Lease>, Failure>, time: Timestamp) -> Action {
+    fn leave_after_reading(
+        &mut self,
+        answer: Result<Option<Lease>, Failure>,
+        time: Timestamp,
+    ) -> Action {
         self.role = Role::Leaving { again: false };
         match answer {
-            Ok(Some(lease)) if lease.record().holder == self.config.identity => Action::Update(released(&lease, time)),
+            Ok(Some(lease)) if lease.record().holder == self.config.identity => {
+                Action::Update(released(&lease, time))
+            }
             _ => self.end(ElectionOutcome::Stopped),
         }
     }

@@ -38,7 +38,13 @@ enum LeaseWatchState {
 impl LeaseWatch {
     pub(super) fn new(api: LeaseApi, lock: String) -> Self {
         let now = Instant::now();
-        Self { api, lock, state: LeaseWatchState::Closed { until: now }, opened: now, is_forbidden: false }
+        Self {
+            api,
+            lock,
+            state: LeaseWatchState::Closed { until: now },
+            opened: now,
+            is_forbidden: false,
+        }
     }
 
     /// Returns the next state of the Lease; `None`: it was deleted. Cancel-safe.
@@ -49,7 +55,8 @@ impl LeaseWatch {
                     sleep_until(*until).await;
                     let api = self.api.clone();
                     self.opened = Instant::now();
-                    self.state = LeaseWatchState::Opening(Box::pin(async move { api.watch().await }));
+                    self.state =
+                        LeaseWatchState::Opening(Box::pin(async move { api.watch().await }));
                 }
                 LeaseWatchState::Opening(opening) => match Pin::new(opening).await {
                     Ok(leases) => self.state = LeaseWatchState::Open(leases),
@@ -81,7 +88,11 @@ impl LeaseWatch {
                 Instant::now() + AFTER_FORBIDDEN
             }
             Some(WatchFailure::Other(error)) => {
-                tracing::debug!(lock = self.lock, error, "cannot watch the lease, polling it meanwhile");
+                tracing::debug!(
+                    lock = self.lock,
+                    error,
+                    "cannot watch the lease, polling it meanwhile"
+                );
                 Instant::now() + AFTER_ERROR
             }
         };

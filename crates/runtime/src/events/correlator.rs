@@ -86,21 +86,34 @@ impl Correlator {
     /// Creates a correlator without any remembered event.
     #[must_use]
     pub fn new() -> Self {
-        Self { groups: LruCache::new(GROUPS), seen: LruCache::new(GROUPS), spam: LruCache::new(GROUPS) }
+        Self {
+            groups: LruCache::new(GROUPS),
+            seen: LruCache::new(GROUPS),
+            spam: LruCache::new(GROUPS),
+        }
     }
 
     /// Decides about an event that was recorded at `now` (monotonic time; the time of day is in the event).
     pub fn correlate(&mut self, event: &RecordedEvent, now: Instant) -> CorrelationOutcome {
         let object = ObjectKey::of(event);
         let (merged, seen_key) = self.merge(event, &object, now);
-        let message = if merged { format!("{MERGED}{}", event.message) } else { event.message.clone() };
+        let message = if merged {
+            format!("{MERGED}{}", event.message)
+        } else {
+            event.message.clone()
+        };
 
-        let seen = self.seen.get_or_insert_mut(seen_key, || Seen { count: 0, first: event.time });
+        let seen = self.seen.get_or_insert_mut(seen_key, || Seen {
+            count: 0,
+            first: event.time,
+        });
         seen.count = seen.count.saturating_add(1);
         // Dropped events are counted too, so the next event that is sent has the true count.
         let bucket = self
             .spam
-            .get_or_insert_mut(key(&(&object, event.type_)), || TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None));
+            .get_or_insert_mut(key(&(&object, event.type_)), || {
+                TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None)
+            });
         if !bucket.try_take(now) {
             return CorrelationOutcome::Drop;
         }
@@ -109,23 +122,40 @@ impl Correlator {
         let name = event_name(&event.regarding.name, seen.first);
         let whole = api_event(event, &name, seen, &message);
         if seen.count == 1 {
-            return CorrelationOutcome::Create { namespace, event: whole };
+            return CorrelationOutcome::Create {
+                namespace,
+                event: whole,
+            };
         }
         let mut patch = json!({"count": seen.count, "lastTimestamp": api_time(event.time)});
         // The ID of the last request is the one that helps: the cloud keeps its logs for a limited time.
         if merged || without_request_ids(&message) != message {
             patch["message"] = message.into();
         }
-        CorrelationOutcome::Patch { namespace, name, patch, event: whole }
+        CorrelationOutcome::Patch {
+            namespace,
+            name,
+            patch,
+            event: whole,
+        }
     }
 
     /// Returns whether the event is replaced by the merged one of its group, and the key under which it is counted.
-    fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u64) {
+    fn merge(
+        &mut self,
+        event: &RecordedEvent,
+        object: &ObjectKey<'_>,
+        now: Instant,
+    ) -> (bool, u64) {
         let of_group = (object, event.type_, &event.reason);
         // Attempts that fail alike differ in the IDs of their requests only, and are one Event with a count.
         let text = without_request_ids(&event.message);
         let (group_key, message) = (key(&of_group), key(&text));
-        let fresh = || Group { last: now, message: None, others: Vec::new() };
+        let fresh = || Group {
+            last: now,
+            message: None,
+            others: Vec::new(),
+        };
         let group = self.groups.get_or_insert_mut(group_key, fresh);
         if now.saturating_duration_since(group.last) > GROUP_LIFE {
             *group = fresh();
@@ -153,9 +183,23 @@ struct ObjectKey<'a> {
 }
 
 impl<'a> ObjectKey<'a> {
-    fn of(RecordedEvent { component, regarding: r, .. }: &'a RecordedEvent) -> Self {
-        let (api_version, kind, namespace, name, uid) = (&r.api_version, &r.kind, &r.namespace, &r.name, &r.uid);
-        Self { component, api_version, kind, namespace, name, uid }
+    fn of(
+        RecordedEvent {
+            component,
+            regarding: r,
+            ..
+        }: &'a RecordedEvent,
+    ) -> Self {
+        let (api_version, kind, namespace, name, uid) =
+            (&r.api_version, &r.kind, &r.namespace, &r.name, &r.uid);
+        Self {
+            component,
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        }
     }
 }
 
@@ -178,9 +222,13 @@ fn api_time(time: Timestamp) -> String {
 
 fn api_event(event: &RecordedEvent, name: &str, seen: &Seen, message: &str) -> Value {
     let object = &event.regarding;
-    let mut involved = json!({"kind": object.kind, "apiVersion": object.api_version, "name": object.name});
-    let optional =
-        [("namespace", &object.namespace), ("uid", &object.uid), ("resourceVersion", &object.resource_version)];
+    let mut involved =
+        json!({"kind": object.kind, "apiVersion": object.api_version, "name": object.name});
+    let optional = [
+        ("namespace", &object.namespace),
+        ("uid", &object.uid),
+        ("resourceVersion", &object.resource_version),
+    ];
     for (field, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
         involved[field] = value.as_str().into();
     }

@@ -59,7 +59,13 @@ impl ObjectRef {
     /// Returns a reference to a Node.
     #[must_use]
     pub fn node(name: &str, uid: &str) -> Self {
-        Self { api_version: "v1".into(), kind: "Node".into(), name: name.into(), uid: uid.into(), ..Self::default() }
+        Self {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: name.into(),
+            uid: uid.into(),
+            ..Self::default()
+        }
     }
 
     /// Returns a reference to any object of the API.
@@ -80,7 +86,11 @@ impl ObjectRef {
     /// Returns the namespace of events about it: its own, or `default`.
     #[must_use]
     pub fn event_namespace(&self) -> &str {
-        if self.namespace.is_empty() { "default" } else { &self.namespace }
+        if self.namespace.is_empty() {
+            "default"
+        } else {
+            &self.namespace
+        }
     }
 }
 

@@ -48,14 +48,22 @@ enum Target {
 
 impl std::fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventRecorder").field("component", &self.component).finish_non_exhaustive()
+        f.debug_struct("EventRecorder")
+            .field("component", &self.component)
+            .finish_non_exhaustive()
     }
 }
 
 impl EventRecorder {
     /// Records an event on an object, with invisible characters of the message escaped: its parts come from annotations
     /// and clouds, and clients print events to terminals. Returns `false` if the queue is full; the event is then dropped and logged.
-    pub fn event(&self, regarding: &ObjectRef, type_: EventType, reason: &str, message: impl Into<String>) -> bool {
+    pub fn event(
+        &self,
+        regarding: &ObjectRef,
+        type_: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> bool {
         let event = RecordedEvent {
             component: self.component.to_string(),
             regarding: regarding.clone(),
@@ -88,15 +96,28 @@ impl EventRecorder {
     /// Returns a recorder for another component, into the same queue.
     #[must_use]
     pub fn for_component(&self, component: &str) -> Self {
-        Self { component: component.into(), ..self.clone() }
+        Self {
+            component: component.into(),
+            ..self.clone()
+        }
     }
 
     /// Returns a recorder that keeps everything, unmerged and unlimited; for tests. The events carry the times of
     /// `clock`.
     #[must_use]
-    pub fn to_memory(component: &str, clock: Arc<dyn Clock>) -> (Self, Arc<Mutex<Vec<RecordedEvent>>>) {
+    pub fn to_memory(
+        component: &str,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, Arc<Mutex<Vec<RecordedEvent>>>) {
         let events = Arc::default();
-        (Self { component: component.into(), clock, target: Target::Memory(Arc::clone(&events)) }, events)
+        (
+            Self {
+                component: component.into(),
+                clock,
+                target: Target::Memory(Arc::clone(&events)),
+            },
+            events,
+        )
     }
 }
 
@@ -104,15 +125,30 @@ impl EventRecorder {
 ///
 /// The permission needed is `create`, `patch` and `update` on `events` of the core group.
 #[must_use]
-pub fn recorder(client: Client, component: &str, clock: Arc<dyn Clock>) -> (EventRecorder, EventSender) {
+pub fn recorder(
+    client: Client,
+    component: &str,
+    clock: Arc<dyn Clock>,
+) -> (EventRecorder, EventSender) {
     recorder_into(Arc::new(ApiSink::new(client)), component, clock)
 }
 
 /// Returns a recorder and its sender like [`recorder`], with another destination of the events.
 #[must_use]
-pub fn recorder_into(sink: Arc<dyn EventSink>, component: &str, clock: Arc<dyn Clock>) -> (EventRecorder, EventSender) {
+pub fn recorder_into(
+    sink: Arc<dyn EventSink>,
+    component: &str,
+    clock: Arc<dyn Clock>,
+) -> (EventRecorder, EventSender) {
     let (queue, events) = mpsc::channel(QUEUE);
-    (EventRecorder { component: component.into(), clock, target: Target::Queue(queue) }, EventSender { sink, events })
+    (
+        EventRecorder {
+            component: component.into(),
+            clock,
+            target: Target::Queue(queue),
+        },
+        EventSender { sink, events },
+    )
 }
 
 /// Merges, counts, limits and sends what recorders put into the queue.
@@ -123,7 +159,9 @@ pub struct EventSender {
 
 impl std::fmt::Debug for EventSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventSender").field("queued", &self.events.len()).finish_non_exhaustive()
+        f.debug_struct("EventSender")
+            .field("queued", &self.events.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -131,8 +169,13 @@ impl EventSender {
     /// Sends events until `shutdown` or until the last recorder is dropped. After `shutdown` no event is accepted, and
     /// the queued ones are sent for at most three seconds.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let (shards, receivers): (Vec<_>, Vec<_>) = (0..SHARDS).map(|_| mpsc::channel(SHARD_CAPACITY)).unzip();
-        let workers = join_all(receivers.into_iter().map(|shard| send_all(&*self.sink, shard)));
+        let (shards, receivers): (Vec<_>, Vec<_>) =
+            (0..SHARDS).map(|_| mpsc::channel(SHARD_CAPACITY)).unzip();
+        let workers = join_all(
+            receivers
+                .into_iter()
+                .map(|shard| send_all(&*self.sink, shard)),
+        );
         let dispatch = dispatch(&mut self.events, shards, &shutdown);
         let all = async { join(dispatch, workers).await };
         tokio::pin!(all);
@@ -141,7 +184,9 @@ impl EventSender {
             () = shutdown.cancelled() => {}
         }
         if timeout_at(Instant::now() + FLUSH, all).await.is_err() {
-            tracing::warn!("the API server did not accept all events in time, the remaining ones are dropped");
+            tracing::warn!(
+                "the API server did not accept all events in time, the remaining ones are dropped"
+            );
         }
     }
 }
@@ -169,17 +214,30 @@ async fn dispatch(
             continue;
         }
         let mut hasher = DefaultHasher::new();
-        (&event.regarding.kind, &event.regarding.namespace, &event.regarding.name).hash(&mut hasher);
+        (
+            &event.regarding.kind,
+            &event.regarding.namespace,
+            &event.regarding.name,
+        )
+            .hash(&mut hasher);
         let shard = usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or_default();
         // Fails only if the workers have ended, and then this task ends as well.
         _ = shards[shard].send((event, outcome)).await;
     }
 }
 
-async fn send_all(sink: &dyn EventSink, mut shard: mpsc::Receiver<(RecordedEvent, CorrelationOutcome)>) {
+async fn send_all(
+    sink: &dyn EventSink,
+    mut shard: mpsc::Receiver<(RecordedEvent, CorrelationOutcome)>,
+) {
     while let Some((event, outcome)) = shard.recv().await {
         if let Err(error) = send(sink, outcome).await {
-            let RecordedEvent { regarding, reason, message, .. } = event;
+            let RecordedEvent {
+                regarding,
+                reason,
+                message,
+                ..
+            } = event;
             tracing::warn!(object = %regarding, reason, message, %error, "event lost");
         }
     }
@@ -191,19 +249,31 @@ async fn send(sink: &dyn EventSink, outcome: CorrelationOutcome) -> Result<(), S
         let result = match &outcome {
             CorrelationOutcome::Drop => Ok(()),
             CorrelationOutcome::Create { namespace, event } => sink.create(namespace, event).await,
-            CorrelationOutcome::Patch { namespace, name, patch, event } => {
-                match sink.patch(namespace, name, patch).await {
-                    Err(SinkError::NotFound(_)) => sink.create(namespace, event).await,
-                    result => result,
-                }
-            }
+            CorrelationOutcome::Patch {
+                namespace,
+                name,
+                patch,
+                event,
+            } => match sink.patch(namespace, name, patch).await {
+                Err(SinkError::NotFound(_)) => sink.create(namespace, event).await,
+                result => result,
+            },
         };
         tries += 1;
         match result {
             Err(SinkError::Transport(error)) if tries < TRIES => {
-                tracing::debug!(error, tries, "the API server does not accept events, retrying");
+                tracing::debug!(
+                    error,
+                    tries,
+                    "the API server does not accept events, retrying"
+                );
                 // The first pause differs, so that a restarted API server is not met by all at once.
-                sleep(if tries == 1 { PAUSE.mul_f64(fastrand::f64()) } else { PAUSE }).await;
+                sleep(if tries == 1 {
+                    PAUSE.mul_f64(fastrand::f64())
+                } else {
+                    PAUSE
+                })
+                .await;
             }
             result => return result,
         }

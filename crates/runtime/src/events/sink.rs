@@ -38,10 +38,18 @@ impl From<kube::Error> for SinkError {
 /// Takes Events; the API server, or a test.
 pub trait EventSink: Send + Sync + 'static {
     /// Creates an Event object.
-    fn create<'a>(&'a self, namespace: &'a str, event: &'a Value) -> BoxFuture<'a, Result<(), SinkError>>;
+    fn create<'a>(
+        &'a self,
+        namespace: &'a str,
+        event: &'a Value,
+    ) -> BoxFuture<'a, Result<(), SinkError>>;
     /// Sends a strategic-merge patch to an Event object.
-    fn patch<'a>(&'a self, namespace: &'a str, name: &'a str, patch: &'a Value)
-    -> BoxFuture<'a, Result<(), SinkError>>;
+    fn patch<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        patch: &'a Value,
+    ) -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
 /// Sends Events to the API server.
@@ -59,13 +67,21 @@ impl ApiSink {
 }
 
 impl EventSink for ApiSink {
-    fn create<'a>(&'a self, namespace: &'a str, event: &'a Value) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn create<'a>(
+        &'a self,
+        namespace: &'a str,
+        event: &'a Value,
+    ) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async move {
             let body = serde_json::to_vec(event).map_err(|e| SinkError::Rejected(e.to_string()))?;
             let request = kube::core::Request::new(url(namespace))
                 .create(&PostParams::default(), body)
                 .map_err(|e| SinkError::Rejected(e.to_string()))?;
-            self.client.request::<serde::de::IgnoredAny>(request).await.map(drop).map_err(SinkError::from)
+            self.client
+                .request::<serde::de::IgnoredAny>(request)
+                .await
+                .map(drop)
+                .map_err(SinkError::from)
         })
     }
 
@@ -79,7 +95,11 @@ impl EventSink for ApiSink {
             let request = kube::core::Request::new(url(namespace))
                 .patch(name, &PatchParams::default(), &Patch::Strategic(patch))
                 .map_err(|e| SinkError::Rejected(e.to_string()))?;
-            self.client.request::<serde::de::IgnoredAny>(request).await.map(drop).map_err(SinkError::from)
+            self.client
+                .request::<serde::de::IgnoredAny>(request)
+                .await
+                .map(drop)
+                .map_err(SinkError::from)
         })
     }
 }

@@ -63,7 +63,8 @@ fn run(events: &[RecordedEvent]) -> Vec<String> {
 
 #[test]
 fn a_new_event_is_a_complete_core_object() {
-    let outcome = Correlator::new().correlate(&event("n", "Synced", "Node synced", s(0)), Instant::now());
+    let outcome =
+        Correlator::new().correlate(&event("n", "Synced", "Node synced", s(0)), Instant::now());
     let expected = json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": "n.1886d0f57ce5c200", "namespace": "default"},
@@ -73,8 +74,17 @@ fn a_new_event_is_a_complete_core_object() {
         "reportingComponent": "cloud-node-controller", "reportingInstance": "",
         "firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z", "count": 1,
     });
-    let CorrelationOutcome::Create { namespace, mut event } = outcome else { panic!("{outcome:?}") };
-    let nanoseconds = "2026-01-02T03:04:05.6Z".parse::<jiff::Timestamp>().unwrap().as_nanosecond();
+    let CorrelationOutcome::Create {
+        namespace,
+        mut event,
+    } = outcome
+    else {
+        panic!("{outcome:?}")
+    };
+    let nanoseconds = "2026-01-02T03:04:05.6Z"
+        .parse::<jiff::Timestamp>()
+        .unwrap()
+        .as_nanosecond();
     assert_eq!(event["metadata"]["name"], format!("n.{nanoseconds:x}"));
     event["metadata"]["name"] = expected["metadata"]["name"].clone();
     assert_eq!((namespace.as_str(), event), ("default", expected));
@@ -86,29 +96,53 @@ fn an_exact_repeat_is_counted_on_the_same_object() {
     let now = Instant::now();
     let first = correlator.correlate(&event("n", "R", "m", s(0)), now);
     let second = correlator.correlate(&event("n", "R", "m", s(9)), now + s(9));
-    let (CorrelationOutcome::Create { event: created, .. }, CorrelationOutcome::Patch { name, patch, event, .. }) =
-        (&first, &second)
+    let (
+        CorrelationOutcome::Create { event: created, .. },
+        CorrelationOutcome::Patch {
+            name, patch, event, ..
+        },
+    ) = (&first, &second)
     else {
         panic!("{first:?} {second:?}")
     };
     assert_eq!(created["metadata"]["name"], name.as_str());
-    assert_eq!(patch, &json!({"count": 2, "lastTimestamp": "2026-01-02T03:04:14Z"}));
-    assert_eq!((&event["firstTimestamp"], &event["count"]), (&json!("2026-01-02T03:04:05Z"), &json!(2)));
+    assert_eq!(
+        patch,
+        &json!({"count": 2, "lastTimestamp": "2026-01-02T03:04:14Z"})
+    );
+    assert_eq!(
+        (&event["firstTimestamp"], &event["count"]),
+        (&json!("2026-01-02T03:04:05Z"), &json!(2))
+    );
 }
 
 #[test]
 fn attempts_that_differ_in_the_request_id_only_are_one_event_with_the_last_id() {
     let text = |id: u32| format!("no quota (x-correlation-id {id}); raise it");
-    let events: Vec<_> = (1..=12).map(|i| event("n", "R", &text(i), s(u64::from(i)))).collect();
+    let events: Vec<_> = (1..=12)
+        .map(|i| event("n", "R", &text(i), s(u64::from(i))))
+        .collect();
     let shown = run(&events);
     assert_eq!(shown[0], "create: no quota (x-correlation-id 1); raise it");
-    assert_eq!(shown[11], "patch 12: no quota (x-correlation-id 12); raise it");
-    assert_eq!(shown.iter().filter(|line| line.starts_with("create")).count(), 1, "{shown:?}");
+    assert_eq!(
+        shown[11],
+        "patch 12: no quota (x-correlation-id 12); raise it"
+    );
+    assert_eq!(
+        shown
+            .iter()
+            .filter(|line| line.starts_with("create"))
+            .count(),
+        1,
+        "{shown:?}"
+    );
 }
 
 #[test]
 fn events_are_merged_from_the_tenth_different_message_on() {
-    let mut events: Vec<_> = (1..=12).map(|i| event("n", "R", &format!("m{i}"), s(i))).collect();
+    let mut events: Vec<_> = (1..=12)
+        .map(|i| event("n", "R", &format!("m{i}"), s(i)))
+        .collect();
     events.push(event("n", "R", "m3", s(20)));
     events.push(event("n", "Other", "m1", s(21)));
     events.push(event("other", "R", "m1", s(21)));
@@ -125,9 +159,13 @@ fn events_are_merged_from_the_tenth_different_message_on() {
 #[test]
 fn a_group_ends_after_ten_minutes_of_silence_only() {
     // Every 600 s: one group. The spam filter lets these pass, one per 300 s.
-    let steady: Vec<_> = (0..12).map(|i| event("n", "R", &format!("m{i}"), s(600 * i))).collect();
+    let steady: Vec<_> = (0..12)
+        .map(|i| event("n", "R", &format!("m{i}"), s(600 * i)))
+        .collect();
     assert!(run(&steady)[9].contains("combined") && run(&steady)[11].starts_with("patch 3"));
-    let seldom: Vec<_> = (0..12).map(|i| event("n", "R", &format!("m{i}"), s(601 * i))).collect();
+    let seldom: Vec<_> = (0..12)
+        .map(|i| event("n", "R", &format!("m{i}"), s(601 * i)))
+        .collect();
     assert!(run(&seldom).iter().all(|o| o.starts_with("create: m")));
 }
 
@@ -138,11 +176,18 @@ fn twenty_five_events_about_an_object_may_come_at_once_then_one_each_five_minute
     warning.type_ = EventType::Warning;
     events.push(warning);
     events.push(event("other", "R", "m", s(1)));
-    events.extend([event("n", "R", "m", s(299)), event("n", "R", "m", s(300)), event("n", "R", "m", s(301))]);
+    events.extend([
+        event("n", "R", "m", s(299)),
+        event("n", "R", "m", s(300)),
+        event("n", "R", "m", s(301)),
+    ]);
     let outcomes = run(&events);
     assert_eq!(outcomes[0], "create: m");
     assert_eq!(outcomes[24], "patch 25");
-    assert!(outcomes[25..30].iter().all(|o| o == "drop"), "repeats count too");
+    assert!(
+        outcomes[25..30].iter().all(|o| o == "drop"),
+        "repeats count too"
+    );
     assert_eq!(
         outcomes[30..],
         ["create: m", "create: m", "drop", "patch 32", "drop"],
@@ -157,8 +202,15 @@ fn the_memory_is_bounded() {
     for i in 0..5_000 {
         correlator.correlate(&event(&format!("n{i}"), "R", "m", s(0)), now);
     }
-    assert_eq!(show(&correlator.correlate(&event("n4999", "R", "m", s(1)), now)), "patch 2");
-    assert_eq!(show(&correlator.correlate(&event("n0", "R", "m", s(1)), now)), "create: m", "forgotten");
+    assert_eq!(
+        show(&correlator.correlate(&event("n4999", "R", "m", s(1)), now)),
+        "patch 2"
+    );
+    assert_eq!(
+        show(&correlator.correlate(&event("n0", "R", "m", s(1)), now)),
+        "create: m",
+        "forgotten"
+    );
 }
 
 /// A sink that records its events, and fails as configured.
@@ -192,9 +244,17 @@ impl Sink {
 }
 
 impl EventSink for Sink {
-    fn create<'a>(&'a self, namespace: &'a str, event: &'a Value) -> BoxFuture<'a, Result<(), SinkError>> {
+    fn create<'a>(
+        &'a self,
+        namespace: &'a str,
+        event: &'a Value,
+    ) -> BoxFuture<'a, Result<(), SinkError>> {
         let (object, message) = (&event["involvedObject"]["name"], &event["message"]);
-        Box::pin(self.call(format!("create {namespace}/{} {}", object.as_str().unwrap(), message.as_str().unwrap())))
+        Box::pin(self.call(format!(
+            "create {namespace}/{} {}",
+            object.as_str().unwrap(),
+            message.as_str().unwrap()
+        )))
     }
 
     fn patch<'a>(
@@ -208,7 +268,14 @@ impl EventSink for Sink {
     }
 }
 
-fn start(sink: Sink) -> (Arc<Sink>, EventRecorder, CancellationToken, tokio::task::JoinHandle<()>) {
+fn start(
+    sink: Sink,
+) -> (
+    Arc<Sink>,
+    EventRecorder,
+    CancellationToken,
+    tokio::task::JoinHandle<()>,
+) {
     let (sink, shutdown) = (Arc::new(sink), CancellationToken::new());
     let (recorder, sender) = recorder_into(Arc::clone(&sink) as Arc<dyn EventSink>, "c", clock());
     let task = tokio::spawn(sender.run(shutdown.clone()));
@@ -216,39 +283,72 @@ fn start(sink: Sink) -> (Arc<Sink>, EventRecorder, CancellationToken, tokio::tas
 }
 
 fn note(recorder: &EventRecorder, object: &str, message: &str) {
-    recorder.event(&ObjectRef::node(object, "u"), EventType::Normal, "R", message);
+    recorder.event(
+        &ObjectRef::node(object, "u"),
+        EventType::Normal,
+        "R",
+        message,
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_server_is_tried_twelve_times() {
     let down = || SinkError::Transport("connection refused".into());
-    let (sink, recorder, _shutdown, _task) =
-        start(Sink { failures: Mutex::new(vec![down(); 12 + 11]), ..Sink::default() });
+    let (sink, recorder, _shutdown, _task) = start(Sink {
+        failures: Mutex::new(vec![down(); 12 + 11]),
+        ..Sink::default()
+    });
     note(&recorder, "n", "lost");
     sleep(s(100)).await;
-    assert!((10..=11).contains(&sink.log().len()), "ten seconds apart, the first pause is shorter");
+    assert!(
+        (10..=11).contains(&sink.log().len()),
+        "ten seconds apart, the first pause is shorter"
+    );
     sleep(s(20)).await;
     assert_eq!(sink.log(), vec!["! create default/n lost"; 12]);
     note(&recorder, "n", "late");
     sleep(s(120)).await;
-    assert_eq!(sink.log()[12..], [vec!["! create default/n late"; 11], vec!["create default/n late"]].concat());
+    assert_eq!(
+        sink.log()[12..],
+        [
+            vec!["! create default/n late"; 11],
+            vec!["create default/n late"]
+        ]
+        .concat()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn rejected_event_is_dropped_and_a_missing_one_created_again() {
-    let failures =
-        vec![SinkError::NotFound("events \"n.1\" not found".into()), SinkError::Rejected("forbidden".into())];
-    let (sink, recorder, _shutdown, _task) = start(Sink { failures: Mutex::new(failures), ..Sink::default() });
+    let failures = vec![
+        SinkError::NotFound("events \"n.1\" not found".into()),
+        SinkError::Rejected("forbidden".into()),
+    ];
+    let (sink, recorder, _shutdown, _task) = start(Sink {
+        failures: Mutex::new(failures),
+        ..Sink::default()
+    });
     note(&recorder, "n", "m");
     note(&recorder, "n", "m");
     note(&recorder, "n", "m");
     sleep(s(1)).await;
-    assert_eq!(sink.log(), ["! create default/n m", "! patch default/n 2", "create default/n m", "patch default/n 3"]);
+    assert_eq!(
+        sink.log(),
+        [
+            "! create default/n m",
+            "! patch default/n 2",
+            "create default/n m",
+            "patch default/n 3"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn recording_never_waits_and_a_full_queue_drops() {
-    let (sink, recorder, _shutdown, _task) = start(Sink { slow: s(1), ..Sink::default() });
+    let (sink, recorder, _shutdown, _task) = start(Sink {
+        slow: s(1),
+        ..Sink::default()
+    });
     for i in 0..12_000 {
         note(&recorder, &format!("n{i}"), "m");
     }
@@ -260,28 +360,50 @@ async fn recording_never_waits_and_a_full_queue_drops() {
 
 #[tokio::test(start_paused = true)]
 async fn events_about_one_object_keep_their_order() {
-    let (sink, recorder, _shutdown, _task) = start(Sink { slow: s(1), ..Sink::default() });
+    let (sink, recorder, _shutdown, _task) = start(Sink {
+        slow: s(1),
+        ..Sink::default()
+    });
     for i in 0..9 {
         note(&recorder, "n", &format!("m{i}"));
         note(&recorder, &format!("o{i}"), "x");
     }
     sleep(s(60)).await;
-    let of_n: Vec<_> = sink.log().into_iter().filter(|l| l.contains("/n ")).collect();
-    assert_eq!(of_n, (0..9).map(|i| format!("create default/n m{i}")).collect::<Vec<_>>());
+    let of_n: Vec<_> = sink
+        .log()
+        .into_iter()
+        .filter(|l| l.contains("/n "))
+        .collect();
+    assert_eq!(
+        of_n,
+        (0..9)
+            .map(|i| format!("create default/n m{i}"))
+            .collect::<Vec<_>>()
+    );
     assert_eq!(sink.log().len(), 18);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_flushes_what_is_queued_but_not_for_ever() {
-    let (sink, recorder, shutdown, task) = start(Sink { slow: Duration::from_millis(500), ..Sink::default() });
+    let (sink, recorder, shutdown, task) = start(Sink {
+        slow: Duration::from_millis(500),
+        ..Sink::default()
+    });
     (0..8).for_each(|i| note(&recorder, &format!("n{i}"), "m"));
     shutdown.cancel();
     let begin = Instant::now();
     task.await.unwrap();
-    assert!(begin.elapsed() <= s(4) && sink.log().len() >= 4, "{:?}", sink.log());
+    assert!(
+        begin.elapsed() <= s(4) && sink.log().len() >= 4,
+        "{:?}",
+        sink.log()
+    );
     note(&recorder, "late", "m");
 
-    let (sink, recorder, shutdown, task) = start(Sink { slow: s(3600), ..Sink::default() });
+    let (sink, recorder, shutdown, task) = start(Sink {
+        slow: s(3600),
+        ..Sink::default()
+    });
     note(&recorder, "n", "m");
     shutdown.cancel();
     let begin = Instant::now();
@@ -310,7 +432,11 @@ fn a_test_can_keep_events_in_memory() {
 #[test]
 fn message_of_an_event_controls_no_terminal() {
     let (recorder, events) = EventRecorder::to_memory("c", clock());
-    note(&recorder, "n", "annotation subnets: \"a\u{1b}[2J\u{7}\nNormal  Synced\u{202e}\" is no subnet");
+    note(
+        &recorder,
+        "n",
+        "annotation subnets: \"a\u{1b}[2J\u{7}\nNormal  Synced\u{202e}\" is no subnet",
+    );
     let expected = r#"annotation subnets: "a\x1b[2J\a\nNormal  Synced\u202e" is no subnet"#;
     assert_eq!(events.lock()[0].message, expected);
 }

@@ -32,7 +32,10 @@ impl<K: Eq + Hash + Clone> Reports<K> {
     /// if that report is old.
     pub(super) fn take_due(&mut self, key: &K, cause: &str, now: Instant) -> bool {
         let cause = fingerprint(cause);
-        let is_due = self.0.get(key).is_none_or(|(last, at)| *last != cause || now - *at >= REPORTED_EVERY);
+        let is_due = self
+            .0
+            .get(key)
+            .is_none_or(|(last, at)| *last != cause || now - *at >= REPORTED_EVERY);
         if is_due {
             self.0.insert(key.clone(), (cause, now));
         }
@@ -47,7 +50,10 @@ impl<K: Eq + Hash + Clone> Reports<K> {
 /// Returns a hash of the cause without its digits: times, ports and numbers of requests make no other cause.
 fn fingerprint(cause: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    cause.chars().filter(|c| !c.is_ascii_digit()).for_each(|c| c.hash(&mut hasher));
+    cause
+        .chars()
+        .filter(|c| !c.is_ascii_digit())
+        .for_each(|c| c.hash(&mut hasher));
     hasher.finish()
 }
 
@@ -60,12 +66,21 @@ mod tests {
         let (mut reports, start) = (Reports::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(reports.take_due(&"a", "503 after 3 s", at(0)));
-        assert!(!reports.take_due(&"a", "503 after 4 s", at(1)), "the same cause");
-        assert!(reports.take_due(&"b", "503 after 4 s", at(1)), "another object");
+        assert!(
+            !reports.take_due(&"a", "503 after 4 s", at(1)),
+            "the same cause"
+        );
+        assert!(
+            reports.take_due(&"b", "503 after 4 s", at(1)),
+            "another object"
+        );
         assert!(reports.take_due(&"a", "quota", at(2)), "another cause");
         assert!(!reports.take_due(&"a", "quota", at(61)));
         assert!(reports.take_due(&"a", "quota", at(62)), "a minute later");
         reports.forget(&"a");
-        assert!(reports.take_due(&"a", "quota", at(63)), "it succeeded meanwhile");
+        assert!(
+            reports.take_due(&"a", "quota", at(63)),
+            "it succeeded meanwhile"
+        );
     }
 }

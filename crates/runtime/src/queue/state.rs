@@ -59,7 +59,9 @@ impl<K: Eq + Hash + Clone> QueueState<K> {
         if self.shut_down {
             return Added(0);
         }
-        let Entry::Vacant(entry) = self.pending.entry(key.clone()) else { return Added(0) };
+        let Entry::Vacant(entry) = self.pending.entry(key.clone()) else {
+            return Added(0);
+        };
         entry.insert(now);
         if !self.running.contains_key(&key) {
             self.ready.push_back(key);
@@ -141,7 +143,9 @@ impl<K: Eq + Hash + Clone> QueueState<K> {
         self.running
             .values()
             .map(|since| now.saturating_duration_since(*since))
-            .fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| (sum.saturating_add(age), max.max(age)))
+            .fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| {
+                (sum.saturating_add(age), max.max(age))
+            })
     }
 
     /// Asserts the invariants that hold after any sequence of calls.
@@ -151,13 +155,27 @@ impl<K: Eq + Hash + Clone> QueueState<K> {
         K: std::fmt::Debug,
     {
         let ready: std::collections::HashSet<_> = self.ready.iter().collect();
-        assert_eq!(ready.len(), self.ready.len(), "a key is ready twice: {:?}", self.ready);
+        assert_eq!(
+            ready.len(),
+            self.ready.len(),
+            "a key is ready twice: {:?}",
+            self.ready
+        );
         for key in &self.ready {
-            assert!(self.pending.contains_key(key), "{key:?} is ready but not pending");
-            assert!(!self.running.contains_key(key), "{key:?} is ready while it is worked on");
+            assert!(
+                self.pending.contains_key(key),
+                "{key:?} is ready but not pending"
+            );
+            assert!(
+                !self.running.contains_key(key),
+                "{key:?} is ready while it is worked on"
+            );
         }
         for key in self.pending.keys() {
-            assert!(ready.contains(key) || self.running.contains_key(key), "{key:?} is lost");
+            assert!(
+                ready.contains(key) || self.running.contains_key(key),
+                "{key:?} is lost"
+            );
         }
         assert_eq!(self.due.len(), self.waiting.len());
         for (slot, key) in &self.waiting {

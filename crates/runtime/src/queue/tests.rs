@@ -24,7 +24,11 @@ fn ms(n: u64) -> Duration {
 }
 
 fn queue() -> Queue<u8> {
-    Queue::new("test", RateLimiter::exponential(s(1), s(60)), Arc::new(NoMetrics))
+    Queue::new(
+        "test",
+        RateLimiter::exponential(s(1), s(60)),
+        Arc::new(NoMetrics),
+    )
 }
 
 /// An operation on a queue.
@@ -90,7 +94,11 @@ impl Model {
             self.add(key);
         } else {
             let due = self.now + delay;
-            if self.waiting.get(&key).is_none_or(|(earlier, _)| due < *earlier) {
+            if self
+                .waiting
+                .get(&key)
+                .is_none_or(|(earlier, _)| due < *earlier)
+            {
                 self.waiting.insert(key, (due, self.order));
                 self.order += 1;
             }
@@ -100,7 +108,11 @@ impl Model {
     fn advance(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += 1;
-            let mut due: Vec<_> = self.waiting.iter().filter(|(_, (at, _))| *at <= self.now).collect();
+            let mut due: Vec<_> = self
+                .waiting
+                .iter()
+                .filter(|(_, (at, _))| *at <= self.now)
+                .collect();
             due.sort_by_key(|(_, slot)| **slot);
             for key in due.into_iter().map(|(key, _)| *key).collect::<Vec<_>>() {
                 self.waiting.remove(&key);
@@ -173,9 +185,16 @@ async fn behaves_like_the_model(ops: &[Op]) {
                 model.waiting.clear();
             }
         }
-        assert_eq!(queue.len(), model.ready.len() + model.again.len(), "{i}: {op:?}");
+        assert_eq!(
+            queue.len(),
+            model.ready.len() + model.again.len(),
+            "{i}: {op:?}"
+        );
         for key in 0..6 {
-            assert_eq!(queue.retries(&key), model.failures.get(&key).copied().unwrap_or_default());
+            assert_eq!(
+                queue.retries(&key),
+                model.failures.get(&key).copied().unwrap_or_default()
+            );
         }
         queue.lock().state.check();
     }
@@ -255,7 +274,10 @@ async fn the_earlier_due_time_wins_and_a_direct_add_cancels_nothing() {
     assert_eq!(queue.next().await, Some(1));
     assert_eq!(start.elapsed(), s(10));
     queue.done(&1);
-    assert!(timeout(s(100), queue.next()).await.is_err(), "it waits once");
+    assert!(
+        timeout(s(100), queue.next()).await.is_err(),
+        "it waits once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,7 +308,11 @@ async fn each_of_many_waiting_workers_gets_a_key() {
     queue.add_after(1, s(2));
     queue.add(2);
     queue.add(3);
-    let mut keys: Vec<_> = futures::future::join_all(workers).await.into_iter().map(|k| k.unwrap().unwrap()).collect();
+    let mut keys: Vec<_> = futures::future::join_all(workers)
+        .await
+        .into_iter()
+        .map(|k| k.unwrap().unwrap())
+        .collect();
     keys.sort_unstable();
     assert_eq!(keys, [0, 1, 2, 3]);
 }
@@ -297,7 +323,11 @@ async fn a_batch_takes_what_is_ready_and_no_more_than_allowed() {
     (0..5).for_each(|k| queue.add(k));
     assert_eq!(queue.next_batch(3).await, Some(vec![0, 1, 2]));
     queue.add(0);
-    assert_eq!(queue.next_batch(100).await, Some(vec![3, 4]), "0 is being worked on");
+    assert_eq!(
+        queue.next_batch(100).await,
+        Some(vec![3, 4]),
+        "0 is being worked on"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +359,11 @@ async fn draining_waits_for_the_work_to_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_worker_finishes_its_key_and_takes_no_other() {
-    let (queue, shutdown, finished) = (queue(), CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
+    let (queue, shutdown, finished) = (
+        queue(),
+        CancellationToken::new(),
+        Arc::new(AtomicUsize::new(0)),
+    );
     (0..9).for_each(|k| queue.add(k));
     let (count, stop) = (Arc::clone(&finished), shutdown.clone());
     let workers = run_workers(&queue, 3, shutdown, move |claim| {
@@ -362,7 +396,11 @@ async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
         async {}
     })
     .await;
-    assert_eq!(*runs.lock(), [0, 1], "the limiter's second and the rest's run together");
+    assert_eq!(
+        *runs.lock(),
+        [0, 1],
+        "the limiter's second and the rest's run together"
+    );
     assert_eq!(queue.retries(&7), 2, "a panic is a failure like others");
 }
 
@@ -370,8 +408,11 @@ async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
 async fn waiting_worker_releases_its_permit_and_reacquires_one() {
     let (queue, shutdown, start) = (queue(), CancellationToken::new(), Instant::now());
     (0..250).for_each(|k| queue.add(k));
-    let (busy, most, ends) =
-        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(vec![])));
+    let (busy, most, ends) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(Mutex::new(vec![])),
+    );
     let (stop, log, peak) = (shutdown.clone(), Arc::clone(&ends), Arc::clone(&most));
     let work = async move |busy: &AtomicUsize, most: &AtomicUsize| {
         most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -379,7 +420,12 @@ async fn waiting_worker_releases_its_permit_and_reacquires_one() {
         busy.fetch_sub(1, Ordering::SeqCst);
     };
     run_workers(&queue, 1, shutdown, move |claim| {
-        let (busy, most, log, stop) = (Arc::clone(&busy), Arc::clone(&most), Arc::clone(&log), stop.clone());
+        let (busy, most, log, stop) = (
+            Arc::clone(&busy),
+            Arc::clone(&most),
+            Arc::clone(&log),
+            stop.clone(),
+        );
         async move {
             let permit = claim.permit();
             work(&busy, &most).await;
@@ -397,13 +443,25 @@ async fn waiting_worker_releases_its_permit_and_reacquires_one() {
     .await;
     assert_eq!(peak.load(Ordering::SeqCst), 1, "one worker is one worker");
     let ends = ends.lock();
-    assert!(ends[199] < s(66), "two hundred wait at the same time: {:?}", ends[199]);
-    assert!(ends[249] > s(120) && ends[249] < s(130), "more do not: {:?}", ends[249]);
+    assert!(
+        ends[199] < s(66),
+        "two hundred wait at the same time: {:?}",
+        ends[199]
+    );
+    assert!(
+        ends[249] > s(120) && ends[249] < s(130),
+        "more do not: {:?}",
+        ends[249]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_changes_while_no_place_is_free_is_worked_on_once() {
-    let (queue, shutdown, runs) = (queue(), CancellationToken::new(), Arc::new(Mutex::new(Vec::new())));
+    let (queue, shutdown, runs) = (
+        queue(),
+        CancellationToken::new(),
+        Arc::new(Mutex::new(Vec::new())),
+    );
     let (feed, stop, log) = (queue.clone(), shutdown.clone(), Arc::clone(&runs));
     queue.add(1);
     let feeder = async move {
@@ -466,8 +524,15 @@ impl QueueMetrics for Recorded {
 #[tokio::test(start_paused = true)]
 async fn the_seven_series_tell_what_happens() {
     let metrics = Arc::new(Recorded::default());
-    let limiter = RateLimiter::max_of(Exponential::new(s(4), s(60)), crate::limiter::TokenBucket::new(s(1), 9, None));
-    let queue: Queue<u8> = Queue::new("Nodes", limiter, Arc::clone(&metrics) as Arc<dyn QueueMetrics>);
+    let limiter = RateLimiter::max_of(
+        Exponential::new(s(4), s(60)),
+        crate::limiter::TokenBucket::new(s(1), 9, None),
+    );
+    let queue: Queue<u8> = Queue::new(
+        "Nodes",
+        limiter,
+        Arc::clone(&metrics) as Arc<dyn QueueMetrics>,
+    );
     queue.add(1);
     queue.add(1);
     queue.add(2);
@@ -491,5 +556,9 @@ async fn the_seven_series_tell_what_happens() {
         ("retried", vec![1]),
     ]
     .into();
-    assert_eq!(metrics.take(), expected, "a waiting key was pending since it fell due");
+    assert_eq!(
+        metrics.take(),
+        expected,
+        "a waiting key was pending since it fell due"
+    );
 }

@@ -65,26 +65,52 @@ fn hand_overs_take_as_long_as_they_must() {
         let stopped = calm(vec![(at, Fault::StopLeader)]);
         let watching = hand_over(&stopped, at);
         assert!(watching < 1.0, "after a release, watching: {watching}");
-        let polling = hand_over(&Plan { watching: vec![false; 3], ..stopped }, at);
+        let polling = hand_over(
+            &Plan {
+                watching: vec![false; 3],
+                ..stopped
+            },
+            at,
+        );
         assert!(polling < 5.0, "after a release, polling: {polling}");
 
         let killed = calm(vec![(at, Fault::KillLeader)]);
         let watching = hand_over(&killed, at);
-        assert!((12.5..15.5).contains(&watching), "after a kill, watching: {watching}");
-        let polling = hand_over(&Plan { watching: vec![false; 3], ..killed }, at);
-        assert!((12.5..19.5).contains(&polling), "after a kill, polling: {polling}");
+        assert!(
+            (12.5..15.5).contains(&watching),
+            "after a kill, watching: {watching}"
+        );
+        let polling = hand_over(
+            &Plan {
+                watching: vec![false; 3],
+                ..killed
+            },
+            at,
+        );
+        assert!(
+            (12.5..19.5).contains(&polling),
+            "after a kill, polling: {polling}"
+        );
     }
 }
 
 #[test]
 fn a_deleted_lease_is_made_anew_by_its_holder() {
     for watching in [true, false] {
-        let plan = Plan { watching: vec![watching; 3], ..calm(vec![(30.0, Fault::Delete)]) };
+        let plan = Plan {
+            watching: vec![watching; 3],
+            ..calm(vec![(30.0, Fault::Delete)])
+        };
         let mut simulation = Simulation::new(&plan);
         simulation.run_until(29.9);
         let before = simulation.leader();
         simulation.run_until(60.0);
-        assert_eq!((simulation.leader(), simulation.breaches.len()), (before, 0), "{}", simulation.log());
+        assert_eq!(
+            (simulation.leader(), simulation.breaches.len()),
+            (before, 0),
+            "{}",
+            simulation.log()
+        );
         assert!(simulation.holder().is_some());
     }
 }

@@ -14,7 +14,13 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn new(plan: &Plan) -> Self {
         let rng = fastrand::Rng::with_seed(plan.seed);
-        Self { rng, loss: plan.loss, slowness: plan.slowness, outage: 0.0, partitions: [0.0; 3] }
+        Self {
+            rng,
+            loss: plan.loss,
+            slowness: plan.slowness,
+            outage: 0.0,
+            partitions: [0.0; 3],
+        }
     }
 
     /// Returns the delay of a message sent now between an elector and the server; `None` if it is lost.
@@ -24,7 +30,11 @@ impl Network {
         if is_down || rng.f64() < self.loss {
             return None;
         }
-        Some(if rng.f64() < self.slowness { rng.f64() * 20.0 } else { 0.001 + rng.f64() * 0.02 })
+        Some(if rng.f64() < self.slowness {
+            rng.f64() * 20.0
+        } else {
+            0.001 + rng.f64() * 0.02
+        })
     }
 
     pub(crate) fn roll(&mut self) -> f64 {

@@ -45,7 +45,10 @@ pub(crate) enum Fault {
 impl Plan {
     /// Returns the time at which the last fault is over, in seconds.
     pub(crate) fn end(&self) -> f64 {
-        self.faults.iter().map(|(at, _)| at + 30.0).fold(100.0, f64::max)
+        self.faults
+            .iter()
+            .map(|(at, _)| at + 30.0)
+            .fold(100.0, f64::max)
     }
 }
 
@@ -64,14 +67,26 @@ fn faults() -> impl Strategy<Value = Fault> {
 }
 
 pub(crate) fn plans() -> impl Strategy<Value = Plan> {
-    let electors = (2..=3_usize)
-        .prop_flat_map(|count| (prop::collection::vec(0.85..1.2, count), prop::collection::vec(any::<bool>(), count)));
+    let electors = (2..=3_usize).prop_flat_map(|count| {
+        (
+            prop::collection::vec(0.85..1.2, count),
+            prop::collection::vec(any::<bool>(), count),
+        )
+    });
     let weather = (0.0..0.4, prop_oneof![Just(0.0), 0.0..0.3]);
     let faults = prop::collection::vec((1.0..120.0, faults()), 0..20);
     (any::<u64>(), electors, any::<bool>(), weather, faults).prop_map(
         |(seed, (rates, watching), put_creates, (loss, slowness), mut faults)| {
             faults.sort_by(|a: &(f64, Fault), b| a.0.total_cmp(&b.0));
-            Plan { seed, rates, watching, put_creates, loss, slowness, faults }
+            Plan {
+                seed,
+                rates,
+                watching,
+                put_creates,
+                loss,
+                slowness,
+                faults,
+            }
         },
     )
 }

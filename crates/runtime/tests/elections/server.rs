@@ -64,5 +64,7 @@ impl Server {
 }
 
 fn metadata(lease: Option<&Lease>) -> Value {
-    lease.map_or(Value::Null, |lease| serde_json::to_value(lease).unwrap()["metadata"].clone())
+    lease.map_or(Value::Null, |lease| {
+        serde_json::to_value(lease).unwrap()["metadata"].clone()
+    })
 }

@@ -65,7 +65,11 @@ impl Elector {
     }
 
     fn may_write(&self, now: f64) -> bool {
-        self.is_alive && self.election.deadline().is_some_and(|deadline| self.local(now) < deadline)
+        self.is_alive
+            && self
+                .election
+                .deadline()
+                .is_some_and(|deadline| self.local(now) < deadline)
     }
 }
 
@@ -84,26 +88,34 @@ pub(crate) struct Simulation {
 impl Simulation {
     pub(crate) fn new(plan: &Plan) -> Self {
         let begin = Instant::now();
-        let electors = plan.rates.iter().zip(&plan.watching).enumerate().map(|(index, (rate, watches))| {
-            // No two clocks show the same.
-            let begin = begin + Duration::from_secs(1000 * index as u64);
-            Elector {
-                election: election(index, 0, begin),
-                begin,
-                rate: *rate,
-                watches: *watches,
-                life: 0,
-                step: 0,
-                is_alive: true,
-                is_waiting: false,
-                frozen_until: 0.0,
-                shown: VecDeque::new(),
-                shown_at: 0.0,
-            }
-        });
+        let electors =
+            plan.rates
+                .iter()
+                .zip(&plan.watching)
+                .enumerate()
+                .map(|(index, (rate, watches))| {
+                    // No two clocks show the same.
+                    let begin = begin + Duration::from_secs(1000 * index as u64);
+                    Elector {
+                        election: election(index, 0, begin),
+                        begin,
+                        rate: *rate,
+                        watches: *watches,
+                        life: 0,
+                        step: 0,
+                        is_alive: true,
+                        is_waiting: false,
+                        frozen_until: 0.0,
+                        shown: VecDeque::new(),
+                        shown_at: 0.0,
+                    }
+                });
         let mut this = Self {
             electors: electors.collect(),
-            server: Server { put_creates: plan.put_creates, ..Server::default() },
+            server: Server {
+                put_creates: plan.put_creates,
+                ..Server::default()
+            },
             network: Network::new(plan),
             heap: BinaryHeap::new(),
             now: 0.0,
@@ -123,12 +135,21 @@ impl Simulation {
     fn at(&mut self, at: f64, elector: usize, event: Event) {
         let Elector { life, step, .. } = self.electors[elector];
         self.number += 1;
-        self.heap.push(Reverse(Scheduled { at, number: self.number, elector, life, step, event }));
+        self.heap.push(Reverse(Scheduled {
+            at,
+            number: self.number,
+            elector,
+            life,
+            step,
+            event,
+        }));
     }
 
     pub(crate) fn run_until(&mut self, end: f64) {
         while self.heap.peek().is_some_and(|next| next.0.at <= end) {
-            let Some(Reverse(next)) = self.heap.pop() else { return };
+            let Some(Reverse(next)) = self.heap.pop() else {
+                return;
+            };
             self.now = next.at;
             self.happen(next);
             self.judge();
@@ -137,7 +158,13 @@ impl Simulation {
     }
 
     fn happen(&mut self, next: Scheduled) {
-        let Scheduled { elector: index, life, step, event, .. } = next;
+        let Scheduled {
+            elector: index,
+            life,
+            step,
+            event,
+            ..
+        } = next;
         let event = match event {
             Event::Fault(fault) => return self.fault(fault),
             Event::Arrives(request) => return self.arrive(index, (life, step), request),
@@ -150,7 +177,13 @@ impl Simulation {
         }
         if self.now < elector.frozen_until {
             let at = elector.frozen_until;
-            self.heap.push(Reverse(Scheduled { at, ..Scheduled { event, ..next_of(index, life, step, next.number) } }));
+            self.heap.push(Reverse(Scheduled {
+                at,
+                ..Scheduled {
+                    event,
+                    ..next_of(index, life, step, next.number)
+                }
+            }));
             return;
         }
         match event {
@@ -178,11 +211,17 @@ impl Simulation {
     fn step(&mut self, index: usize, input: Input) {
         let (now, jitter) = (self.now, self.network.roll());
         let elector = &mut self.electors[index];
-        let action = elector.election.step(input, elector.local(now), time_of_day(now, index), jitter);
+        let action =
+            elector
+                .election
+                .step(input, elector.local(now), time_of_day(now, index), jitter);
         elector.step += 1;
         elector.is_waiting = matches!(action, Action::Wait(_));
         let name = format!("{action:?}");
-        let name = name.split_once("(Lease").map_or(name.as_str(), |(name, _)| name).to_owned();
+        let name = name
+            .split_once("(Lease")
+            .map_or(name.as_str(), |(name, _)| name)
+            .to_owned();
         if !elector.is_waiting {
             self.note(&format!("{index}: {name}"));
         }
@@ -205,7 +244,10 @@ impl Simulation {
     fn send(&mut self, index: usize, request: Request) {
         let elector = &self.electors[index];
         // A leader gives a request up when its time is over.
-        let deadline = elector.election.deadline().map(|deadline| elector.global(deadline) + 1e-6);
+        let deadline = elector
+            .election
+            .deadline()
+            .map(|deadline| elector.global(deadline) + 1e-6);
         let time_out = self.now + TIME_OUT / elector.rate;
         match deadline.filter(|deadline| *deadline < time_out) {
             Some(deadline) => self.at(deadline, index, Event::Due),
@@ -238,7 +280,9 @@ impl Simulation {
         for index in 0..self.electors.len() {
             let delay = self.network.delay(index, self.now);
             let elector = &mut self.electors[index];
-            let (true, Some(delay)) = (elector.watches && elector.is_alive, delay) else { continue };
+            let (true, Some(delay)) = (elector.watches && elector.is_alive, delay) else {
+                continue;
+            };
             elector.shown_at = elector.shown_at.max(self.now + delay);
             let at = elector.shown_at;
             self.at(at, index, Event::Seen(self.server.lease.clone()));
@@ -248,7 +292,12 @@ impl Simulation {
     fn restart(&mut self, index: usize) {
         // A process that knows nothing takes a Lease that is not there: that a person deleted it a moment ago it cannot know.
         let is_missing = self.server.lease.is_none();
-        if is_missing && self.electors.iter().any(|elector| elector.may_write(self.now)) {
+        if is_missing
+            && self
+                .electors
+                .iter()
+                .any(|elector| elector.may_write(self.now))
+        {
             return self.at(self.now + RESTART, index, Event::Restart);
         }
         let now = self.now;
@@ -273,7 +322,9 @@ impl Simulation {
             (Fault::FreezeLeader(time), Some(who)) => self.electors[who].frozen_until = now + time,
             (Fault::KillLeader, Some(who)) => self.kill(who),
             (Fault::Kill(who), _) => self.kill(valid(who)),
-            (Fault::StopLeader, Some(who)) if now >= self.electors[who].frozen_until => self.step(who, Input::Stop),
+            (Fault::StopLeader, Some(who)) if now >= self.electors[who].frozen_until => {
+                self.step(who, Input::Stop)
+            }
             (Fault::Outage(time), _) => self.network.begin_outage(now + time),
             (Fault::Partition(who, time), _) => {
                 let who = valid(who);
@@ -286,12 +337,21 @@ impl Simulation {
     /// Deletes the Lease, but only one that all electors have seen, and that its holder holds: see
     /// [`restart`](Self::restart).
     fn delete(&mut self) {
-        let Some(stored) = &self.server.lease else { return };
+        let Some(stored) = &self.server.lease else {
+            return;
+        };
         let (uid, holder) = (stored.reference().uid, stored.record().holder);
         let has_seen = |election: &Election| {
-            election.holder() == holder && election.lease().is_some_and(|lease| lease.reference().uid == uid)
+            election.holder() == holder
+                && election
+                    .lease()
+                    .is_some_and(|lease| lease.reference().uid == uid)
         };
-        if self.electors.iter().all(|elector| elector.is_alive && has_seen(&elector.election)) {
+        if self
+            .electors
+            .iter()
+            .all(|elector| elector.is_alive && has_seen(&elector.election))
+        {
             self.server.lease = None;
             self.show();
         }
@@ -306,16 +366,21 @@ impl Simulation {
 
     fn judge(&mut self) {
         let now = self.now;
-        let able: Vec<usize> = (0..self.electors.len()).filter(|index| self.electors[*index].may_write(now)).collect();
+        let able: Vec<usize> = (0..self.electors.len())
+            .filter(|index| self.electors[*index].may_write(now))
+            .collect();
         if able.len() > 1 && self.breaches.len() < 5 {
-            self.breaches.push(format!("{now:.3}: {able:?} may write at the same time"));
+            self.breaches
+                .push(format!("{now:.3}: {able:?} may write at the same time"));
             self.note("BREACH");
         }
     }
 
     /// Returns the elector that may write now.
     pub(crate) fn leader(&self) -> Option<usize> {
-        self.electors.iter().position(|elector| elector.may_write(self.now))
+        self.electors
+            .iter()
+            .position(|elector| elector.may_write(self.now))
     }
 
     /// Returns the holder that the Lease names.
@@ -326,7 +391,9 @@ impl Simulation {
     /// Ends the faults that are in progress.
     pub(crate) fn calm_down(&mut self) {
         self.network.calm_down();
-        self.electors.iter_mut().for_each(|elector| elector.frozen_until = elector.frozen_until.min(self.now));
+        self.electors
+            .iter_mut()
+            .for_each(|elector| elector.frozen_until = elector.frozen_until.min(self.now));
     }
 
     fn note(&mut self, what: &str) {
@@ -343,16 +410,33 @@ impl Simulation {
 
 fn election(index: usize, life: u64, begin: Instant) -> Election {
     let identity = format!("elector-{index}-{life}");
-    Election::new(ElectionConfig { identity, ..ElectionConfig::new("kube-system", "ccm") }, begin)
+    Election::new(
+        ElectionConfig {
+            identity,
+            ..ElectionConfig::new("kube-system", "ccm")
+        },
+        begin,
+    )
 }
 
 fn next_of(elector: usize, life: u64, step: u64, number: u64) -> Scheduled {
-    Scheduled { at: 0.0, number, elector, life, step, event: Event::Due }
+    Scheduled {
+        at: 0.0,
+        number,
+        elector,
+        life,
+        step,
+        event: Event::Due,
+    }
 }
 
 /// Returns the time of day of an elector: the electors' clocks disagree, and jump.
 fn time_of_day(now: f64, index: usize) -> Timestamp {
-    let jump = if (now / 17.0) as i64 % 2 == 0 { 0 } else { 7200 };
+    let jump = if (now / 17.0) as i64 % 2 == 0 {
+        0
+    } else {
+        7200
+    };
     let micros = (now * 1e6) as i64 + (index as i64 * 3600 + jump) * 1_000_000;
     Timestamp::from_microsecond(1_767_225_600_000_000 + micros).unwrap()
 }
@@ -373,6 +457,8 @@ impl PartialOrd for Scheduled {
 
 impl Ord for Scheduled {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.at.total_cmp(&other.at).then(self.number.cmp(&other.number))
+        self.at
+            .total_cmp(&other.at)
+            .then(self.number.cmp(&other.number))
     }
 }

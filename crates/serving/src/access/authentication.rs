@@ -25,8 +25,17 @@ pub(super) struct Authentication {
 pub(super) struct Unauthorized;
 
 impl Authentication {
-    pub(super) fn new(client_cas: ClientCas, tokens: Option<Tokens>, metrics: Arc<dyn AccessMetrics>) -> Self {
-        Self { client_cas, tokens, log: log_limit(), metrics }
+    pub(super) fn new(
+        client_cas: ClientCas,
+        tokens: Option<Tokens>,
+        metrics: Arc<dyn AccessMetrics>,
+    ) -> Self {
+        Self {
+            client_cas,
+            tokens,
+            log: log_limit(),
+            metrics,
+        }
     }
 
     /// Returns the user of a request by the front proxy's headers, the certificate or the token; anonymous without any
@@ -72,18 +81,29 @@ impl Authentication {
         match self.by_certificate(chain, headers, now) {
             Ok(Some(user)) => return Ok(Some(user)),
             Ok(None) => {}
-            Err(problem) => refusal = Some(Refusal { problem, result: AuthenticationResult::Failure }),
+            Err(problem) => {
+                refusal = Some(Refusal {
+                    problem,
+                    result: AuthenticationResult::Failure,
+                })
+            }
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, bearer(headers)) {
             match tokens.user(token).await {
                 Ok(Ok(user)) => return Ok(Some(User::clone(&user))),
                 Ok(Err(reason)) => {
                     let problem = format!("the bearer token is not accepted: {reason}");
-                    refusal = Some(Refusal { problem, result: AuthenticationResult::Failure });
+                    refusal = Some(Refusal {
+                        problem,
+                        result: AuthenticationResult::Failure,
+                    });
                 }
                 Err(problem) => {
                     let problem = format!("the bearer token could not be checked: {problem}");
-                    refusal = Some(Refusal { problem, result: AuthenticationResult::Error });
+                    refusal = Some(Refusal {
+                        problem,
+                        result: AuthenticationResult::Error,
+                    });
                 }
             }
         }
@@ -105,7 +125,9 @@ impl Authentication {
             match front_proxy::authenticate(proxies, chain, headers, now) {
                 Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
-                Err(error) => problems.push(format!("not accepted as a front proxy's certificate: {error}")),
+                Err(error) => problems.push(format!(
+                    "not accepted as a front proxy's certificate: {error}"
+                )),
             }
         }
         if let Some(bundle) = &trusted.clients {
@@ -118,7 +140,11 @@ impl Authentication {
             }
         }
         // A certificate without an authority to verify it is ignored.
-        if problems.is_empty() { Ok(None) } else { Err(problems.join("; ")) }
+        if problems.is_empty() {
+            Ok(None)
+        } else {
+            Err(problems.join("; "))
+        }
     }
 }
 

@@ -53,11 +53,30 @@ impl Authorization {
         client: Option<Client>,
         metrics: Arc<dyn AccessMetrics>,
     ) -> Result<Self, String> {
-        let AuthorizationOptions { always_allow_paths, allowed_ttl, denied_ttl, .. } = options;
+        let AuthorizationOptions {
+            always_allow_paths,
+            allowed_ttl,
+            denied_ttl,
+            ..
+        } = options;
         let always_allow = Paths::new(&always_allow_paths)?;
-        let (answers, hint, pending_reviews) = (ReviewCache::new(CAPACITY), Arc::default(), PendingReviews::default());
+        let (answers, hint, pending_reviews) = (
+            ReviewCache::new(CAPACITY),
+            Arc::default(),
+            PendingReviews::default(),
+        );
         let log = log_limit();
-        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, pending_reviews, log, metrics })
+        Ok(Self {
+            always_allow,
+            client,
+            allowed_ttl,
+            denied_ttl,
+            answers,
+            hint,
+            pending_reviews,
+            log,
+            metrics,
+        })
     }
 
     /// Returns `true` if `user` may `verb` this path.
@@ -72,7 +91,9 @@ impl Authorization {
         if user.is_in(MASTERS) || self.always_allow.allow(path) {
             return AuthorizationResult::Allowed;
         }
-        let Some(client) = &self.client else { return AuthorizationResult::NoOpinion };
+        let Some(client) = &self.client else {
+            return AuthorizationResult::NoOpinion;
+        };
         match self.review(client, spec(user, verb, path)).await {
             Ok(result) => result,
             Err(problem) => {
@@ -91,7 +112,12 @@ impl Authorization {
             self.metrics.limited(Limit::Reviews);
             Arc::from("too many SubjectAccessReviews wait for an answer")
         };
-        let question = question(client.clone(), spec, Arc::clone(&self.hint), Arc::clone(&self.metrics));
+        let question = question(
+            client.clone(),
+            spec,
+            Arc::clone(&self.hint),
+            Arc::clone(&self.metrics),
+        );
         if key.len() > LARGEST {
             let _permit = self.pending_reviews.permit(key.len()).ok_or_else(full)?;
             return question.await;
@@ -104,12 +130,16 @@ impl Authorization {
         };
         let mut code = [0; 32];
         code.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
-        match self.answers.review(code, || Some(self.pending_reviews.permit(key.len())?.hold(question)), ttl) {
+        match self.answers.review(
+            code,
+            || Some(self.pending_reviews.permit(key.len())?.hold(question)),
+            ttl,
+        ) {
             CachedReview::Cached(answer) => answer,
             CachedReview::Full => Err(full()),
-            CachedReview::Started(pending) | CachedReview::Joined(pending) => {
-                pending.await.unwrap_or_else(|_| Err(Arc::from("the SubjectAccessReview was given up")))
-            }
+            CachedReview::Started(pending) | CachedReview::Joined(pending) => pending
+                .await
+                .unwrap_or_else(|_| Err(Arc::from("the SubjectAccessReview was given up"))),
         }
     }
 }
@@ -121,8 +151,15 @@ async fn question(
     metrics: Arc<dyn AccessMetrics>,
 ) -> Answer {
     let begun = Instant::now();
-    let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let Reviewed { answer, code, is_forbidden } = review(&client, &question).await;
+    let question = SubjectAccessReview {
+        spec,
+        ..SubjectAccessReview::default()
+    };
+    let Reviewed {
+        answer,
+        code,
+        is_forbidden,
+    } = review(&client, &question).await;
     metrics.access_reviewed(&code, begun.elapsed());
     if hint.is_due(is_forbidden) {
         tracing::warn!(
@@ -148,7 +185,10 @@ fn spec(user: &User, verb: &str, path: &str) -> SubjectAccessReviewSpec {
         uid: given(&user.uid),
         groups: Some(user.groups.clone()),
         extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
-        non_resource_attributes: Some(NonResourceAttributes { path: given(path), verb: given(verb) }),
+        non_resource_attributes: Some(NonResourceAttributes {
+            path: given(path),
+            verb: given(verb),
+        }),
         resource_attributes: None,
     }
 }
@@ -161,7 +201,12 @@ mod tests {
     #[test]
     fn the_question_names_the_user_and_the_path() {
         let extra = [("scopes".to_owned(), vec!["a".to_owned()])].into();
-        let jane = User { name: "jane".into(), uid: "17".into(), groups: vec!["ops".into()], extra };
+        let jane = User {
+            name: "jane".into(),
+            uid: "17".into(),
+            groups: vec!["ops".into()],
+            extra,
+        };
         let asked = serde_json::to_value(spec(&jane, "get", "/metrics")).unwrap();
         let expected = json!({
             "user": "jane", "uid": "17", "groups": ["ops"], "extra": {"scopes": ["a"]},
@@ -172,10 +217,23 @@ mod tests {
 
     #[test]
     fn a_denial_goes_before_a_permission() {
-        let status = |allowed, denied| SubjectAccessReviewStatus { allowed, denied, ..Default::default() };
+        let status = |allowed, denied| SubjectAccessReviewStatus {
+            allowed,
+            denied,
+            ..Default::default()
+        };
         assert_eq!(result(&status(true, None)), AuthorizationResult::Allowed);
-        assert_eq!(result(&status(true, Some(true))), AuthorizationResult::Denied);
-        assert_eq!(result(&status(false, Some(true))), AuthorizationResult::Denied);
-        assert_eq!(result(&status(false, Some(false))), AuthorizationResult::NoOpinion);
+        assert_eq!(
+            result(&status(true, Some(true))),
+            AuthorizationResult::Denied
+        );
+        assert_eq!(
+            result(&status(false, Some(true))),
+            AuthorizationResult::Denied
+        );
+        assert_eq!(
+            result(&status(false, Some(false))),
+            AuthorizationResult::NoOpinion
+        );
     }
 }

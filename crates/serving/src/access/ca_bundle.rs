@@ -23,14 +23,21 @@ impl CaBundle {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("it is no PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("a certificate in it cannot be used: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("a certificate in it cannot be used: {error}"))?;
         }
         if roots.is_empty() {
             return Err("there is no certificate in it".to_owned());
         }
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider())).build();
-        Ok(Self { verifier: verifier.map_err(|error| error.to_string())? })
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::new(roots),
+            Arc::new(default_provider()),
+        )
+        .build();
+        Ok(Self {
+            verifier: verifier.map_err(|error| error.to_string())?,
+        })
     }
 
     pub(super) fn subjects(&self) -> &[DistinguishedName] {
@@ -42,13 +49,20 @@ impl CaBundle {
     /// # Errors
     /// The reason why the chain is rejected.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), String> {
-        let Some((leaf, intermediates)) = chain.split_first() else { return Err("there is no certificate".to_owned()) };
-        self.verifier.verify_client_cert(leaf, intermediates, now).map(drop).map_err(|error| error.to_string())
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return Err("there is no certificate".to_owned());
+        };
+        self.verifier
+            .verify_client_cert(leaf, intermediates, now)
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 }
 
 impl fmt::Debug for CaBundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bundle").field("authorities", &self.subjects().len()).finish()
+        f.debug_struct("Bundle")
+            .field("authorities", &self.subjects().len())
+            .finish()
     }
 }

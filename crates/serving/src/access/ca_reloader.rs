@@ -50,7 +50,12 @@ impl File {
     fn open(path: &Path) -> Result<Self, String> {
         let pem = cloud_provider::files::read(path).map_err(|error| error.to_string())?;
         let bundle = Arc::new(CaBundle::parse(&pem)?);
-        Ok(Self { path: path.to_owned(), pem, bundle, refused: false })
+        Ok(Self {
+            path: path.to_owned(),
+            pem,
+            bundle,
+            refused: false,
+        })
     }
 
     /// Reads the file again and returns `true` if its content changed. An invalid file is logged once, and the old
@@ -85,12 +90,14 @@ impl CaReloader {
     ) -> Result<Self, AccessError> {
         let open = |path: &Option<PathBuf>, what, flag| match path {
             None => Ok(None),
-            Some(path) => File::open(path).map(Some).map_err(|problem| AccessError::Authority {
-                what,
-                path: path.clone(),
-                problem,
-                flag,
-            }),
+            Some(path) => File::open(path)
+                .map(Some)
+                .map_err(|problem| AccessError::Authority {
+                    what,
+                    path: path.clone(),
+                    problem,
+                    flag,
+                }),
         };
         let sources = Sources {
             client_file: open(&options.client_ca_file, "client CA", "--client-ca-file")?,
@@ -103,7 +110,12 @@ impl CaReloader {
             found_clients: None,
             found_proxies: None,
         };
-        let ca_reloader = Self { options, client, client_cas, sources: Mutex::new(sources) };
+        let ca_reloader = Self {
+            options,
+            client,
+            client_cas,
+            sources: Mutex::new(sources),
+        };
         ca_reloader.publish(&ca_reloader.sources());
         Ok(ca_reloader)
     }
@@ -114,12 +126,17 @@ impl CaReloader {
 
     /// Returns the client for the ConfigMap, unless the lookup is disabled or both of its parts are given as files.
     fn looks_up(&self) -> Option<&Client> {
-        let complete = self.options.client_ca_file.is_some() && self.options.request_header.client_ca_file.is_some();
-        self.client.as_ref().filter(|_| !self.options.skip_lookup && !complete)
+        let complete = self.options.client_ca_file.is_some()
+            && self.options.request_header.client_ca_file.is_some();
+        self.client
+            .as_ref()
+            .filter(|_| !self.options.skip_lookup && !complete)
     }
 
     pub(super) async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
-        let Some(client) = self.looks_up() else { return Ok(()) };
+        let Some(client) = self.looks_up() else {
+            return Ok(());
+        };
         if self.options.tolerate_lookup_failure {
             // A single attempt, so that the configuration is present from the start if possible; the watch continues
             // to try (D-15).
@@ -184,7 +201,11 @@ impl CaReloader {
                 Ok(watcher::Event::InitApply(found)) => listed = Some(found),
                 Ok(watcher::Event::InitDone) => {
                     if std::mem::take(&mut failing) {
-                        tracing::info!("ConfigMap {}/{} can be read again", lookup::NAMESPACE, lookup::NAME);
+                        tracing::info!(
+                            "ConfigMap {}/{} can be read again",
+                            lookup::NAMESPACE,
+                            lookup::NAME
+                        );
                     }
                     self.take(listed.take().as_ref());
                 }
@@ -207,7 +228,11 @@ impl CaReloader {
     fn refresh_files(&self) {
         let mut sources = self.sources();
         let mut changed = false;
-        let Sources { client_file, proxy_file, .. } = &mut *sources;
+        let Sources {
+            client_file,
+            proxy_file,
+            ..
+        } = &mut *sources;
         for file in [client_file, proxy_file].into_iter().flatten() {
             changed |= file.refresh();
         }
@@ -237,14 +262,22 @@ impl CaReloader {
         if found == sources.found {
             return;
         }
-        let clients = found.client_ca.as_ref().map(|pem| CaBundle::parse(pem.as_bytes()).map(Arc::new)).transpose();
+        let clients = found
+            .client_ca
+            .as_ref()
+            .map(|pem| CaBundle::parse(pem.as_bytes()).map(Arc::new))
+            .transpose();
         let proxies = found.proxy.as_ref().map(|(pem, headers)| {
             let bundle = Arc::new(CaBundle::parse(pem.as_bytes())?);
-            Ok::<_, String>(Proxies { bundle, headers: headers.clone() })
+            Ok::<_, String>(Proxies {
+                bundle,
+                headers: headers.clone(),
+            })
         });
         match (clients, proxies.transpose()) {
             (Ok(clients), Ok(proxies)) => {
-                (sources.found, sources.found_clients, sources.found_proxies) = (found, clients, proxies);
+                (sources.found, sources.found_clients, sources.found_proxies) =
+                    (found, clients, proxies);
                 self.publish(&sources);
             }
             (Err(problem), _) => refused(&format!("key client-ca-file: {problem}")),
@@ -258,7 +291,10 @@ impl CaReloader {
         let file = |file: &Option<File>| file.as_ref().map(|file| Arc::clone(&file.bundle));
         let clients = file(&sources.client_file).or_else(|| sources.found_clients.clone());
         let proxies = match file(&sources.proxy_file) {
-            Some(bundle) => Some(Proxies { bundle, headers: self.options.request_header.clone() }),
+            Some(bundle) => Some(Proxies {
+                bundle,
+                headers: self.options.request_header.clone(),
+            }),
             None => sources.found_proxies.clone(),
         };
         self.client_cas.set(clients, proxies);

@@ -23,7 +23,14 @@ pub(super) fn authenticate(
         return Err("its subject has no common name".to_owned());
     }
     let remaining = Duration::from_secs(subject.not_after.saturating_sub(now.as_secs()));
-    Ok((User { name: subject.common_name, groups: subject.organisations, ..User::default() }, remaining))
+    Ok((
+        User {
+            name: subject.common_name,
+            groups: subject.organisations,
+            ..User::default()
+        },
+        remaining,
+    ))
 }
 
 /// The subject of the first certificate of a chain, and its expiry.
@@ -38,10 +45,13 @@ pub(super) struct Subject {
 impl Subject {
     pub(super) fn of(chain: &[CertificateDer<'_>]) -> Result<Self, String> {
         let leaf = chain.first().ok_or("there is no certificate")?;
-        let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| format!("it cannot be read: {error}"))?;
+        let (_, leaf) = X509Certificate::from_der(leaf)
+            .map_err(|error| format!("it cannot be read: {error}"))?;
         Ok(Self {
             // The last of several common names applies, as everywhere in Kubernetes.
-            common_name: texts(leaf.subject().iter_common_name()).pop().unwrap_or_default(),
+            common_name: texts(leaf.subject().iter_common_name())
+                .pop()
+                .unwrap_or_default(),
             organisations: texts(leaf.subject().iter_organization()),
             not_after: u64::try_from(leaf.validity().not_after.timestamp()).unwrap_or_default(),
         })
@@ -49,7 +59,10 @@ impl Subject {
 }
 
 fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Vec<String> {
-    attributes.filter_map(|attribute| attribute.as_str().ok()).map(str::to_owned).collect()
+    attributes
+        .filter_map(|attribute| attribute.as_str().ok())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -66,10 +79,16 @@ mod tests {
         let bundle = CaBundle::parse(AUTHORITY).unwrap();
         let chain = [CertificateDer::from_pem_slice(JANE).unwrap()];
         let (user, remaining) = authenticate(&bundle, &chain, UnixTime::now()).unwrap();
-        assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["system:masters".to_owned(), "ops".to_owned()]));
+        assert_eq!(
+            (user.name.as_str(), user.groups),
+            ("jane", vec!["system:masters".to_owned(), "ops".to_owned()])
+        );
         assert!(remaining > Duration::from_secs(3600));
         let long_ago = UnixTime::since_unix_epoch(Duration::from_secs(1_000_000_000));
-        assert!(authenticate(&bundle, &chain, long_ago).is_err(), "not yet valid then");
+        assert!(
+            authenticate(&bundle, &chain, long_ago).is_err(),
+            "not yet valid then"
+        );
         assert!(authenticate(&bundle, &[], UnixTime::now()).is_err());
     }
 }

@@ -37,7 +37,11 @@ impl ClientCas {
     /// Replaces the authorities; callers must not call it concurrently.
     pub(super) fn set(&self, clients: Option<Arc<CaBundle>>, proxies: Option<Proxies>) {
         let generation = self.generation().wrapping_add(1);
-        self.0.store(Arc::new(TrustedCas { clients, proxies, generation }));
+        self.0.store(Arc::new(TrustedCas {
+            clients,
+            proxies,
+            generation,
+        }));
     }
 
     /// Returns a number that differs after each change.
@@ -48,10 +52,16 @@ impl ClientCas {
     /// Returns the subjects of the authorities that clients receive (APP-113), each once.
     pub(crate) fn subjects(&self) -> Vec<DistinguishedName> {
         let trusted = self.0.load();
-        let bundles = trusted.clients.iter().chain(trusted.proxies.iter().map(|proxies| &proxies.bundle));
+        let bundles = trusted
+            .clients
+            .iter()
+            .chain(trusted.proxies.iter().map(|proxies| &proxies.bundle));
         let mut subjects: Vec<DistinguishedName> = Vec::new();
         for subject in bundles.flat_map(|bundle| bundle.subjects()) {
-            if !subjects.iter().any(|known| known.as_ref() == subject.as_ref()) {
+            if !subjects
+                .iter()
+                .any(|known| known.as_ref() == subject.as_ref())
+            {
                 subjects.push(subject.clone());
             }
         }

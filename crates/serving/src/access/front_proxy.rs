@@ -26,7 +26,9 @@ pub(super) fn authenticate(
     let name = Subject::of(chain)?.common_name;
     let allowed = &proxies.headers.allowed_names;
     if !allowed.is_empty() && !allowed.contains(&name) {
-        return Err(format!("x509: subject with cn={name} is not in the allowed list"));
+        return Err(format!(
+            "x509: subject with cn={name} is not in the allowed list"
+        ));
     }
     Ok(user(&proxies.headers, headers))
 }
@@ -36,7 +38,11 @@ fn user(options: &RequestHeaderOptions, headers: &HeaderMap) -> Option<User> {
     Some(User {
         name: first(&options.username_headers)?,
         uid: first(&options.uid_headers).unwrap_or_default(),
-        groups: options.group_headers.iter().flat_map(|name| values(headers, name)).collect(),
+        groups: options
+            .group_headers
+            .iter()
+            .flat_map(|name| values(headers, name))
+            .collect(),
         extra: extra(&options.extra_prefixes, headers),
     })
 }
@@ -53,7 +59,9 @@ fn values(headers: &HeaderMap, name: &str) -> impl Iterator<Item = String> {
 
 /// Decodes `%XX` codes; a key whose bytes are not UTF-8 stays as it is.
 fn decoded(key: &str) -> String {
-    percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), Cow::into_owned)
+    percent_decode_str(key)
+        .decode_utf8()
+        .map_or_else(|_| key.to_owned(), Cow::into_owned)
 }
 
 /// Names need not be ASCII.
@@ -68,7 +76,10 @@ fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<Strin
         for (name, value) in headers {
             if let (Some(key), Some(value)) = (name.as_str().strip_prefix(&prefix), text(value)) {
                 // Keys may hold what a header's name may not (`example.com%2fteam`).
-                extra.entry(decoded(key)).or_default().push(value.to_owned());
+                extra
+                    .entry(decoded(key))
+                    .or_default()
+                    .push(value.to_owned());
             }
         }
     }
@@ -77,11 +88,24 @@ fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<Strin
 
 /// Removes the proxy's headers after they were used, so that no handler relies on them.
 pub(super) fn strip(options: &RequestHeaderOptions, headers: &mut HeaderMap) {
-    for name in options.username_headers.iter().chain(&options.uid_headers).chain(&options.group_headers) {
+    for name in options
+        .username_headers
+        .iter()
+        .chain(&options.uid_headers)
+        .chain(&options.group_headers)
+    {
         headers.remove(name.to_ascii_lowercase());
     }
-    let prefixes: Vec<_> = options.extra_prefixes.iter().map(|prefix| prefix.to_ascii_lowercase()).collect();
-    let is_extra = |name: &&http::HeaderName| prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
+    let prefixes: Vec<_> = options
+        .extra_prefixes
+        .iter()
+        .map(|prefix| prefix.to_ascii_lowercase())
+        .collect();
+    let is_extra = |name: &&http::HeaderName| {
+        prefixes
+            .iter()
+            .any(|prefix| name.as_str().starts_with(prefix))
+    };
     let extra: Vec<_> = headers.keys().filter(is_extra).cloned().collect();
     for name in extra {
         headers.remove(name);
@@ -136,7 +160,10 @@ mod tests {
         given.insert("x-remote-user", bytes("jürgen"));
         given.insert("x-remote-group", bytes("бухгалтерия"));
         let user = user(&RequestHeaderOptions::default(), &given).unwrap();
-        assert_eq!((user.name.as_str(), user.groups), ("jürgen", vec!["бухгалтерия".to_owned()]));
+        assert_eq!(
+            (user.name.as_str(), user.groups),
+            ("jürgen", vec!["бухгалтерия".to_owned()])
+        );
     }
 
     #[test]

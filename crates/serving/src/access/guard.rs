@@ -10,12 +10,28 @@ use crate::answer::refusal;
 use crate::quote::shortened;
 use crate::server::Peer;
 
-pub(super) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    let certificates = request.extensions().get::<Peer>().map(|peer| peer.certificates.clone()).unwrap_or_default();
-    let Ok(user) = access.0.authentication.user(&certificates, request.headers_mut()).await else {
+pub(super) async fn guard(
+    State(access): State<Access>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let certificates = request
+        .extensions()
+        .get::<Peer>()
+        .map(|peer| peer.certificates.clone())
+        .unwrap_or_default();
+    let Ok(user) = access
+        .0
+        .authentication
+        .user(&certificates, request.headers_mut())
+        .await
+    else {
         return refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
     };
-    let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
+    let (verb, path) = (
+        request.method().as_str().to_ascii_lowercase(),
+        request.uri().path(),
+    );
     if !access.0.authorization.allows(&user, &verb, path).await {
         // User name and path are chosen by the caller, so they are shortened before they are held in memory.
         let (name, path) = (shortened(&user.name), shortened(path));

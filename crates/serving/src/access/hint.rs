@@ -21,7 +21,10 @@ mod tests {
     #[test]
     fn a_hint_is_given_once_until_it_was_heeded() {
         let hint = Hint::default();
-        let due: Vec<_> = [false, true, true, false, true].into_iter().map(|missing| hint.is_due(missing)).collect();
+        let due: Vec<_> = [false, true, true, false, true]
+            .into_iter()
+            .map(|missing| hint.is_due(missing))
+            .collect();
         assert_eq!(due, [false, true, false, false, true]);
     }
 }

@@ -65,7 +65,10 @@ pub enum LookupError {
 ///
 /// # Errors
 /// [`LookupError`]; a refusal is one at once.
-pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Option<ConfigMap>, LookupError> {
+pub async fn read(
+    client: &Client,
+    shutdown: &CancellationToken,
+) -> Result<Option<ConfigMap>, LookupError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let deadline = Instant::now() + LOOKUP_TIMEOUT;
     let mut pause = FIRST_PAUSE;
@@ -86,7 +89,10 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
             None => {}
         }
         if Instant::now() + pause > deadline {
-            return Err(LookupError::Unreachable { timeout: LOOKUP_TIMEOUT, problem });
+            return Err(LookupError::Unreachable {
+                timeout: LOOKUP_TIMEOUT,
+                problem,
+            });
         }
         tracing::warn!(problem, again_in = ?pause, "waiting for the Kubernetes API server, to read ConfigMap {NAMESPACE}/{NAME}");
         tokio::select! {
@@ -118,7 +124,11 @@ impl Found {
     ///
     /// # Errors The key that is invalid, and the problem.
     pub(super) fn parse(data: &BTreeMap<String, String>) -> Result<Self, String> {
-        let text = |key: &str| data.get(key).filter(|text| !text.trim().is_empty()).cloned();
+        let text = |key: &str| {
+            data.get(key)
+                .filter(|text| !text.trim().is_empty())
+                .cloned()
+        };
         let list = |key: &str| match data.get(key).filter(|text| !text.trim().is_empty()) {
             None => Ok(Vec::new()),
             Some(text) => serde_json::from_str::<Vec<String>>(text)
@@ -138,7 +148,10 @@ impl Found {
                 Some((pem, headers))
             }
         };
-        Ok(Self { client_ca: text("client-ca-file"), proxy })
+        Ok(Self {
+            client_ca: text("client-ca-file"),
+            proxy,
+        })
     }
 }
 
@@ -147,15 +160,24 @@ mod tests {
     use super::*;
 
     fn data(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
     fn every_key_is_optional() {
         assert_eq!(Found::parse(&data(&[])), Ok(Found::default()));
-        let only = data(&[("client-ca-file", "PEM"), ("requestheader-allowed-names", "broken but of no interest")]);
+        let only = data(&[
+            ("client-ca-file", "PEM"),
+            ("requestheader-allowed-names", "broken but of no interest"),
+        ]);
         let found = Found::parse(&only).unwrap();
-        assert_eq!((found.client_ca.as_deref(), found.proxy), (Some("PEM"), None));
+        assert_eq!(
+            (found.client_ca.as_deref(), found.proxy),
+            (Some("PEM"), None)
+        );
     }
 
     #[test]
@@ -166,15 +188,27 @@ mod tests {
             ("requestheader-username-headers", r#"["X-Remote-User"]"#),
             ("requestheader-uid-headers", "[]"),
             ("requestheader-group-headers", r#"["X-Remote-Group"]"#),
-            ("requestheader-extra-headers-prefix", r#"["X-Remote-Extra-"]"#),
+            (
+                "requestheader-extra-headers-prefix",
+                r#"["X-Remote-Extra-"]"#,
+            ),
         ]);
         let (pem, headers) = Found::parse(&full).unwrap().proxy.unwrap();
-        assert_eq!((pem.as_str(), headers.allowed_names), ("PEM", vec!["front-proxy-client".to_owned()]));
+        assert_eq!(
+            (pem.as_str(), headers.allowed_names),
+            ("PEM", vec!["front-proxy-client".to_owned()])
+        );
         assert_eq!(headers.username_headers, ["X-Remote-User"]);
         assert!(headers.uid_headers.is_empty());
         let mut broken = full;
-        broken.insert("requestheader-group-headers".into(), "x-remote-group".into());
+        broken.insert(
+            "requestheader-group-headers".into(),
+            "x-remote-group".into(),
+        );
         let text = Found::parse(&broken).unwrap_err();
-        assert!(text.starts_with("key requestheader-group-headers is no JSON list"), "{text}");
+        assert!(
+            text.starts_with("key requestheader-group-headers is no JSON list"),
+            "{text}"
+        );
     }
 }

@@ -150,7 +150,10 @@ mod tests {
             ("admin", "admin"),
             ("system:anonymous", "other"),
             ("jane@example.com", "email_id"),
-            ("system:serviceaccount:kube-system:default", "system:serviceaccount:kube-system:default"),
+            (
+                "system:serviceaccount:kube-system:default",
+                "system:serviceaccount:kube-system:default",
+            ),
             ("system:serviceaccount:monitoring:prometheus", "other"),
         ];
         for (name, label) in table {

@@ -23,7 +23,8 @@ impl Paths {
 
     pub(super) fn allow(&self, path: &str) -> bool {
         let path = bare(path);
-        self.exact.iter().any(|exact| exact == path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
+        self.exact.iter().any(|exact| exact == path)
+            || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
     }
 }
 
@@ -58,7 +59,12 @@ mod tests {
     use super::*;
 
     fn paths(paths: &[&str]) -> Result<Paths, String> {
-        Paths::new(&paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>())
+        Paths::new(
+            &paths
+                .iter()
+                .map(|path| (*path).to_owned())
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
@@ -82,7 +88,13 @@ mod tests {
 
     #[test]
     fn a_star_in_the_middle_is_an_error() {
-        assert_eq!(paths(&["/a*b"]).unwrap_err(), "only trailing * allowed in \"a*b\"");
-        assert_eq!(paths(&["/a**"]).unwrap_err(), "only trailing * allowed in \"a**\"");
+        assert_eq!(
+            paths(&["/a*b"]).unwrap_err(),
+            "only trailing * allowed in \"a*b\""
+        );
+        assert_eq!(
+            paths(&["/a**"]).unwrap_err(),
+            "only trailing * allowed in \"a**\""
+        );
     }
 }

@@ -38,7 +38,10 @@ impl PendingReviews {
     /// Returns the permit for a question of so many bytes, if the limit allows it now.
     pub(super) fn permit(&self, bytes: usize) -> Option<Permit> {
         let bytes = u32::try_from(bytes).ok()?;
-        Arc::clone(&self.0).try_acquire_many_owned(bytes).ok().map(Permit)
+        Arc::clone(&self.0)
+            .try_acquire_many_owned(bytes)
+            .ok()
+            .map(Permit)
     }
 }
 
@@ -70,7 +73,13 @@ where
     loop {
         tried += 1;
         let error = match api.create(&PostParams::default(), question).await {
-            Ok(answer) => return Reviewed { answer: Ok(answer), code: "201".to_owned(), is_forbidden: false },
+            Ok(answer) => {
+                return Reviewed {
+                    answer: Ok(answer),
+                    code: "201".to_owned(),
+                    is_forbidden: false,
+                };
+            }
             Err(error) => error,
         };
         if tried < TRIES && may_help(&error) {
@@ -81,7 +90,11 @@ where
             kube::Error::Api(status) => (status.code.to_string(), status.code == 403),
             _ => ("<error>".to_owned(), false),
         };
-        return Reviewed { answer: Err(api_error(&error).to_string().into()), code, is_forbidden };
+        return Reviewed {
+            answer: Err(api_error(&error).to_string().into()),
+            code,
+            is_forbidden,
+        };
     }
 }
 
@@ -113,7 +126,10 @@ fn may_help(error: &kube::Error) -> bool {
                     | io::ErrorKind::UnexpectedEof
             );
         }
-        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message) {
+        if error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_incomplete_message)
+        {
             return true;
         }
         cause = error.source();
@@ -136,7 +152,14 @@ mod tests {
     #[test]
     fn only_a_review_that_may_succeed_is_retried() {
         let api = |code| kube::Error::Api(Status::failure("", "").with_code(code).boxed());
-        for (code, again) in [(429, true), (500, true), (503, true), (403, false), (404, false), (422, false)] {
+        for (code, again) in [
+            (429, true),
+            (500, true),
+            (503, true),
+            (403, false),
+            (404, false),
+            (422, false),
+        ] {
             assert_eq!(may_help(&api(code)), again, "{code}");
         }
         let io = |kind| kube::Error::Service(Box::new(io::Error::from(kind)));

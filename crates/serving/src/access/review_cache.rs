@@ -53,7 +53,10 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(super) fn new(capacity: NonZeroUsize) -> Self {
-        Self(Arc::new(Mutex::new(CacheState { kept: LruCache::new(capacity), pending: HashMap::new() })))
+        Self(Arc::new(Mutex::new(CacheState {
+            kept: LruCache::new(capacity),
+            pending: HashMap::new(),
+        })))
     }
 
     /// Returns the cached answer, or that of `question`, which runs in a task of its own: it is completed even if all
@@ -79,13 +82,18 @@ where
             return CachedReview::Full;
         }
         // The closure is called under the lock, but its future runs only in the spawned task, without the lock.
-        let Some(question) = question() else { return CachedReview::Full };
+        let Some(question) = question() else {
+            return CachedReview::Full;
+        };
         let (answered, pending) = oneshot::channel();
         let pending = pending.shared();
         state.pending.insert(key.clone(), pending.clone());
         drop(state);
         // Created before the task, so that the entry is removed even if the task panics or is dropped with its runtime.
-        let entry = PendingEntry { answers: self.clone(), key };
+        let entry = PendingEntry {
+            answers: self.clone(),
+            key,
+        };
         tokio::spawn(async move {
             let answer = question.await;
             entry.fill(&answer, ttl(&answer));
@@ -121,8 +129,14 @@ where
     V: Clone + Send + Sync + 'static,
 {
     fn fill(self, answer: &V, ttl: Option<Duration>) {
-        if let Some(expires) = ttl.filter(|ttl| !ttl.is_zero()).and_then(|ttl| Instant::now().checked_add(ttl)) {
-            self.answers.lock().kept.put(self.key.clone(), (answer.clone(), expires));
+        if let Some(expires) = ttl
+            .filter(|ttl| !ttl.is_zero())
+            .and_then(|ttl| Instant::now().checked_add(ttl))
+        {
+            self.answers
+                .lock()
+                .kept
+                .put(self.key.clone(), (answer.clone(), expires));
         }
     }
 }
@@ -148,7 +162,11 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    async fn get(answers: &ReviewCache<&'static str, u32>, calls: &Arc<AtomicU32>, ttl: u64) -> (u32, &'static str) {
+    async fn get(
+        answers: &ReviewCache<&'static str, u32>,
+        calls: &Arc<AtomicU32>,
+        ttl: u64,
+    ) -> (u32, &'static str) {
         let calls = Arc::clone(calls);
         let question = || {
             Some(async move {
@@ -171,7 +189,11 @@ mod tests {
         assert_eq!((first, second), ((1, "begun"), (1, "joined")));
         assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
         tokio::time::sleep(s(10)).await;
-        assert_eq!(get(&answers, &calls, 10).await, (2, "begun"), "its time was over");
+        assert_eq!(
+            get(&answers, &calls, 10).await,
+            (2, "begun"),
+            "its time was over"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -193,7 +215,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn review_is_completed_after_its_caller_has_disconnected() {
         let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
-        let impatient = tokio::time::timeout(Duration::from_millis(10), get(&answers, &calls, 10)).await;
+        let impatient =
+            tokio::time::timeout(Duration::from_millis(10), get(&answers, &calls, 10)).await;
         assert!(impatient.is_err());
         tokio::time::sleep(s(2)).await;
         assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
@@ -202,20 +225,33 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reviews_of_disconnected_callers_are_bounded() {
         let answers: ReviewCache<usize, u32> = ReviewCache::new(EIGHT);
-        let review = |key| answers.review(key, || Some(async { tokio::time::sleep(s(1)).await }.map(|()| 1)), |_| None);
+        let review = |key| {
+            answers.review(
+                key,
+                || Some(async { tokio::time::sleep(s(1)).await }.map(|()| 1)),
+                |_| None,
+            )
+        };
         for key in 0..MOST_PENDING {
             assert!(matches!(review(key), CachedReview::Started(_)));
         }
         assert!(matches!(review(MOST_PENDING), CachedReview::Full));
-        assert!(matches!(review(0), CachedReview::Joined(_)), "this costs nothing");
+        assert!(
+            matches!(review(0), CachedReview::Joined(_)),
+            "this costs nothing"
+        );
         tokio::time::sleep(s(2)).await;
-        assert!(matches!(review(MOST_PENDING), CachedReview::Started(_)), "there is place again");
+        assert!(
+            matches!(review(MOST_PENDING), CachedReview::Started(_)),
+            "there is place again"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn review_that_panics_does_not_block_the_next() {
         let answers: ReviewCache<&str, u32> = ReviewCache::new(EIGHT);
-        let CachedReview::Started(pending) = answers.review("key", || Some(async { panic!("a defect") }), |_| None)
+        let CachedReview::Started(pending) =
+            answers.review("key", || Some(async { panic!("a defect") }), |_| None)
         else {
             panic!()
         };

@@ -98,7 +98,11 @@ async fn connect(
         Err(ClientError::Unusable { text, .. }) => text,
         Err(other) => other.to_string(),
     };
-    Err(ReviewersError { purpose, path, problem })
+    Err(ReviewersError {
+        purpose,
+        path,
+        problem,
+    })
 }
 
 /// Returns `true` if this process has a Pod's identity.

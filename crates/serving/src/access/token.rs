@@ -25,8 +25,17 @@ const LONGEST: usize = 16 << 10;
 
 /// Returns the token of a request, if it has one.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    let token = token.trim_start().split(' ').next().filter(|token| !token.is_empty())?;
+    let (scheme, token) = headers
+        .get(header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .trim()
+        .split_once(' ')?;
+    let token = token
+        .trim_start()
+        .split(' ')
+        .next()
+        .filter(|token| !token.is_empty())?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
@@ -56,7 +65,15 @@ impl Tokens {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
         let (answers, pending_reviews) = (ReviewCache::new(CAPACITY), PendingReviews::default());
-        Self { client, ttl, answers, key, pending_reviews, hint: Arc::default(), metrics }
+        Self {
+            client,
+            ttl,
+            answers,
+            key,
+            pending_reviews,
+            hint: Arc::default(),
+            metrics,
+        }
     }
 
     /// Returns the token's user, or the reason for which it is rejected.
@@ -67,21 +84,37 @@ impl Tokens {
         let begun = Instant::now();
         if token.len() > LONGEST {
             self.metrics.limited(Limit::TokenLength);
-            return Ok(Err(Arc::from(format!("it has {} bytes, more than {LONGEST}", token.len()))));
+            return Ok(Err(Arc::from(format!(
+                "it has {} bytes, more than {LONGEST}",
+                token.len()
+            ))));
         }
         let mut code = [0; 32];
         code.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
         let ttl = self.ttl;
-        let question = || Some(self.pending_reviews.permit(token.len())?.hold(self.question(token)));
-        let review = self.answers.review(code, question, move |answer| answer.is_ok().then_some(ttl));
+        let question = || {
+            Some(
+                self.pending_reviews
+                    .permit(token.len())?
+                    .hold(self.question(token)),
+            )
+        };
+        let review = self
+            .answers
+            .review(code, question, move |answer| answer.is_ok().then_some(ttl));
         let gone = || Err(Arc::from("the TokenReview was given up"));
         let (status, answer) = match review {
             CachedReview::Cached(answer) => (TokenCache::Hit, answer),
             CachedReview::Full => {
                 self.metrics.limited(Limit::Reviews);
-                (TokenCache::Miss, Err(Arc::from("too many TokenReviews wait for an answer")))
+                (
+                    TokenCache::Miss,
+                    Err(Arc::from("too many TokenReviews wait for an answer")),
+                )
             }
-            CachedReview::Started(pending) => (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone())),
+            CachedReview::Started(pending) => {
+                (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone()))
+            }
             CachedReview::Joined(pending) => {
                 let _blocked = Active::new(&self.metrics, Fetch::Blocked);
                 (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone()))
@@ -92,13 +125,27 @@ impl Tokens {
     }
 
     fn question(&self, token: &str) -> impl Future<Output = Answer> + Send + 'static {
-        let (client, metrics, hint) = (self.client.clone(), Arc::clone(&self.metrics), Arc::clone(&self.hint));
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
-        let question = TokenReview { spec, ..TokenReview::default() };
+        let (client, metrics, hint) = (
+            self.client.clone(),
+            Arc::clone(&self.metrics),
+            Arc::clone(&self.hint),
+        );
+        let spec = TokenReviewSpec {
+            token: Some(token.to_owned()),
+            audiences: None,
+        };
+        let question = TokenReview {
+            spec,
+            ..TokenReview::default()
+        };
         async move {
             let _in_flight = Active::new(&metrics, Fetch::InFlight);
             let begun = Instant::now();
-            let Reviewed { answer, code, is_forbidden } = review(&client, &question).await;
+            let Reviewed {
+                answer,
+                code,
+                is_forbidden,
+            } = review(&client, &question).await;
             metrics.token_reviewed(&code, begun.elapsed());
             metrics.token_fetched(answer.is_ok());
             if hint.is_due(is_forbidden) {
@@ -135,7 +182,10 @@ struct Active {
 impl Active {
     fn new(metrics: &Arc<dyn AccessMetrics>, status: Fetch) -> Self {
         metrics.token_fetches(status, 1);
-        Self { metrics: Arc::clone(metrics), status }
+        Self {
+            metrics: Arc::clone(metrics),
+            status,
+        }
     }
 }
 
@@ -151,9 +201,16 @@ mod tests {
 
     #[test]
     fn reason_for_a_refused_token_is_kept_for_the_log() {
-        let refused =
-            |error: Option<&str>| user(TokenReviewStatus { error: error.map(Into::into), ..Default::default() });
-        assert_eq!((refused(None), refused(Some(""))), (Err("invalid bearer token".into()), refused(None)));
+        let refused = |error: Option<&str>| {
+            user(TokenReviewStatus {
+                error: error.map(Into::into),
+                ..Default::default()
+            })
+        };
+        assert_eq!(
+            (refused(None), refused(Some(""))),
+            (Err("invalid bearer token".into()), refused(None))
+        );
         let expired = "[invalid bearer token, service account token has expired]";
         assert_eq!(refused(Some(expired)), Err(expired.into()));
     }
@@ -170,7 +227,9 @@ mod tests {
             ("", None),
         ];
         for (value, token) in table {
-            let headers = [(header::AUTHORIZATION, http::HeaderValue::from_static(value))].into_iter().collect();
+            let headers = [(header::AUTHORIZATION, http::HeaderValue::from_static(value))]
+                .into_iter()
+                .collect();
             assert_eq!(bearer(&headers), token, "{value:?}");
         }
         assert_eq!(bearer(&HeaderMap::new()), None);

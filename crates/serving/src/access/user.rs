@@ -23,7 +23,11 @@ pub struct User {
 impl User {
     /// Returns the anonymous user (APP-126).
     pub(super) fn anonymous() -> Self {
-        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+        Self {
+            name: ANONYMOUS.to_owned(),
+            groups: vec![UNAUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
     }
 
     /// Adds the group of all authenticated users (APP-126).
@@ -46,10 +50,17 @@ mod tests {
 
     #[test]
     fn authenticated_user_is_in_the_group_of_authenticated_users() {
-        let jane = User { name: "jane".into(), groups: vec!["ops".into()], ..User::default() };
+        let jane = User {
+            name: "jane".into(),
+            groups: vec!["ops".into()],
+            ..User::default()
+        };
         let jane = jane.authenticated();
         assert_eq!(jane.groups, ["ops", "system:authenticated"]);
         assert_eq!(jane.clone().authenticated(), jane, "once");
-        assert_eq!(User::anonymous().authenticated().groups, ["system:unauthenticated"]);
+        assert_eq!(
+            User::anonymous().authenticated().groups,
+            ["system:unauthenticated"]
+        );
     }
 }

@@ -67,7 +67,11 @@ mod tests {
     fn fields_are_written_as_the_format_says() {
         let inner = Message::new().number(1, 150);
         assert_eq!(inner.0, [0x08, 0x96, 0x01]);
-        let outer = Message::new().message(3, &inner).text(2, "testing").numbers(4, &[3, 270, 86_942]).number(9, 0);
+        let outer = Message::new()
+            .message(3, &inner)
+            .text(2, "testing")
+            .numbers(4, &[3, 270, 86_942])
+            .number(9, 0);
         let expected: Vec<u8> = [
             [0x1a, 0x03, 0x08, 0x96, 0x01].as_slice(),
             b"\x12\x07testing",

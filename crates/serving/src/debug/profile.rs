@@ -48,9 +48,15 @@ struct Sample {
 }
 
 fn samples(guard: &ProfilerGuard<'_>) -> Result<Vec<Sample>, String> {
-    let report = guard.report().build_unresolved().map_err(|error| error.to_string())?;
+    let report = guard
+        .report()
+        .build_unresolved()
+        .map_err(|error| error.to_string())?;
     let samples = report.data.iter().map(|(stack, count)| {
-        let name = stack.thread_name.get(..stack.thread_name_length).unwrap_or_default();
+        let name = stack
+            .thread_name
+            .get(..stack.thread_name_length)
+            .unwrap_or_default();
         Sample {
             addresses: stack.frames.iter().map(|frame| frame.ip() as u64).collect(),
             thread: String::from_utf8_lossy(name).into_owned(),
@@ -73,15 +79,28 @@ impl Mapping {
     /// Encodes a mapping. `has_names`: the profile has functions, files, lines and inlined frames, so that the pprof
     /// tools need not read the program for them, which takes long. Without names they do, if they find it.
     fn message(&self, id: u64, strings: &mut Strings, has_names: bool) -> Message {
-        let message = Message::new().number(1, id).number(2, self.start).number(3, self.limit).number(4, self.offset);
+        let message = Message::new()
+            .number(1, id)
+            .number(2, self.start)
+            .number(3, self.limit)
+            .number(4, self.offset);
         let has = u64::from(has_names);
-        message.number(5, strings.number(&self.file)).number(7, has).number(8, has).number(9, has).number(10, has)
+        message
+            .number(5, strings.number(&self.file))
+            .number(7, has)
+            .number(8, has)
+            .number(9, has)
+            .number(10, has)
     }
 }
 
 fn mappings() -> Vec<Mapping> {
     // Without it the profile has addresses that only this process understands.
-    std::fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().filter_map(parse_mapping).collect()
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(parse_mapping)
+        .collect()
 }
 
 /// Parses a line of `/proc/self/maps`, if it describes code in a file.
@@ -92,7 +111,12 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     let (start, limit) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     let is_code = rights.contains('x') && file.starts_with('/');
-    is_code.then_some(Mapping { start: number(start)?, limit: number(limit)?, offset: number(offset)?, file })
+    is_code.then_some(Mapping {
+        start: number(start)?,
+        limit: number(limit)?,
+        offset: number(offset)?,
+        file,
+    })
 }
 
 /// A function at an address, innermost of those inlined there first.
@@ -113,16 +137,25 @@ fn resolve(address: u64) -> Vec<Line> {
         return lines;
     }
     // The address after a call is in the next line, or the next function.
-    let inside = usize::try_from(address).unwrap_or_default().saturating_sub(1);
+    let inside = usize::try_from(address)
+        .unwrap_or_default()
+        .saturating_sub(1);
     backtrace::resolve(std::ptr::without_provenance_mut(inside), |symbol| {
         let Some(name) = symbol.name() else { return };
         // Without the hash at the end.
         let function = format!("{name:#}");
-        let linked = name.as_str().filter(|symbol| *symbol != function).unwrap_or_default().to_owned();
+        let linked = name
+            .as_str()
+            .filter(|symbol| *symbol != function)
+            .unwrap_or_default()
+            .to_owned();
         lines.push(Line {
             function,
             symbol: linked,
-            file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
+            file: symbol
+                .filename()
+                .map(|file| file.display().to_string())
+                .unwrap_or_default(),
             line: u64::from(symbol.lineno().unwrap_or_default()),
         });
     });
@@ -138,7 +171,10 @@ struct Strings {
 impl Strings {
     fn new() -> Self {
         // The format wants the empty string first.
-        Self { numbers: HashMap::from([(String::new(), 0)]), texts: vec![String::new()] }
+        Self {
+            numbers: HashMap::from([(String::new(), 0)]),
+            texts: vec![String::new()],
+        }
     }
 
     fn number(&mut self, text: &str) -> u64 {
@@ -152,14 +188,22 @@ impl Strings {
     }
 }
 
-fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[Mapping]) -> Vec<u8> {
+fn encode(
+    samples: &[Sample],
+    begun: SystemTime,
+    length: Duration,
+    mappings: &[Mapping],
+) -> Vec<u8> {
     let (mut profile, mut strings) = (Message::new(), Strings::new());
     let period = 1_000_000_000 / u64::try_from(FREQUENCY).unwrap_or(1);
     let mut value_type = |kind: &str, unit: &str| {
         let (kind, unit) = (strings.number(kind), strings.number(unit));
         Message::new().number(1, kind).number(2, unit)
     };
-    let (count, cpu) = (value_type("samples", "count"), value_type("cpu", "nanoseconds"));
+    let (count, cpu) = (
+        value_type("samples", "count"),
+        value_type("cpu", "nanoseconds"),
+    );
     profile = profile.message(1, &count).message(1, &cpu);
     let stacks = Stacks::of(samples);
     let (mut locations, mut functions) = (HashMap::new(), HashMap::<(u64, u64, u64), u64>::new());
@@ -174,17 +218,36 @@ fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[M
             if id != next {
                 continue;
             }
-            let mapping = mappings.iter().position(|mapping| (mapping.start..mapping.limit).contains(address));
+            let mapping = mappings
+                .iter()
+                .position(|mapping| (mapping.start..mapping.limit).contains(address));
             let mapping = mapping.map_or(0, |index| index as u64 + 1);
-            let mut location = Message::new().number(1, id).number(2, mapping).number(3, *address);
-            for Line { function, symbol, file, line } in resolve(*address) {
-                let names = (strings.number(&function), strings.number(&symbol), strings.number(&file));
+            let mut location = Message::new()
+                .number(1, id)
+                .number(2, mapping)
+                .number(3, *address);
+            for Line {
+                function,
+                symbol,
+                file,
+                line,
+            } in resolve(*address)
+            {
+                let names = (
+                    strings.number(&function),
+                    strings.number(&symbol),
+                    strings.number(&file),
+                );
                 let next = functions.len() as u64 + 1;
                 let function = *functions.entry(names).or_insert(next);
                 with_names.insert(mapping);
                 if function == next {
                     let (name, symbol, file) = names;
-                    let message = Message::new().number(1, next).number(2, name).number(3, symbol).number(4, file);
+                    let message = Message::new()
+                        .number(1, next)
+                        .number(2, name)
+                        .number(3, symbol)
+                        .number(4, file);
                     profile = profile.message(5, &message);
                 }
                 location = location.message(4, &Message::new().number(1, function).number(2, line));
@@ -204,7 +267,10 @@ fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[M
     }
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     profile = profile
-        .number(9, nanoseconds(begun.duration_since(UNIX_EPOCH).unwrap_or_default()))
+        .number(
+            9,
+            nanoseconds(begun.duration_since(UNIX_EPOCH).unwrap_or_default()),
+        )
         .number(10, nanoseconds(length))
         .message(11, &cpu)
         .number(12, period);
@@ -221,25 +287,50 @@ impl<'a> Stacks<'a> {
     fn of(samples: &'a [Sample]) -> Self {
         let shared = shared_beginning(samples);
         let named = samples.first().and_then(|sample| {
-            let is_handler = |address: &u64| resolve(*address).iter().any(|line| line.function.contains(HANDLER));
+            let is_handler = |address: &u64| {
+                resolve(*address)
+                    .iter()
+                    .any(|line| line.function.contains(HANDLER))
+            };
             // The trampoline is the next frame.
-            sample.addresses.iter().position(is_handler).map(|at| at + 2)
+            sample
+                .addresses
+                .iter()
+                .position(is_handler)
+                .map(|at| at + 2)
         });
         // Without symbols: all stacks begin with these frames, and hardly with anything else that is the same for all.
         let skipped = named.unwrap_or(shared);
-        Self(samples.iter().map(|sample| sample.addresses.get(skipped..).unwrap_or_default()).collect())
+        Self(
+            samples
+                .iter()
+                .map(|sample| sample.addresses.get(skipped..).unwrap_or_default())
+                .collect(),
+        )
     }
 }
 
 /// Returns the number of frames that all stacks begin with, leaving at least one frame of each.
 fn shared_beginning(samples: &[Sample]) -> usize {
-    let [first, others @ ..] = samples else { return 0 };
+    let [first, others @ ..] = samples else {
+        return 0;
+    };
     if others.is_empty() {
         return 0;
     }
-    let shortest = samples.iter().map(|sample| sample.addresses.len()).min().unwrap_or_default();
-    let is_shared = |at: &usize| others.iter().all(|other| other.addresses.get(*at) == first.addresses.get(*at));
-    (0..shortest.saturating_sub(1)).take_while(is_shared).count()
+    let shortest = samples
+        .iter()
+        .map(|sample| sample.addresses.len())
+        .min()
+        .unwrap_or_default();
+    let is_shared = |at: &usize| {
+        others
+            .iter()
+            .all(|other| other.addresses.get(*at) == first.addresses.get(*at))
+    };
+    (0..shortest.saturating_sub(1))
+        .take_while(is_shared)
+        .count()
 }
 
 #[cfg(test)]
@@ -249,21 +340,44 @@ mod tests {
     #[test]
     fn code_in_files_is_mapped() {
         let line = "55d0a000-55d0b000 r-xp 00001000 08:01 1234      /usr/bin/program";
-        let expected =
-            Mapping { start: 0x55d0_a000, limit: 0x55d0_b000, offset: 0x1000, file: "/usr/bin/program".into() };
+        let expected = Mapping {
+            start: 0x55d0_a000,
+            limit: 0x55d0_b000,
+            offset: 0x1000,
+            file: "/usr/bin/program".into(),
+        };
         assert_eq!(parse_mapping(line), Some(expected));
-        for other in ["7f00-7f01 rw-p 00000000 08:01 1234 /usr/lib/x.so", "7ffc-7ffd r-xp 00000000 00:00 0 [vdso]", ""]
-        {
+        for other in [
+            "7f00-7f01 rw-p 00000000 08:01 1234 /usr/lib/x.so",
+            "7ffc-7ffd r-xp 00000000 00:00 0 [vdso]",
+            "",
+        ] {
             assert_eq!(parse_mapping(other), None, "{other}");
         }
     }
 
     #[test]
     fn the_frames_of_the_profiler_are_those_that_all_stacks_begin_with() {
-        let sample = |addresses: &[u64]| Sample { addresses: addresses.to_vec(), thread: String::new(), count: 1 };
-        let samples = [sample(&[1, 2, 3, 10, 20]), sample(&[1, 2, 3, 11, 20]), sample(&[1, 2, 3, 10, 21])];
+        let sample = |addresses: &[u64]| Sample {
+            addresses: addresses.to_vec(),
+            thread: String::new(),
+            count: 1,
+        };
+        let samples = [
+            sample(&[1, 2, 3, 10, 20]),
+            sample(&[1, 2, 3, 11, 20]),
+            sample(&[1, 2, 3, 10, 21]),
+        ];
         assert_eq!(shared_beginning(&samples), 3);
-        assert_eq!(shared_beginning(&samples[..1]), 0, "one stack tells nothing");
-        assert_eq!(shared_beginning(&[sample(&[1, 2]), sample(&[1, 2])]), 1, "something is left");
+        assert_eq!(
+            shared_beginning(&samples[..1]),
+            0,
+            "one stack tells nothing"
+        );
+        assert_eq!(
+            shared_beginning(&[sample(&[1, 2]), sample(&[1, 2])]),
+            1,
+            "something is left"
+        );
     }
 }

@@ -41,7 +41,10 @@ pub(super) fn all(report: &Report, verbose: bool) -> Response {
     match (report.is_healthy(), verbose) {
         (true, false) => text(StatusCode::OK, "ok"),
         (true, true) => text(StatusCode::OK, format!("{lines}{word} check passed\n")),
-        (false, _) => text(failed(report.probe), format!("{lines}{word} check failed\n")),
+        (false, _) => text(
+            failed(report.probe),
+            format!("{lines}{word} check failed\n"),
+        ),
     }
 }
 
@@ -76,6 +79,13 @@ fn warning(unmatched: &[String]) -> String {
         return String::new();
     }
     // The caller chose them, and need not be known.
-    let names: Vec<_> = unmatched.iter().take(QUOTED).map(|name| format!("{:?}", shortened(name))).collect();
-    format!("warn: some health checks cannot be excluded: no matches for {}\n", names.join(","))
+    let names: Vec<_> = unmatched
+        .iter()
+        .take(QUOTED)
+        .map(|name| format!("{:?}", shortened(name)))
+        .collect();
+    format!(
+        "warn: some health checks cannot be excluded: no matches for {}\n",
+        names.join(",")
+    )
 }

@@ -49,8 +49,10 @@ pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &
         let local = stream.local_addr().map_or(address, |local| local);
         let client = Client::new(address.ip(), local.ip());
         let admitted = connections.admit(client);
-        let limit =
-            admitted.as_ref().map_or_else(|limit| Some(*limit), |a| a.replaced.then_some(Limit::IdlestConnection));
+        let limit = admitted.as_ref().map_or_else(
+            |limit| Some(*limit),
+            |a| a.replaced.then_some(Limit::IdlestConnection),
+        );
         if let Some(limit) = limit {
             service.metrics.limited(limit);
             if let Some(suppressed) = complaints.admit() {
@@ -61,7 +63,10 @@ pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &
         let Ok(admitted) = admitted else { continue };
         prepare(&stream, &service.limits);
         // Each connection uses the TLS configuration at its start, because certificates and CAs may change later.
-        let (acceptor, service) = (tls.map(|tls| TlsAcceptor::from(tls.config())), service.clone());
+        let (acceptor, service) = (
+            tls.map(|tls| TlsAcceptor::from(tls.config())),
+            service.clone(),
+        );
         tracker.spawn(async move {
             let (evicted, activity) = (admitted.evicted.clone(), admitted.activity.clone());
             let served = serve_stream(stream, address, client, acceptor, activity, service);
@@ -82,11 +87,17 @@ async fn serve_stream(
     activity: Activity,
     service: Service,
 ) {
-    let peer = Peer { address, certificates: Default::default() };
+    let peer = Peer {
+        address,
+        certificates: Default::default(),
+    };
     let Some(acceptor) = acceptor else {
         return serve(stream, Protocol::Http1, peer, client, activity, service).await;
     };
-    match (is_plain(&stream, &service.limits, &service.shutdown).await, service.plain.clone()) {
+    match (
+        is_plain(&stream, &service.limits, &service.shutdown).await,
+        service.plain.clone(),
+    ) {
         (Some(false), _) => encrypted(stream, address, client, &acceptor, activity, service).await,
         (Some(true), Some(router)) => {
             let service = Service { router, ..service };
@@ -100,15 +111,23 @@ async fn serve_stream(
 fn prepare(stream: &TcpStream, limits: &Limits) {
     // Both options are optional, so errors are ignored.
     _ = stream.set_nodelay(true);
-    let keep_alive = TcpKeepalive::new().with_time(limits.tcp_keep_alive).with_interval(limits.tcp_keep_alive);
+    let keep_alive = TcpKeepalive::new()
+        .with_time(limits.tcp_keep_alive)
+        .with_interval(limits.tcp_keep_alive);
     _ = SockRef::from(stream).set_tcp_keepalive(&keep_alive);
 }
 
 /// Returns `true` if the caller speaks HTTP without TLS, the commonest mistake in a probe's definition. Returns `None`
 /// if the caller sends nothing or the server stops.
-async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationToken) -> Option<bool> {
+async fn is_plain(
+    stream: &TcpStream,
+    limits: &Limits,
+    shutdown: &CancellationToken,
+) -> Option<bool> {
     let mut first = [0];
-    let peeked = shutdown.run_until_cancelled(timeout(limits.handshake, stream.peek(&mut first))).await;
+    let peeked = shutdown
+        .run_until_cancelled(timeout(limits.handshake, stream.peek(&mut first)))
+        .await;
     // TLS begins with 0x16, HTTP with the name of a method.
     matches!(peeked, Some(Ok(Ok(1)))).then(|| first[0].is_ascii_uppercase())
 }
@@ -147,15 +166,23 @@ pub(super) async fn encrypted<S>(
     let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(peer = %address, %error, "TLS handshake failed"),
-        Err(_) => return tracing::debug!(peer = %address, limit = ?limits.handshake, "TLS handshake took too long"),
+        Err(_) => {
+            return tracing::debug!(peer = %address, limit = ?limits.handshake, "TLS handshake took too long");
+        }
     };
     let session = stream.get_ref().1;
     let protocol = match session.alpn_protocol() {
         Some(b"h2") => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let certificates =
-        session.peer_certificates().unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned());
-    let peer = Peer { address, certificates: certificates.collect() };
+    let certificates = session
+        .peer_certificates()
+        .unwrap_or_default()
+        .iter()
+        .map(|certificate| certificate.clone().into_owned());
+    let peer = Peer {
+        address,
+        certificates: certificates.collect(),
+    };
     serve(stream, protocol, peer, client, activity, service).await;
 }

@@ -63,7 +63,9 @@ impl ActivityState {
 
     /// Returns the time at which the connection is closed unless it makes progress.
     fn deadline(&self, limits: &Limits) -> Option<Instant> {
-        let blocked = self.blocked.and_then(|since| since.checked_add(limits.busy));
+        let blocked = self
+            .blocked
+            .and_then(|since| since.checked_add(limits.busy));
         // Each request has its own deadline, so that other requests do not extend the time of a stuck one.
         let own = match (self.requests.values().min(), self.phase) {
             (Some(first), _) => Some(*first),
@@ -82,7 +84,8 @@ impl ActivityState {
 
     fn begin(&mut self, now: Instant, limit: Duration) -> u64 {
         self.next += 1;
-        self.requests.insert(self.next, now.checked_add(limit).unwrap_or(now));
+        self.requests
+            .insert(self.next, now.checked_add(limit).unwrap_or(now));
         self.next
     }
 
@@ -104,7 +107,10 @@ struct Shared {
 impl Activity {
     pub(super) fn new() -> Self {
         let state = Mutex::new(ActivityState::new(Instant::now()));
-        Self(Arc::new(Shared { state, changed: Notify::new() }))
+        Self(Arc::new(Shared {
+            state,
+            changed: Notify::new(),
+        }))
     }
 
     pub(super) async fn changed(&self) {
@@ -136,7 +142,10 @@ impl Activity {
     /// Begins a request, which may take `limit`; it ends when the result is dropped, with the last byte of the answer.
     pub(super) fn begin(&self, limit: Duration) -> Answering {
         let request = self.change(|state| state.begin(Instant::now(), limit));
-        Answering { activity: self.clone(), request }
+        Answering {
+            activity: self.clone(),
+            request,
+        }
     }
 
     /// Changes the state, and recomputes the deadline.
@@ -160,13 +169,17 @@ pub(super) struct Answering {
 impl Answering {
     /// Returns the handle with which a handler extends its deadline.
     pub(super) fn timeout(&self) -> RequestTimeout {
-        RequestTimeout { activity: self.activity.clone(), request: self.request }
+        RequestTimeout {
+            activity: self.activity.clone(),
+            request: self.request,
+        }
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.activity.change(|state| state.end(self.request, Instant::now()));
+        self.activity
+            .change(|state| state.end(self.request, Instant::now()));
     }
 }
 
@@ -201,11 +214,23 @@ pub(super) struct Watched<S> {
 
 impl<S> Watched<S> {
     pub(super) fn http1(stream: S, activity: Activity) -> Self {
-        Self { stream, activity, reads: true, remaining: usize::MAX, is_blocked: false }
+        Self {
+            stream,
+            activity,
+            reads: true,
+            remaining: usize::MAX,
+            is_blocked: false,
+        }
     }
 
     pub(super) fn http2(stream: S, activity: Activity) -> Self {
-        Self { stream, activity, reads: false, remaining: HTTP2_CONNECTION_BYTES, is_blocked: false }
+        Self {
+            stream,
+            activity,
+            reads: false,
+            remaining: HTTP2_CONNECTION_BYTES,
+            is_blocked: false,
+        }
     }
 
     fn arrived(&mut self, bytes: usize) -> std::io::Result<()> {
@@ -219,11 +244,15 @@ impl<S> Watched<S> {
         }
         self.remaining = self.remaining.saturating_sub(bytes);
         if self.remaining == 0 {
-            self.activity.change(|state| state.lifetime = Lifetime::Over);
-            return Err(std::io::Error::other("the connection exceeded its byte limit"));
+            self.activity
+                .change(|state| state.lifetime = Lifetime::Over);
+            return Err(std::io::Error::other(
+                "the connection exceeded its byte limit",
+            ));
         }
         if self.remaining <= HTTP2_CONNECTION_BYTES / 2 {
-            self.activity.change(|state| state.lifetime = Lifetime::Ending);
+            self.activity
+                .change(|state| state.lifetime = Lifetime::Ending);
         }
         Ok(())
     }
@@ -233,7 +262,8 @@ impl<S> Watched<S> {
     fn note(&mut self, is_pending: bool, is_flushed: bool) {
         if is_pending && !self.is_blocked {
             self.is_blocked = true;
-            self.activity.change(|state| state.blocked = Some(Instant::now()));
+            self.activity
+                .change(|state| state.blocked = Some(Instant::now()));
         } else if is_flushed && self.is_blocked {
             self.is_blocked = false;
             self.activity.change(|state| state.blocked = None);
@@ -257,7 +287,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note(polled.is_pending(), false);
         polled
@@ -300,12 +334,23 @@ mod tests {
         let mut state = ActivityState::new(start);
         assert_eq!(state.deadline(&limits), Some(at(32)));
         state.read(at(31));
-        assert_eq!(state.deadline(&limits), Some(at(32)), "a byte now and then gains nothing");
-        let (first, second) = (state.begin(at(2), limits.busy), state.begin(at(10), limits.busy));
+        assert_eq!(
+            state.deadline(&limits),
+            Some(at(32)),
+            "a byte now and then gains nothing"
+        );
+        let (first, second) = (
+            state.begin(at(2), limits.busy),
+            state.begin(at(10), limits.busy),
+        );
         state.read(at(20));
         assert_eq!(state.deadline(&limits), Some(at(32)), "30 s for the first");
         state.end(first, at(20));
-        assert_eq!(state.deadline(&limits), Some(at(40)), "30 s for the second, which another's end does not extend");
+        assert_eq!(
+            state.deadline(&limits),
+            Some(at(40)),
+            "30 s for the second, which another's end does not extend"
+        );
         state.end(second, at(30));
         assert_eq!(state.deadline(&limits), Some(at(120)));
         state.read(at(100));
@@ -321,7 +366,11 @@ mod tests {
         let request = state.begin(start, limits.busy);
         state.end(request, at(1));
         state.blocked = Some(at(1));
-        assert_eq!(state.deadline(&limits), Some(at(31)), "the request is over, its answer is not taken");
+        assert_eq!(
+            state.deadline(&limits),
+            Some(at(31)),
+            "the request is over, its answer is not taken"
+        );
         state.blocked = None;
         assert_eq!(state.deadline(&limits), Some(at(91)));
     }

@@ -46,8 +46,17 @@ pub(super) struct Admitted {
 
 impl Connections {
     pub(super) fn new(limits: &Limits) -> Self {
-        let shares = Shares::new(limits.connections, limits.connections_kept, limits.connections_per_client);
-        Self(Arc::new(Mutex::new(Table { shares, open: HashMap::new(), beyond: VecDeque::new(), next: 0 })))
+        let shares = Shares::new(
+            limits.connections,
+            limits.connections_kept,
+            limits.connections_per_client,
+        );
+        Self(Arc::new(Mutex::new(Table {
+            shares,
+            open: HashMap::new(),
+            beyond: VecDeque::new(),
+            next: 0,
+        })))
     }
 
     /// Admits a connection, if need be in the place of the idlest.
@@ -59,9 +68,15 @@ impl Connections {
         let (mut replaced, mut is_counted) = (false, true);
         while let Err(exhausted) = table.shares.take(client, 1) {
             let (victim, limit) = match exhausted {
-                Exhausted::Client => (table.idlest(|other| other == client), Limit::ClientConnections),
+                Exhausted::Client => (
+                    table.idlest(|other| other == client),
+                    Limit::ClientConnections,
+                ),
                 // Connections of the machine itself evict only each other.
-                Exhausted::All => (table.idlest(|other| client.is_own() || !other.is_own()), Limit::Connections),
+                Exhausted::All => (
+                    table.idlest(|other| client.is_own() || !other.is_own()),
+                    Limit::Connections,
+                ),
             };
             match victim {
                 Some(victim) => table.close(victim),
@@ -80,8 +95,22 @@ impl Connections {
             table.beyond.push_back(id);
         }
         let (activity, evicted) = (Activity::new(), CancellationToken::new());
-        table.open.insert(id, Open { client, activity: activity.clone(), evicted: evicted.clone(), is_counted });
-        Ok(Admitted { connections: self.clone(), id, activity, evicted, replaced })
+        table.open.insert(
+            id,
+            Open {
+                client,
+                activity: activity.clone(),
+                evicted: evicted.clone(),
+                is_counted,
+            },
+        );
+        Ok(Admitted {
+            connections: self.clone(),
+            id,
+            activity,
+            evicted,
+            replaced,
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -94,17 +123,27 @@ impl Table {
     /// before those of others.
     fn idlest(&self, counts: impl Fn(Client) -> bool) -> Option<u64> {
         let is_candidate = |open: &Open| open.is_counted && counts(open.client);
-        let candidates = self.open.iter().filter(|(_, open)| is_candidate(open)).filter_map(|(id, open)| {
-            let since = open.activity.idle_since()?;
-            Some(Candidate { id: *id, of_client: self.shares.of(open.client), since })
-        });
+        let candidates = self
+            .open
+            .iter()
+            .filter(|(_, open)| is_candidate(open))
+            .filter_map(|(id, open)| {
+                let since = open.activity.idle_since()?;
+                Some(Candidate {
+                    id: *id,
+                    of_client: self.shares.of(open.client),
+                    since,
+                })
+            });
         idlest(candidates)
     }
 
     /// Closes the oldest connections beyond the shares until there is room for one.
     fn make_room_beyond(&mut self) {
         while self.beyond.len() >= CONNECTIONS_OF_PROBES {
-            let Some(oldest) = self.beyond.front().copied() else { return };
+            let Some(oldest) = self.beyond.front().copied() else {
+                return;
+            };
             self.close(oldest);
         }
     }
@@ -150,8 +189,17 @@ mod tests {
 
     use crate::server::limits::Limits;
 
-    fn connections(connections: usize, connections_kept: usize, connections_per_client: usize) -> Connections {
-        let limits = Limits { connections, connections_kept, connections_per_client, ..Limits::standard(0) };
+    fn connections(
+        connections: usize,
+        connections_kept: usize,
+        connections_per_client: usize,
+    ) -> Connections {
+        let limits = Limits {
+            connections,
+            connections_kept,
+            connections_per_client,
+            ..Limits::standard(0)
+        };
         Connections::new(&limits)
     }
 
@@ -174,22 +222,40 @@ mod tests {
             connections.admit(client(peer)).ok().unwrap()
         };
         let scraper = take("10.0.0.1").await;
-        let flood = [take("10.0.0.2").await, take("10.0.0.2").await, take("10.0.0.2").await];
+        let flood = [
+            take("10.0.0.2").await,
+            take("10.0.0.2").await,
+            take("10.0.0.2").await,
+        ];
         let fourth = take("10.0.0.2").await;
         let closed = |admitted: &Admitted| admitted.evicted.is_cancelled();
-        assert_eq!(flood.each_ref().map(closed), [true, false, false], "its own, because of its own limit");
+        assert_eq!(
+            flood.each_ref().map(closed),
+            [true, false, false],
+            "its own, because of its own limit"
+        );
         let other = take("10.0.0.3").await;
-        assert_eq!((flood.each_ref().map(closed), closed(&scraper)), ([true, true, false], false));
+        assert_eq!(
+            (flood.each_ref().map(closed), closed(&scraper)),
+            ([true, true, false], false)
+        );
         assert!(fourth.replaced && other.replaced && !scraper.replaced);
         drop((scraper, flood, fourth, other));
-        assert_eq!(connections.table().shares.taken(), 0, "each place is given back once");
+        assert_eq!(
+            connections.table().shares.taken(),
+            0,
+            "each place is given back once"
+        );
         assert!(connections.table().open.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn busy_connections_are_kept_and_own_addresses_still_get_in() {
         let connections = connections(4, 2, 2);
-        let held = [busy(&connections, "10.0.0.1"), busy(&connections, "10.0.0.2")];
+        let held = [
+            busy(&connections, "10.0.0.1"),
+            busy(&connections, "10.0.0.2"),
+        ];
         let refused = |peer| connections.admit(client(peer)).err();
         assert_eq!(refused("10.0.0.3"), Some(Limit::Connections));
         let kubelet = connections.admit(client("127.0.0.1")).ok().unwrap();
@@ -208,23 +274,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn busy_connections_of_the_machine_itself_never_keep_a_probe_out() {
         let connections = connections(4, 2, 2);
-        let held = [busy(&connections, "127.0.0.1"), busy(&connections, "127.0.0.2")];
-        let beyond: Vec<_> = (0..CONNECTIONS_OF_PROBES).map(|_| busy(&connections, "127.0.0.3")).collect();
-        let probe =
-            connections.admit(client("127.0.0.1")).unwrap_or_else(|limit| panic!("a probe was refused: {limit:?}"));
+        let held = [
+            busy(&connections, "127.0.0.1"),
+            busy(&connections, "127.0.0.2"),
+        ];
+        let beyond: Vec<_> = (0..CONNECTIONS_OF_PROBES)
+            .map(|_| busy(&connections, "127.0.0.3"))
+            .collect();
+        let probe = connections
+            .admit(client("127.0.0.1"))
+            .unwrap_or_else(|limit| panic!("a probe was refused: {limit:?}"));
         let is_evicted = |(admitted, _): &(Admitted, _)| admitted.evicted.is_cancelled();
-        assert!(is_evicted(&beyond[0]) && !beyond[1..].iter().any(is_evicted), "the oldest makes room");
+        assert!(
+            is_evicted(&beyond[0]) && !beyond[1..].iter().any(is_evicted),
+            "the oldest makes room"
+        );
         assert!(!held.iter().any(is_evicted));
         drop((held, beyond, probe));
         let table = connections.table();
-        assert_eq!((table.shares.taken(), table.open.len(), table.beyond.len()), (0, 0, 0));
+        assert_eq!(
+            (table.shares.taken(), table.open.len(), table.beyond.len()),
+            (0, 0, 0)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_whose_connections_are_all_busy_gets_no_more() {
         let connections = connections(4, 0, 1);
         let held = busy(&connections, "2001:db8::1");
-        assert_eq!(connections.admit(client("2001:db8::2")).err(), Some(Limit::ClientConnections), "the same /64");
+        assert_eq!(
+            connections.admit(client("2001:db8::2")).err(),
+            Some(Limit::ClientConnections),
+            "the same /64"
+        );
         assert!(connections.admit(client("2001:db8:0:1::2")).is_ok());
         drop(held);
     }

@@ -76,11 +76,14 @@ pub(super) async fn serve<S>(
         hyper::service::service_fn(move |request| {
             // Called before the future is polled, so that a refused request does not hold memory while it waits.
             let admitted = admit(&request, client, &service);
-            let admitted = admitted.map(|in_flight| (request, in_flight, activity.begin(service.limits.busy)));
+            let admitted =
+                admitted.map(|in_flight| (request, in_flight, activity.begin(service.limits.busy)));
             let (peer, service) = (peer.clone(), service.clone());
             async move {
                 Ok::<_, Infallible>(match admitted {
-                    Ok((request, in_flight, answering)) => answer(request, peer, service, in_flight, answering).await,
+                    Ok((request, in_flight, answering)) => {
+                        answer(request, peer, service, in_flight, answering).await
+                    }
                     Err(status) => refused(status),
                 })
             }
@@ -90,12 +93,18 @@ pub(super) async fn serve<S>(
         Protocol::Http1 => {
             let stream = TokioIo::new(Watched::http1(stream, activity.clone()));
             let connection = http1(&limits).serve_connection(stream, answers);
-            drive(connection, address, &activity, &limits, &*metrics, &shutdown).await;
+            drive(
+                connection, address, &activity, &limits, &*metrics, &shutdown,
+            )
+            .await;
         }
         Protocol::Http2 => {
             let stream = TokioIo::new(Watched::http2(stream, activity.clone()));
             let connection = http2(&limits).serve_connection(stream, answers);
-            drive(connection, address, &activity, &limits, &*metrics, &shutdown).await;
+            drive(
+                connection, address, &activity, &limits, &*metrics, &shutdown,
+            )
+            .await;
         }
     }
 }
@@ -183,7 +192,10 @@ async fn until(deadline: Option<Instant>) {
 fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The time-out of headers is implemented in `activity`, which distinguishes it from the time between requests.
-    builder.header_read_timeout(None).max_buf_size(limits.header_bytes as usize).max_headers(HEADERS);
+    builder
+        .header_read_timeout(None)
+        .max_buf_size(limits.header_bytes as usize)
+        .max_headers(HEADERS);
     builder
 }
 
@@ -203,14 +215,24 @@ fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
 ///
 /// # Errors
 /// The status to refuse it with.
-fn admit(request: &Request<Incoming>, client: Client, service: &Service) -> Result<InFlight, StatusCode> {
-    let uri_bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+fn admit(
+    request: &Request<Incoming>,
+    client: Client,
+    service: &Service,
+) -> Result<InFlight, StatusCode> {
+    let uri_bytes = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |path| path.as_str().len());
     if uri_bytes > service.limits.uri_bytes {
         service.metrics.limited(Limit::UriLength);
         return Err(StatusCode::URI_TOO_LONG);
     }
     // HTTP/2 counts 32 bytes for each header in addition to its text.
-    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    let headers = request
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 32);
     let bytes = headers.sum::<usize>() + uri_bytes;
     let admitted = match Probe::of_path(request.uri().path()) {
         Some(_) => service.budget.begin_probe(client, bytes),
@@ -234,7 +256,9 @@ async fn answer(
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer);
     request.extensions_mut().insert(answering.timeout());
-    let answered = AssertUnwindSafe(async { service.router.call(request).await }).catch_unwind().await;
+    let answered = AssertUnwindSafe(async { service.router.call(request).await })
+        .catch_unwind()
+        .await;
     let mut response = match answered {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
@@ -247,7 +271,10 @@ async fn answer(
             )
         }
     };
-    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    response
+        .headers_mut()
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache, private"));
     let status = response.status().as_u16();
     tracing::debug!(peer = %address, %method, path = %shortened(&path), status, time = ?begun.elapsed(), "HTTP");
     let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
@@ -256,11 +283,19 @@ async fn answer(
         return refused(StatusCode::SERVICE_UNAVAILABLE);
     }
     // The request is over when the last byte of its answer has been taken.
-    let untaken = Arc::new(Untaken { _answering: answering, _in_flight: in_flight });
+    let untaken = Arc::new(Untaken {
+        _answering: answering,
+        _in_flight: in_flight,
+    });
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
             let untaken = Arc::clone(&untaken);
-            frame.map_data(|bytes| Bytes::from_owner(Chunk { bytes, _untaken: untaken }))
+            frame.map_data(|bytes| {
+                Bytes::from_owner(Chunk {
+                    bytes,
+                    _untaken: untaken,
+                })
+            })
         }))
     })
 }
@@ -270,7 +305,9 @@ fn refused(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
 }

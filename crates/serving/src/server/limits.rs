@@ -107,7 +107,11 @@ impl Limits {
             busy: BUSY,
             uri_bytes: URI_BYTES,
             header_bytes: HEADER_BYTES,
-            http2_streams: if http2_streams == 0 { HTTP2_STREAMS } else { http2_streams },
+            http2_streams: if http2_streams == 0 {
+                HTTP2_STREAMS
+            } else {
+                http2_streams
+            },
             tcp_keep_alive: Duration::from_secs(180),
             drain: Duration::from_secs(5),
             // Polling instead of notifications by the file system, which not all file systems have.

@@ -21,9 +21,14 @@ impl Client {
         let network = match peer {
             IpAddr::V4(address) if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V4(_) => peer,
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+            }
         };
-        Self { network, is_own: peer.is_loopback() || peer == local }
+        Self {
+            network,
+            is_own: peer.is_loopback() || peer == local,
+        }
     }
 
     /// Returns `true` if the client is on the same machine.
@@ -57,7 +62,14 @@ impl Shares {
     /// `per_client`. An address of the machine uses an eighth of the reserve: the kubelet is not the only client there.
     pub(super) fn new(limit: usize, kept: usize, per_client: usize) -> Self {
         let kept_per_client = (kept / 8).max(1);
-        Self { limit, kept, kept_per_client, per_client, taken: 0, by_client: HashMap::new() }
+        Self {
+            limit,
+            kept,
+            kept_per_client,
+            per_client,
+            taken: 0,
+            by_client: HashMap::new(),
+        }
     }
 
     /// Takes `amount`, or nothing.
@@ -67,7 +79,11 @@ impl Shares {
             return Err(Exhausted::Client);
         }
         let may_use_kept = client.is_own && own.saturating_add(amount) <= self.kept_per_client;
-        let limit = if may_use_kept { self.limit } else { self.limit.saturating_sub(self.kept) };
+        let limit = if may_use_kept {
+            self.limit
+        } else {
+            self.limit.saturating_sub(self.kept)
+        };
         if self.taken.saturating_add(amount) > limit {
             return Err(Exhausted::All);
         }
@@ -109,15 +125,28 @@ mod tests {
     #[test]
     fn clients_are_ipv4_addresses_and_ipv6_networks_of_64_bits() {
         assert_ne!(client("10.0.0.1"), client("10.0.0.2"));
-        assert_eq!(client("10.0.0.1"), client("::ffff:10.0.0.1"), "one address in two spellings");
+        assert_eq!(
+            client("10.0.0.1"),
+            client("::ffff:10.0.0.1"),
+            "one address in two spellings"
+        );
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:2"));
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
-        assert_eq!(client("127.0.0.1"), client("127.9.9.9"), "a process may use any loopback address");
+        assert_eq!(
+            client("127.0.0.1"),
+            client("127.9.9.9"),
+            "a process may use any loopback address"
+        );
     }
 
     #[test]
     fn loopback_and_the_address_that_was_connected_to_are_own() {
-        for (peer, own) in [("127.0.0.7", true), ("::1", true), ("10.0.0.9", true), ("::ffff:10.0.0.9", true)] {
+        for (peer, own) in [
+            ("127.0.0.7", true),
+            ("::1", true),
+            ("10.0.0.9", true),
+            ("::ffff:10.0.0.9", true),
+        ] {
             assert_eq!(client(peer).is_own(), own, "{peer}");
         }
         assert!(!client("10.0.0.1").is_own() && !client("2001:db8::1").is_own());
@@ -127,15 +156,42 @@ mod tests {
     fn clients_take_at_most_their_share_and_own_addresses_use_the_reserve() {
         let mut shares = Shares::new(20, 8, 8);
         let (a, b, own) = (client("10.0.0.1"), client("10.0.0.2"), client("127.0.0.1"));
-        assert_eq!((shares.take(a, 8), shares.take(a, 1)), (Ok(()), Err(Exhausted::Client)));
-        assert_eq!((shares.take(b, 4), shares.take(b, 1)), (Ok(()), Err(Exhausted::All)), "eight are kept");
-        assert_eq!((shares.take(own, 1), shares.take(own, 1)), (Ok(()), Err(Exhausted::All)), "an eighth of them");
-        assert_eq!(shares.take(client("127.0.0.2"), 1), Err(Exhausted::All), "loopback addresses are one client");
-        assert_eq!(shares.take(client("10.0.0.9"), 1), Ok(()), "for each own client");
+        assert_eq!(
+            (shares.take(a, 8), shares.take(a, 1)),
+            (Ok(()), Err(Exhausted::Client))
+        );
+        assert_eq!(
+            (shares.take(b, 4), shares.take(b, 1)),
+            (Ok(()), Err(Exhausted::All)),
+            "eight are kept"
+        );
+        assert_eq!(
+            (shares.take(own, 1), shares.take(own, 1)),
+            (Ok(()), Err(Exhausted::All)),
+            "an eighth of them"
+        );
+        assert_eq!(
+            shares.take(client("127.0.0.2"), 1),
+            Err(Exhausted::All),
+            "loopback addresses are one client"
+        );
+        assert_eq!(
+            shares.take(client("10.0.0.9"), 1),
+            Ok(()),
+            "for each own client"
+        );
         shares.give_back(a, 8);
         shares.give_back(own, 1);
         assert_eq!((shares.taken(), shares.of(a), shares.of(b)), (5, 0, 4));
-        assert_eq!(shares.by_client.len(), 2, "clients that have nothing are forgotten");
-        assert_eq!(shares.take(a, usize::MAX), Err(Exhausted::Client), "no overflow");
+        assert_eq!(
+            shares.by_client.len(),
+            2,
+            "clients that have nothing are forgotten"
+        );
+        assert_eq!(
+            shares.take(a, usize::MAX),
+            Err(Exhausted::Client),
+            "no overflow"
+        );
     }
 }

@@ -15,7 +15,11 @@ const BACKLOG: i32 = 1024;
 /// Listens on the address of `options`. An unspecified address means all interfaces, of both families.
 pub(super) fn listen(options: &ServingOptions) -> Result<(TcpListener, SocketAddr), ServingError> {
     let address = SocketAddr::new(options.bind_address, options.port);
-    let failed = |problem| ServingError::Listen { address, flag: options.port_flag, problem };
+    let failed = |problem| ServingError::Listen {
+        address,
+        flag: options.port_flag,
+        problem,
+    };
     let listener = if options.bind_address.is_unspecified() {
         let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), options.port);
         open(both, options).or_else(|error| match error.kind() {
@@ -33,7 +37,11 @@ pub(super) fn listen(options: &ServingOptions) -> Result<(TcpListener, SocketAdd
 }
 
 fn open(address: SocketAddr, options: &ServingOptions) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         socket.set_only_v6(false)?;
     }

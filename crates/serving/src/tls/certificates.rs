@@ -50,23 +50,36 @@ impl Certificates {
             (Some(files), _) => Loaded::read(files, Origin::Given, &provider)?,
             (None, Some(directory)) => {
                 let file = |ending: &str| directory.join(format!("{}.{ending}", options.pair_name));
-                let files = CertificateFiles { certificate: file("crt"), key: file("key") };
+                let files = CertificateFiles {
+                    certificate: file("crt"),
+                    key: file("key"),
+                };
                 Loaded::in_directory(files, options.bind_address, now, &provider)?
             }
             (None, None) => Loaded::in_memory(options, now, &provider)?,
         };
         let mut sni = Vec::new();
         for pair in &options.sni {
-            sni.push((Loaded::read(&pair.files, Origin::Given, &provider)?, pair.names.clone()));
+            sni.push((
+                Loaded::read(&pair.files, Origin::Given, &provider)?,
+                pair.names.clone(),
+            ));
         }
-        Ok(Self { provider, bind_address: options.bind_address, default, sni })
+        Ok(Self {
+            provider,
+            bind_address: options.bind_address,
+            default,
+            sni,
+        })
     }
 
     pub(super) fn names(&self) -> Names {
         let named = |(loaded, explicit): &(Loaded, Vec<String>)| Named {
             pair: Arc::clone(&loaded.pair),
             explicit: explicit.clone(),
-            in_certificate: Leaf::of(&loaded.pair).map(|leaf| leaf.names).unwrap_or_default(),
+            in_certificate: Leaf::of(&loaded.pair)
+                .map(|leaf| leaf.names)
+                .unwrap_or_default(),
         };
         let pairs: Vec<_> = self.sni.iter().map(named).collect();
         Names::new(Arc::clone(&self.default.pair), &pairs)
@@ -86,10 +99,20 @@ impl Certificates {
 }
 
 impl Loaded {
-    fn read(files: &CertificateFiles, origin: Origin, provider: &CryptoProvider) -> Result<Self, ServingError> {
+    fn read(
+        files: &CertificateFiles,
+        origin: Origin,
+        provider: &CryptoProvider,
+    ) -> Result<Self, ServingError> {
         let pem = PemPair::read(files)?;
         let pair = pem.parse(files, provider)?;
-        Ok(Self { origin, files: files.clone(), pem, pair, refused: None })
+        Ok(Self {
+            origin,
+            files: files.clone(),
+            pem,
+            pair,
+            refused: None,
+        })
     }
 
     /// Returns the pair in the directory. It is generated if neither file exists, or if a generated pair is not valid
@@ -102,7 +125,11 @@ impl Loaded {
     ) -> Result<Self, ServingError> {
         let is_there = || (files.certificate.exists(), files.key.exists());
         // A pair that is complete needs no right to write.
-        let _held = if is_there() == (true, true) { None } else { generate::hold(&files)? };
+        let _held = if is_there() == (true, true) {
+            None
+        } else {
+            generate::hold(&files)?
+        };
         match is_there() {
             (true, true) => match Self::read(&files, Origin::Directory, provider) {
                 Ok(mut loaded) => {
@@ -113,7 +140,11 @@ impl Loaded {
                     let _held = generate::hold(&files)?;
                     // Perhaps it was being written.
                     let again = Self::read(&files, Origin::Directory, provider);
-                    if again.is_ok() || !PemPair::read(&files)?.leaf().is_some_and(|leaf| generate::is_ours(&leaf)) {
+                    if again.is_ok()
+                        || !PemPair::read(&files)?
+                            .leaf()
+                            .is_some_and(|leaf| generate::is_ours(&leaf))
+                    {
                         return again;
                     }
                     tracing::warn!(%error, "generating the self-signed cert again");
@@ -122,8 +153,11 @@ impl Loaded {
             },
             (false, false) => Self::make(files, bind_address, now, provider),
             (there, _) => {
-                let (one, other) =
-                    if there { (&files.certificate, &files.key) } else { (&files.key, &files.certificate) };
+                let (one, other) = if there {
+                    (&files.certificate, &files.key)
+                } else {
+                    (&files.key, &files.certificate)
+                };
                 let (one, other) = (one.display(), other.display());
                 Err(ServingError::Generate(format!(
                     "{one} exists but {other} does not: add the missing file, or remove the existing one to generate \
@@ -144,15 +178,34 @@ impl Loaded {
         let (certificate, key) = (files.certificate.display(), files.key.display());
         tracing::info!("Generated self-signed cert ({certificate}, {key})");
         let pair = pem.parse(&files, provider)?;
-        Ok(Self { origin: Origin::Directory, files, pem, pair, refused: None })
+        Ok(Self {
+            origin: Origin::Directory,
+            files,
+            pem,
+            pair,
+            refused: None,
+        })
     }
 
-    fn in_memory(options: &ServingOptions, now: Timestamp, provider: &CryptoProvider) -> Result<Self, ServingError> {
+    fn in_memory(
+        options: &ServingOptions,
+        now: Timestamp,
+        provider: &CryptoProvider,
+    ) -> Result<Self, ServingError> {
         let pem = generate::generate(options.bind_address, now)?;
-        let files = CertificateFiles { certificate: "(generated certificate)".into(), key: "(generated key)".into() };
+        let files = CertificateFiles {
+            certificate: "(generated certificate)".into(),
+            key: "(generated key)".into(),
+        };
         let pair = pem.parse(&files, provider)?;
         tracing::info!("Generated self-signed cert in-memory");
-        Ok(Self { origin: Origin::Memory, files, pem, pair, refused: None })
+        Ok(Self {
+            origin: Origin::Memory,
+            files,
+            pem,
+            pair,
+            refused: None,
+        })
     }
 
     /// Generates a new pair if this is a generated one that has expired or is not valid yet.
@@ -226,7 +279,10 @@ impl Loaded {
     fn log_failure(&mut self, error: &ServingError) {
         let text = error.to_string();
         if self.refused.as_ref() != Some(&text) {
-            tracing::warn!(error = text, "the serving certificate cannot be renewed, keeping the old one");
+            tracing::warn!(
+                error = text,
+                "the serving certificate cannot be renewed, keeping the old one"
+            );
             self.refused = Some(text);
         }
     }
@@ -250,7 +306,10 @@ mod tests {
 
     #[test]
     fn a_generated_certificate_is_as_the_reference_makes_it() {
-        let options = ServingOptions { bind_address: "10.0.0.7".parse().unwrap(), ..ServingOptions::default() };
+        let options = ServingOptions {
+            bind_address: "10.0.0.7".parse().unwrap(),
+            ..ServingOptions::default()
+        };
         let certificates = Certificates::load(&options, at(0)).unwrap();
         let pair = Arc::clone(&certificates.default.pair);
         assert_eq!(pair.cert.len(), 2, "leaf and authority");
@@ -267,7 +326,12 @@ mod tests {
         assert!(usage.digital_signature() && usage.key_encipherment());
         let extended = leaf.extended_key_usage().unwrap().unwrap().value;
         assert!(extended.server_auth && !extended.client_auth);
-        let names = &leaf.subject_alternative_name().unwrap().unwrap().value.general_names;
+        let names = &leaf
+            .subject_alternative_name()
+            .unwrap()
+            .unwrap()
+            .value
+            .general_names;
         let expected = [
             GeneralName::DNSName("localhost"),
             GeneralName::IPAddress(&[127, 0, 0, 1]),
@@ -279,7 +343,10 @@ mod tests {
     #[test]
     fn expired_generated_certificate_is_replaced_in_memory_and_in_the_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let stored = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        let stored = ServingOptions {
+            cert_dir: Some(directory.path().to_owned()),
+            ..ServingOptions::default()
+        };
         for options in [ServingOptions::default(), stored.clone()] {
             let mut certificates = Certificates::load(&options, at(0)).unwrap();
             let first = shown(&certificates);
@@ -289,56 +356,97 @@ mod tests {
             assert!(!certificates.refresh(at(YEAR + 1)));
         }
         let before = shown(&Certificates::load(&stored, at(YEAR + 2)).unwrap());
-        assert_eq!(shown(&Certificates::load(&stored, at(2 * YEAR - 1)).unwrap()), before);
-        assert_ne!(shown(&Certificates::load(&stored, at(3 * YEAR)).unwrap()), before, "expired while nobody ran");
+        assert_eq!(
+            shown(&Certificates::load(&stored, at(2 * YEAR - 1)).unwrap()),
+            before
+        );
+        assert_ne!(
+            shown(&Certificates::load(&stored, at(3 * YEAR)).unwrap()),
+            before,
+            "expired while nobody ran"
+        );
     }
 
     #[test]
     fn ours_is_made_again_if_it_was_made_while_the_clock_was_ahead() {
         let directory = tempfile::tempdir().unwrap();
-        let stored = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        let stored = ServingOptions {
+            cert_dir: Some(directory.path().to_owned()),
+            ..ServingOptions::default()
+        };
         for options in [ServingOptions::default(), stored.clone()] {
             let mut certificates = Certificates::load(&options, at(YEAR / 2)).unwrap();
             let first = shown(&certificates);
             assert!(certificates.refresh(at(0)), "it is not valid yet");
             assert_ne!(shown(&certificates), first);
-            assert!(!certificates.refresh(at(-3600)), "an hour of difference is allowed for");
+            assert!(
+                !certificates.refresh(at(-3600)),
+                "an hour of difference is allowed for"
+            );
         }
         let before = shown(&Certificates::load(&stored, at(0)).unwrap());
-        assert_ne!(shown(&Certificates::load(&stored, at(-3601)).unwrap()), before, "corrected while nobody ran");
+        assert_ne!(
+            shown(&Certificates::load(&stored, at(-3601)).unwrap()),
+            before,
+            "corrected while nobody ran"
+        );
     }
 
     #[test]
     fn processes_that_share_a_directory_make_one_pair_between_them() {
         for round in 0..10 {
             let directory = tempfile::tempdir().unwrap();
-            let options =
-                ServingOptions { cert_dir: Some(directory.path().join("new/one")), ..ServingOptions::default() };
+            let options = ServingOptions {
+                cert_dir: Some(directory.path().join("new/one")),
+                ..ServingOptions::default()
+            };
             let together = |now| {
-                let load = || Certificates::load(&options, at(now)).map(|certificates| shown(&certificates));
+                let load = || {
+                    Certificates::load(&options, at(now)).map(|certificates| shown(&certificates))
+                };
                 std::thread::scope(|scope| {
                     let threads: Vec<_> = (0..4).map(|_| scope.spawn(load)).collect();
-                    threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Result<Vec<_>, _>>()
+                    threads
+                        .into_iter()
+                        .map(|thread| thread.join().unwrap())
+                        .collect::<Result<Vec<_>, _>>()
                 })
             };
             let made = together(0).unwrap();
-            assert!(made.iter().all(|certificate| *certificate == made[0]), "round {round}");
+            assert!(
+                made.iter().all(|certificate| *certificate == made[0]),
+                "round {round}"
+            );
             let renewed = together(2 * YEAR).unwrap();
-            assert!(renewed[0] != made[0] && renewed.iter().all(|one| *one == renewed[0]), "round {round}");
+            assert!(
+                renewed[0] != made[0] && renewed.iter().all(|one| *one == renewed[0]),
+                "round {round}"
+            );
         }
     }
 
     #[test]
     fn half_of_a_pair_of_ours_is_made_whole_and_that_of_somebody_else_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
-        let options = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        let options = ServingOptions {
+            cert_dir: Some(directory.path().to_owned()),
+            ..ServingOptions::default()
+        };
         let first = shown(&Certificates::load(&options, at(0)).unwrap());
         let theirs = Authority::new("theirs").server(&["localhost"]);
-        let file = |ending| directory.path().join(format!("cloud-controller-manager.{ending}"));
+        let file = |ending| {
+            directory
+                .path()
+                .join(format!("cloud-controller-manager.{ending}"))
+        };
         std::fs::write(file("key"), theirs.key_pem()).unwrap();
         let second = shown(&Certificates::load(&options, at(1)).unwrap());
         assert_ne!(first, second);
-        assert_eq!(shown(&Certificates::load(&options, at(2)).unwrap()), second, "it is whole now");
+        assert_eq!(
+            shown(&Certificates::load(&options, at(2)).unwrap()),
+            second,
+            "it is whole now"
+        );
 
         let ours = std::fs::read(file("key")).unwrap();
         theirs.write(directory.path(), "cloud-controller-manager");
@@ -351,7 +459,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let theirs = Authority::new("theirs").server(&["localhost"]);
         theirs.write(directory.path(), "cloud-controller-manager");
-        let options = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        let options = ServingOptions {
+            cert_dir: Some(directory.path().to_owned()),
+            ..ServingOptions::default()
+        };
         let mut certificates = Certificates::load(&options, at(200 * YEAR)).unwrap();
         assert!(!certificates.refresh(at(201 * YEAR)));
         assert_eq!(shown(&certificates), theirs.der().to_vec());
@@ -361,12 +472,21 @@ mod tests {
     fn unusable_certificate_never_replaces_a_usable_one() {
         let directory = tempfile::tempdir().unwrap();
         let authority = Authority::new("ca");
-        let (old, new) = (authority.server(&["localhost"]), authority.server(&["localhost"]));
+        let (old, new) = (
+            authority.server(&["localhost"]),
+            authority.server(&["localhost"]),
+        );
         let files = old.write(directory.path(), "tls");
-        let options = ServingOptions { certificate: Some(files.clone()), ..ServingOptions::default() };
+        let options = ServingOptions {
+            certificate: Some(files.clone()),
+            ..ServingOptions::default()
+        };
         let mut certificates = Certificates::load(&options, at(0)).unwrap();
         std::fs::write(&files.key, new.key_pem()).unwrap();
-        assert!(!certificates.refresh(at(1)), "the key of another certificate");
+        assert!(
+            !certificates.refresh(at(1)),
+            "the key of another certificate"
+        );
         std::fs::write(&files.certificate, "half a fi").unwrap();
         assert!(!certificates.refresh(at(2)));
         std::fs::remove_file(&files.certificate).unwrap();

@@ -51,15 +51,22 @@ fn suite(name: &str) -> Option<Suite> {
         "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => {
             Suite::Tls12(cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)
         }
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" | "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => {
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"
+        | "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => {
             Suite::Tls12(cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256)
         }
-        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => Suite::Tls12(cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => Suite::Tls12(cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => {
+            Suite::Tls12(cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256)
+        }
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => {
+            Suite::Tls12(cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384)
+        }
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" | "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" => {
             Suite::Tls12(cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256)
         }
-        "TLS_AES_128_GCM_SHA256" | "TLS_AES_256_GCM_SHA384" | "TLS_CHACHA20_POLY1305_SHA256" => Suite::Tls13,
+        "TLS_AES_128_GCM_SHA256" | "TLS_AES_256_GCM_SHA384" | "TLS_CHACHA20_POLY1305_SHA256" => {
+            Suite::Tls13
+        }
         name if NOT_AVAILABLE.contains(&name) => Suite::NotAvailable,
         _ => return None,
     })
@@ -90,7 +97,11 @@ pub fn check_cipher_suites(names: &[String]) -> Result<Vec<String>, String> {
     let mut skipped = Vec::new();
     for name in names {
         match suite(name) {
-            None => return Err(format!("Cipher suite {name} not supported or doesn't exist")),
+            None => {
+                return Err(format!(
+                    "Cipher suite {name} not supported or doesn't exist"
+                ));
+            }
             Some(Suite::NotAvailable) => skipped.push(name.clone()),
             Some(Suite::Tls12(_) | Suite::Tls13) => {}
         }
@@ -114,9 +125,12 @@ pub fn parse_version(word: &str) -> Result<(TlsVersion, Option<String>), String>
     match word {
         "" | "VersionTLS12" => Ok((TlsVersion::V1_2, None)),
         "VersionTLS13" => Ok((TlsVersion::V1_3, None)),
-        "VersionTLS10" | "VersionTLS11" => {
-            Ok((TlsVersion::V1_2, Some(format!("{word} is not available in this build, VersionTLS12 is used instead"))))
-        }
+        "VersionTLS10" | "VersionTLS11" => Ok((
+            TlsVersion::V1_2,
+            Some(format!(
+                "{word} is not available in this build, VersionTLS12 is used instead"
+            )),
+        )),
         _ => Err(format!("unknown tls version {word:?}")),
     }
 }
@@ -130,7 +144,9 @@ pub fn check_curves(ids: &[i32]) -> Result<Vec<u16>, String> {
     let (mut seen, mut skipped) = (BTreeSet::new(), Vec::new());
     for id in ids {
         let Some(small) = u16::try_from(*id).ok().filter(|id| *id != 0) else {
-            return Err(format!("curve preference {id} is out of range (must be 1-65535)"));
+            return Err(format!(
+                "curve preference {id} is out of range (must be 1-65535)"
+            ));
         };
         if !seen.insert(small) {
             return Err(format!("duplicate curve preference {id}"));
@@ -138,7 +154,11 @@ pub fn check_curves(ids: &[i32]) -> Result<Vec<u16>, String> {
         match curve(small) {
             Some(_) => {}
             None if NO_SUCH_CURVE.contains(&small) => skipped.push(small),
-            None => return Err(format!("curve preference {id} is not supported by this build")),
+            None => {
+                return Err(format!(
+                    "curve preference {id} is not supported by this build"
+                ));
+            }
         }
     }
     if !ids.is_empty() && skipped.len() == ids.len() {
@@ -168,8 +188,19 @@ pub fn parse_sni_pair(value: &str) -> Result<SniPair, String> {
     if certificate.is_empty() || key.is_empty() {
         return Err("expected comma separated certificate and key file paths".to_owned());
     }
-    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    Ok(SniPair { files: CertificateFiles { certificate: PathBuf::from(certificate), key: PathBuf::from(key) }, names })
+    let names = names
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    Ok(SniPair {
+        files: CertificateFiles {
+            certificate: PathBuf::from(certificate),
+            key: PathBuf::from(key),
+        },
+        names,
+    })
 }
 
 /// TLS versions and cipher suites of the TLS library that the options permit.
@@ -183,16 +214,30 @@ impl TlsChoices {
     /// Creates the choices from validated options, without values that this build does not support.
     pub(crate) fn new(options: &ServingOptions) -> Self {
         let mut provider = default_provider();
-        let chosen: Vec<_> = options.cipher_suites.iter().filter_map(|name| suite(name)).collect();
+        let chosen: Vec<_> = options
+            .cipher_suites
+            .iter()
+            .filter_map(|name| suite(name))
+            .collect();
         if !chosen.is_empty() {
             let named = |wanted: &SupportedCipherSuite| {
-                chosen.iter().any(|suite| matches!(suite, Suite::Tls12(suite) if suite.suite() == wanted.suite()))
+                chosen.iter().any(
+                    |suite| matches!(suite, Suite::Tls12(suite) if suite.suite() == wanted.suite()),
+                )
             };
             // The order of the TLS library applies, as in the Go cloud-controller-manager.
-            provider.cipher_suites.retain(|suite| suite.tls13().is_some() || named(suite));
+            provider
+                .cipher_suites
+                .retain(|suite| suite.tls13().is_some() || named(suite));
         }
-        if options.curve_preferences.iter().any(|id| curve(*id).is_some()) {
-            provider.kx_groups.retain(|group| options.curve_preferences.contains(&u16::from(group.name())));
+        if options
+            .curve_preferences
+            .iter()
+            .any(|id| curve(*id).is_some())
+        {
+            provider
+                .kx_groups
+                .retain(|group| options.curve_preferences.contains(&u16::from(group.name())));
         }
         let versions: &[&SupportedProtocolVersion] = match options.min_version {
             TlsVersion::V1_2 => rustls::ALL_VERSIONS,
@@ -214,20 +259,35 @@ mod tests {
     fn every_cipher_suite_that_kubernetes_knows_is_accepted() {
         let mut all = strings(&NOT_AVAILABLE);
         for key in ["ECDSA", "RSA"] {
-            for rest in ["AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "CHACHA20_POLY1305", "CHACHA20_POLY1305_SHA256"] {
+            for rest in [
+                "AES_128_GCM_SHA256",
+                "AES_256_GCM_SHA384",
+                "CHACHA20_POLY1305",
+                "CHACHA20_POLY1305_SHA256",
+            ] {
                 all.push(format!("TLS_ECDHE_{key}_WITH_{rest}"));
             }
         }
-        all.extend(strings(&["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"]));
+        all.extend(strings(&[
+            "TLS_AES_128_GCM_SHA256",
+            "TLS_AES_256_GCM_SHA384",
+            "TLS_CHACHA20_POLY1305_SHA256",
+        ]));
         assert_eq!(check_cipher_suites(&all), Ok(strings(&NOT_AVAILABLE)));
     }
 
     #[test]
     fn a_list_of_nothing_usable_is_an_error_that_says_what_there_is() {
         let text = check_cipher_suites(&strings(&["TLS_RSA_WITH_RC4_128_SHA"])).unwrap_err();
-        assert!(text.contains("none of the cipher suites TLS_RSA_WITH_RC4_128_SHA is available"), "{text}");
+        assert!(
+            text.contains("none of the cipher suites TLS_RSA_WITH_RC4_128_SHA is available"),
+            "{text}"
+        );
         assert_eq!(check_cipher_suites(&[]), Ok(vec![]));
-        assert_eq!(check_cipher_suites(&strings(&["TLS_AES_128_GCM_SHA256"])), Ok(vec![]));
+        assert_eq!(
+            check_cipher_suites(&strings(&["TLS_AES_128_GCM_SHA256"])),
+            Ok(vec![])
+        );
     }
 
     #[test]
@@ -235,8 +295,14 @@ mod tests {
         assert_eq!(parse_version(""), Ok((TlsVersion::V1_2, None)));
         assert_eq!(parse_version("VersionTLS13"), Ok((TlsVersion::V1_3, None)));
         let (version, warning) = parse_version("VersionTLS10").unwrap();
-        assert!(version == TlsVersion::V1_2 && warning.is_some_and(|text| text.contains("VersionTLS10")));
-        assert_eq!(parse_version("1.2"), Err("unknown tls version \"1.2\"".to_owned()));
+        assert!(
+            version == TlsVersion::V1_2
+                && warning.is_some_and(|text| text.contains("VersionTLS10"))
+        );
+        assert_eq!(
+            parse_version("1.2"),
+            Err("unknown tls version \"1.2\"".to_owned())
+        );
     }
 
     #[test]
@@ -244,10 +310,16 @@ mod tests {
         assert_eq!(check_curves(&[29, 4588, 23, 25]), Ok(vec![4588, 25]));
         let table: [(&[i32], &str); 5] = [
             (&[0], "curve preference 0 is out of range (must be 1-65535)"),
-            (&[65536], "curve preference 65536 is out of range (must be 1-65535)"),
+            (
+                &[65536],
+                "curve preference 65536 is out of range (must be 1-65535)",
+            ),
             (&[29, 29], "duplicate curve preference 29"),
             (&[7], "curve preference 7 is not supported by this build"),
-            (&[25], "none of the curve preferences [25] is available in this build; it has 23, 24 and 29"),
+            (
+                &[25],
+                "none of the curve preferences [25] is available in this build; it has 23, 24 and 29",
+            ),
         ];
         for (ids, text) in table {
             assert_eq!(check_curves(ids), Err(text.to_owned()), "{ids:?}");
@@ -260,22 +332,41 @@ mod tests {
         for value in ["", "a.crt", "a.crt,", "a,b,c", "a.crt:example.com"] {
             assert_eq!(parse_sni_pair(value), expected, "{value:?}");
         }
-        assert_eq!(parse_sni_pair("a.crt,a.key").map(|pair| pair.names), Ok(vec![]));
+        assert_eq!(
+            parse_sni_pair("a.crt,a.key").map(|pair| pair.names),
+            Ok(vec![])
+        );
     }
 
     #[test]
     fn only_chosen_cipher_suites_and_curves_are_offered() {
         let options = ServingOptions {
-            cipher_suites: strings(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA"]),
+            cipher_suites: strings(&[
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+                "TLS_RSA_WITH_RC4_128_SHA",
+            ]),
             curve_preferences: vec![24, 25],
             min_version: TlsVersion::V1_3,
             ..ServingOptions::default()
         };
         let choices = TlsChoices::new(&options);
-        let tls12 = choices.provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
-        let groups: Vec<_> = choices.provider.kx_groups.iter().map(|group| u16::from(group.name())).collect();
+        let tls12 = choices
+            .provider
+            .cipher_suites
+            .iter()
+            .filter(|suite| suite.tls13().is_none())
+            .count();
+        let groups: Vec<_> = choices
+            .provider
+            .kx_groups
+            .iter()
+            .map(|group| u16::from(group.name()))
+            .collect();
         assert_eq!((tls12, groups, choices.versions.len()), (1, vec![24], 1));
         let all = TlsChoices::new(&ServingOptions::default());
-        assert_eq!((all.provider.cipher_suites.len(), all.versions.len()), (9, 2));
+        assert_eq!(
+            (all.provider.cipher_suites.len(), all.versions.len()),
+            (9, 2)
+        );
     }
 }

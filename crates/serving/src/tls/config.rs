@@ -33,7 +33,10 @@ struct Current {
 }
 
 impl Tls {
-    pub(crate) fn new(options: &ServingOptions, certificates: Certificates) -> Result<Self, ServingError> {
+    pub(crate) fn new(
+        options: &ServingOptions,
+        certificates: Certificates,
+    ) -> Result<Self, ServingError> {
         let choices = TlsChoices::new(options);
         let config = build(&choices, options.disable_http2, certificates.names(), None)?;
         Ok(Self {
@@ -41,7 +44,10 @@ impl Tls {
             disable_http2: options.disable_http2,
             certificates: Arc::new(Mutex::new(certificates)),
             client_cas: None,
-            current: ArcSwap::from_pointee(Current { config: Arc::new(config), generation: 0 }),
+            current: ArcSwap::from_pointee(Current {
+                config: Arc::new(config),
+                generation: 0,
+            }),
         })
     }
 
@@ -68,7 +74,8 @@ impl Tls {
             ticks.tick().await;
             let certificates = Arc::clone(&self.certificates);
             // Files may be slow; a panic in there is a defect that must not end the server.
-            let refresh = tokio::task::spawn_blocking(move || certificates.lock().refresh(Timestamp::now()));
+            let refresh =
+                tokio::task::spawn_blocking(move || certificates.lock().refresh(Timestamp::now()));
             if refresh.await.unwrap_or(false) {
                 self.rebuild();
             }
@@ -81,7 +88,10 @@ impl Tls {
         let generation = self.client_cas.as_ref().map_or(0, ClientCas::generation);
         let hints = self.client_cas.as_ref().map(ClientCas::subjects);
         match build(&self.choices, self.disable_http2, names, hints) {
-            Ok(config) => self.current.store(Arc::new(Current { config: Arc::new(config), generation })),
+            Ok(config) => self.current.store(Arc::new(Current {
+                config: Arc::new(config),
+                generation,
+            })),
             Err(error) => tracing::error!(%error, "keeping the previous TLS configuration"),
         }
     }
@@ -101,11 +111,17 @@ fn build(
         .with_protocol_versions(choices.versions)
         .map_err(|error| ServingError::Tls(error.to_string()))?;
     let builder = match hints {
-        Some(hints) => builder.with_client_cert_verifier(Arc::new(AnyCertificate { algorithms, hints })),
+        Some(hints) => {
+            builder.with_client_cert_verifier(Arc::new(AnyCertificate { algorithms, hints }))
+        }
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(names));
-    let protocols: &[&[u8]] = if disable_http2 { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
+    let protocols: &[&[u8]] = if disable_http2 {
+        &[b"http/1.1"]
+    } else {
+        &[b"h2", b"http/1.1"]
+    };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }

@@ -26,22 +26,31 @@ impl Names {
     /// in a certificate.
     pub(super) fn new(default: Arc<CertifiedKey>, pairs: &[Named]) -> Self {
         let mut by_name = HashMap::new();
-        let written = pairs.iter().flat_map(|named| named.explicit.iter().map(move |name| (name, named)));
+        let written = pairs
+            .iter()
+            .flat_map(|named| named.explicit.iter().map(move |name| (name, named)));
         let extracted = pairs
             .iter()
             .filter(|named| named.explicit.is_empty())
             .flat_map(|named| named.in_certificate.iter().map(move |name| (name, named)));
         for (name, named) in written.chain(extracted) {
-            by_name.entry(normal(name)).or_insert_with(|| Arc::clone(&named.pair));
+            by_name
+                .entry(normal(name))
+                .or_insert_with(|| Arc::clone(&named.pair));
         }
         Self { default, by_name }
     }
 
     /// Selects the certificate: the name itself takes precedence over a wildcard for its first label.
     pub(super) fn choose(&self, server_name: Option<&str>) -> &Arc<CertifiedKey> {
-        let Some(name) = server_name.map(normal) else { return &self.default };
+        let Some(name) = server_name.map(normal) else {
+            return &self.default;
+        };
         let wildcard = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));
-        self.by_name.get(&name).or_else(wildcard).unwrap_or(&self.default)
+        self.by_name
+            .get(&name)
+            .or_else(wildcard)
+            .unwrap_or(&self.default)
     }
 }
 
@@ -57,6 +66,8 @@ impl ResolvesServerCert for Names {
 
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").field("names", &self.by_name.keys()).finish_non_exhaustive()
+        f.debug_struct("Names")
+            .field("names", &self.by_name.keys())
+            .finish_non_exhaustive()
     }
 }

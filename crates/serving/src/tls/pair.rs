@@ -22,7 +22,10 @@ pub(super) struct PemPair {
 
 impl PemPair {
     pub(super) fn read(files: &CertificateFiles) -> Result<Self, ServingError> {
-        Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
+        Ok(Self {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+        })
     }
 
     /// Returns the first certificate, whether there is a key for it or not.
@@ -36,7 +39,10 @@ impl PemPair {
         files: &CertificateFiles,
         provider: &CryptoProvider,
     ) -> Result<Arc<CertifiedKey>, ServingError> {
-        let unusable = |path: &Path, problem: String| ServingError::Unusable { path: path.to_owned(), problem };
+        let unusable = |path: &Path, problem: String| ServingError::Unusable {
+            path: path.to_owned(),
+            problem,
+        };
         let certificate = |problem| unusable(&files.certificate, problem);
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.certificate)
             .collect::<Result<_, _>>()
@@ -44,16 +50,24 @@ impl PemPair {
         if chain.is_empty() {
             return Err(certificate("there is no certificate in it".to_owned()));
         }
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|error| unusable(&files.key, format!("there is no private key in it: {error}")))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| {
+            unusable(
+                &files.key,
+                format!("there is no private key in it: {error}"),
+            )
+        })?;
         let pair = CertifiedKey::from_der(chain, key, provider);
         let names = format!("with the key {}", files.key.display());
-        pair.map(Arc::new).map_err(|error| certificate(format!("it cannot be used {names}: {error}")))
+        pair.map(Arc::new)
+            .map_err(|error| certificate(format!("it cannot be used {names}: {error}")))
     }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
-    cloud_provider::files::read(path).map_err(|problem| ServingError::Read { path: path.to_owned(), problem })
+    cloud_provider::files::read(path).map_err(|problem| ServingError::Read {
+        path: path.to_owned(),
+        problem,
+    })
 }
 
 /// Fields of a leaf certificate.
@@ -76,15 +90,24 @@ impl Leaf {
     fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let common = |name: &x509_parser::x509::X509Name<'_>| {
-            let common = name.iter_common_name().next().and_then(|attribute| attribute.as_str().ok());
+            let common = name
+                .iter_common_name()
+                .next()
+                .and_then(|attribute| attribute.as_str().ok());
             common.unwrap_or_default().to_owned()
         };
         let mut names: Vec<String> = Vec::new();
         if let Ok(Some(alternatives)) = certificate.subject_alternative_name() {
-            names.extend(alternatives.value.general_names.iter().filter_map(|name| match name {
-                GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
-                _ => None,
-            }));
+            names.extend(
+                alternatives
+                    .value
+                    .general_names
+                    .iter()
+                    .filter_map(|name| match name {
+                        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+                        _ => None,
+                    }),
+            );
         }
         let subject = common(certificate.subject());
         // Old certificates have their name there alone.
@@ -92,8 +115,16 @@ impl Leaf {
             names.push(subject.to_ascii_lowercase());
         }
         let validity = certificate.validity();
-        let not_before = Timestamp::from_second(validity.not_before.timestamp()).unwrap_or(Timestamp::MIN);
-        let not_after = Timestamp::from_second(validity.not_after.timestamp()).unwrap_or(Timestamp::MAX);
-        Some(Self { issuer: common(certificate.issuer()), subject, not_before, not_after, names })
+        let not_before =
+            Timestamp::from_second(validity.not_before.timestamp()).unwrap_or(Timestamp::MIN);
+        let not_after =
+            Timestamp::from_second(validity.not_after.timestamp()).unwrap_or(Timestamp::MAX);
+        Some(Self {
+            issuer: common(certificate.issuer()),
+            subject,
+            not_before,
+            not_after,
+            names,
+        })
     }
 }

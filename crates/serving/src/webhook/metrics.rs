@@ -28,7 +28,12 @@ pub(super) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn begin(metrics: &'a dyn WebhookMetrics, webhook: &'a str) -> Self {
-        Self { metrics, webhook, begun: Instant::now(), status: None }
+        Self {
+            metrics,
+            webhook,
+            begun: Instant::now(),
+            status: None,
+        }
     }
 
     pub(super) fn end(mut self, status: StatusCode) {
@@ -39,6 +44,7 @@ impl<'a> Call<'a> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         let code = self.status.as_ref().map_or("<error>", StatusCode::as_str);
-        self.metrics.called(self.webhook, code, self.begun.elapsed());
+        self.metrics
+            .called(self.webhook, code, self.begun.elapsed());
     }
 }

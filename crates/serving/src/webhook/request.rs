@@ -58,13 +58,20 @@ impl AdmissionRequest {
     /// Bytes of JSON of both objects.
     #[must_use]
     pub fn object_bytes(&self) -> usize {
-        [&self.object, &self.old_object].into_iter().flatten().map(|object| object.get().len()).sum()
+        [&self.object, &self.old_object]
+            .into_iter()
+            .flatten()
+            .map(|object| object.get().len())
+            .sum()
     }
 }
 
 fn parsed<T: DeserializeOwned>(object: Option<&RawValue>) -> Result<Option<T>, String> {
     let parse = |object: &RawValue| serde_json::from_str(object.get());
-    object.map(parse).transpose().map_err(|error| format!("cannot parse the object: {error}"))
+    object
+        .map(parse)
+        .transpose()
+        .map_err(|error| format!("cannot parse the object: {error}"))
 }
 
 /// Type of an object.
@@ -100,7 +107,10 @@ const LONGEST: usize = 1024;
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
     if text.len() > LONGEST {
-        return Err(D::Error::custom(format!("a name has {} bytes, more than {LONGEST}", text.len())));
+        return Err(D::Error::custom(format!(
+            "a name has {} bytes, more than {LONGEST}",
+            text.len()
+        )));
     }
     Ok(text)
 }

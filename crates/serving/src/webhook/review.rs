@@ -27,7 +27,10 @@ pub(super) struct Refused {
 }
 
 fn refused(status: StatusCode, text: impl Into<String>) -> Refused {
-    Refused { status, text: text.into() }
+    Refused {
+        status,
+        text: text.into(),
+    }
 }
 
 pub(super) async fn answer(
@@ -37,7 +40,10 @@ pub(super) async fn answer(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     if request.method() != Method::POST {
-        return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "an admission webhook takes POST requests only"));
+        return Err(refused(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "an admission webhook takes POST requests only",
+        ));
     }
     check_content_type(request.headers())?;
     // The permit is held until the answer is there: the handler has the object all this time.
@@ -46,7 +52,9 @@ pub(super) async fn answer(
     let uid = admission.uid.clone();
     drop(body);
     let panicked = |_| Err("the handler panicked; its log says more".to_owned());
-    let handled = AssertUnwindSafe(async { webhook.handler.handle(admission).await }).catch_unwind().await;
+    let handled = AssertUnwindSafe(async { webhook.handler.handle(admission).await })
+        .catch_unwind()
+        .await;
     let failed = |reason: String| refused(StatusCode::INTERNAL_SERVER_ERROR, reason);
     let mut response = handled.unwrap_or_else(panicked).map_err(failed)?;
     // An empty object is what a handler without an opinion returns; the API server would take it as a refusal.
@@ -55,11 +63,18 @@ pub(super) async fn answer(
     };
     fields.insert("uid".to_owned(), Value::String(uid));
     let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": response});
-    Ok(([(header::CONTENT_TYPE, "application/json")], review.to_string()).into_response())
+    Ok((
+        [(header::CONTENT_TYPE, "application/json")],
+        review.to_string(),
+    )
+        .into_response())
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     // Parameters such as a charset are ignored.
     let essence = given.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
@@ -67,7 +82,10 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     }
     Err(refused(
         StatusCode::BAD_REQUEST,
-        format!("the Content-Type is {:?}, expected application/json", shortened(given)),
+        format!(
+            "the Content-Type is {:?}, expected application/json",
+            shortened(given)
+        ),
     ))
 }
 
@@ -80,7 +98,10 @@ async fn read(
     match timeout(limits.body_read, collect(body, limits, memory)).await {
         Ok(collected) => collected,
         Err(_) => {
-            let text = format!("the body was not there within {} s", limits.body_read.as_secs());
+            let text = format!(
+                "the body was not there within {} s",
+                limits.body_read.as_secs()
+            );
             Err(refused(StatusCode::REQUEST_TIMEOUT, text))
         }
     }
@@ -93,14 +114,25 @@ async fn collect(
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refused> {
     let (mut bytes, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| refused(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let frame = frame.map_err(|error| {
+            refused(
+                StatusCode::BAD_REQUEST,
+                format!("the body cannot be read: {error}"),
+            )
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         if bytes.len() + data.len() > limits.body {
-            let text = format!("the body is larger than {} bytes, the most that a webhook takes", limits.body);
+            let text = format!(
+                "the body is larger than {} bytes, the most that a webhook takes",
+                limits.body
+            );
             return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
-        let permit = u32::try_from(data.len()).ok().and_then(|n| Arc::clone(memory).try_acquire_many_owned(n).ok());
+        let permit = u32::try_from(data.len())
+            .ok()
+            .and_then(|n| Arc::clone(memory).try_acquire_many_owned(n).ok());
         match (permit, &mut held) {
             (None, _) => {
                 let text = "too many reviews in progress; retry later";

@@ -41,17 +41,32 @@ impl Counted {
 
 fn routes(limits: WebhookLimits) -> (Router, Arc<Counted>) {
     let metrics = Arc::new(Counted::default());
-    let webhook = Webhook { name: "scripted".into(), path: "/admit".into(), handler: Arc::new(Scripted) };
-    (router([webhook], limits, Arc::clone(&metrics) as Arc<dyn WebhookMetrics>), metrics)
+    let webhook = Webhook {
+        name: "scripted".into(),
+        path: "/admit".into(),
+        handler: Arc::new(Scripted),
+    };
+    (
+        router(
+            [webhook],
+            limits,
+            Arc::clone(&metrics) as Arc<dyn WebhookMetrics>,
+        ),
+        metrics,
+    )
 }
 
 fn post(content_type: &str, body: impl Into<Body>) -> Request<Body> {
-    Request::post("/admit").header(header::CONTENT_TYPE, content_type).body(body.into()).unwrap()
+    Request::post("/admit")
+        .header(header::CONTENT_TYPE, content_type)
+        .body(body.into())
+        .unwrap()
 }
 
 fn review(what: &str) -> String {
     let request = json!({"uid": "17", "object": what});
-    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+        .to_string()
 }
 
 async fn answer(request: Request<Body>) -> Answer {
@@ -62,12 +77,18 @@ async fn answer(request: Request<Body>) -> Answer {
 async fn the_answer_is_a_review_with_the_uid_of_the_request() {
     let answer = answer(post("application/json; charset=utf-8", review("allow"))).await;
     assert_eq!(
-        (answer.status.as_u16(), &answer.headers[header::CONTENT_TYPE]),
+        (
+            answer.status.as_u16(),
+            &answer.headers[header::CONTENT_TYPE]
+        ),
         (200, &"application/json".parse().unwrap())
     );
     let body: Value = serde_json::from_str(&answer.body).unwrap();
     let response = json!({"uid": "17", "allowed": true});
-    assert_eq!(body, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}));
+    assert_eq!(
+        body,
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+    );
 }
 
 #[tokio::test]
@@ -80,13 +101,41 @@ async fn body_that_is_no_review_is_400_with_the_reason() {
     let table = [
         ("text/plain", review("allow"), "expected application/json"),
         ("application/json", "{".to_owned(), "the body is no JSON"),
-        ("application/json", "[]".to_owned(), "not an AdmissionReview"),
-        ("application/json", other("/apiVersion", json!("admission.k8s.io/v1beta1")), "not an AdmissionReview"),
-        ("application/json", other("/kind", json!("Pod")), "not an AdmissionReview"),
-        ("application/json", other("/request", Value::Null), "no request with a uid"),
-        ("application/json", other("/request/uid", json!("")), "no request with a uid"),
-        ("application/json", other("/request/uid", json!(17)), "not an AdmissionReview"),
-        ("application/json", other("/request/uid", json!("x".repeat(2000))), "a name has 2000 bytes, more than 1024"),
+        (
+            "application/json",
+            "[]".to_owned(),
+            "not an AdmissionReview",
+        ),
+        (
+            "application/json",
+            other("/apiVersion", json!("admission.k8s.io/v1beta1")),
+            "not an AdmissionReview",
+        ),
+        (
+            "application/json",
+            other("/kind", json!("Pod")),
+            "not an AdmissionReview",
+        ),
+        (
+            "application/json",
+            other("/request", Value::Null),
+            "no request with a uid",
+        ),
+        (
+            "application/json",
+            other("/request/uid", json!("")),
+            "no request with a uid",
+        ),
+        (
+            "application/json",
+            other("/request/uid", json!(17)),
+            "not an AdmissionReview",
+        ),
+        (
+            "application/json",
+            other("/request/uid", json!("x".repeat(2000))),
+            "a name has 2000 bytes, more than 1024",
+        ),
     ];
     for (content_type, body, text) in table {
         let answer = answer(post(content_type, body.clone())).await;
@@ -103,21 +152,48 @@ fn a_request_has_its_fields_and_objects_as_they_were_sent() {
         "object": {"a": 1}, "oldObject": null, "userInfo": {"username": "jane"}, "unknown": {},
     }))
     .unwrap();
-    let kind = GroupVersionKind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() };
-    assert_eq!((request.uid.as_str(), &request.kind, request.operation.as_str()), ("17", &kind, "UPDATE"));
+    let kind = GroupVersionKind {
+        group: "apps".into(),
+        version: "v1".into(),
+        kind: "Deployment".into(),
+    };
     assert_eq!(
-        (request.name.as_str(), request.namespace.as_str(), request.sub_resource.as_str()),
+        (
+            request.uid.as_str(),
+            &request.kind,
+            request.operation.as_str()
+        ),
+        ("17", &kind, "UPDATE")
+    );
+    assert_eq!(
+        (
+            request.name.as_str(),
+            request.namespace.as_str(),
+            request.sub_resource.as_str()
+        ),
         ("web", "default", "")
     );
-    assert_eq!(request.object.as_ref().map(|object| object.get()), Some(r#"{"a":1}"#));
+    assert_eq!(
+        request.object.as_ref().map(|object| object.get()),
+        Some(r#"{"a":1}"#)
+    );
     assert!(request.old_object.is_none() && request.dry_run == Some(true));
     assert_eq!(request.object::<Value>(), Ok(Some(json!({"a": 1}))));
-    assert!(request.object::<String>().unwrap_err().starts_with("cannot parse the object: "));
+    assert!(
+        request
+            .object::<String>()
+            .unwrap_err()
+            .starts_with("cannot parse the object: ")
+    );
 }
 
 #[tokio::test]
 async fn a_handler_without_an_answer_is_500() {
-    for (what, text) in [("fail", "the cloud is away"), ("panic", "panicked"), ("nothing", "gave no response")] {
+    for (what, text) in [
+        ("fail", "the cloud is away"),
+        ("panic", "panicked"),
+        ("nothing", "gave no response"),
+    ] {
         let answer = answer(post("application/json", review(what))).await;
         assert_eq!(answer.status.as_u16(), 500, "{what}");
         assert!(answer.body.contains(text), "{}", answer.body);
@@ -126,23 +202,44 @@ async fn a_handler_without_an_answer_is_500() {
 
 #[tokio::test]
 async fn webhook_accepts_only_post_and_only_on_its_path() {
-    assert_eq!(answer(Request::get("/admit").body(Body::empty()).unwrap()).await.status.as_u16(), 405);
-    assert_eq!(answer(Request::post("/").body(Body::empty()).unwrap()).await.status.as_u16(), 404);
+    assert_eq!(
+        answer(Request::get("/admit").body(Body::empty()).unwrap())
+            .await
+            .status
+            .as_u16(),
+        405
+    );
+    assert_eq!(
+        answer(Request::post("/").body(Body::empty()).unwrap())
+            .await
+            .status
+            .as_u16(),
+        404
+    );
 }
 
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_413_and_names_the_limit() {
-    let (routes, _) = routes(WebhookLimits { body: 100, ..WebhookLimits::default() });
+    let (routes, _) = routes(WebhookLimits {
+        body: 100,
+        ..WebhookLimits::default()
+    });
     let body = " ".repeat(80) + &review("allow");
     let answer = send(&routes, post("application/json", body)).await;
     assert_eq!(answer.status.as_u16(), 413);
-    assert_eq!(answer.body, "the body is larger than 100 bytes, the most that a webhook takes\n");
+    assert_eq!(
+        answer.body,
+        "the body is larger than 100 bytes, the most that a webhook takes\n"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn bodies_beyond_what_all_may_take_together_are_503() {
     let hanging = review("hang");
-    let (routes, _) = routes(WebhookLimits { in_flight: hanging.len() + 10, ..WebhookLimits::default() });
+    let (routes, _) = routes(WebhookLimits {
+        in_flight: hanging.len() + 10,
+        ..WebhookLimits::default()
+    });
     let first = tokio::spawn({
         let (routes, request) = (routes.clone(), post("application/json", hanging));
         async move { send(&routes, request).await.status.as_u16() }
@@ -152,27 +249,54 @@ async fn bodies_beyond_what_all_may_take_together_are_503() {
     assert_eq!(second.status.as_u16(), 503, "{}", second.body);
     first.abort();
     assert!(first.await.is_err());
-    assert_eq!(send(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
+    assert_eq!(
+        send(&routes, post("application/json", review("allow")))
+            .await
+            .status
+            .as_u16(),
+        200
+    );
 }
 
 #[tokio::test]
 async fn paths_that_others_choose_make_nothing_panic() {
-    let webhook =
-        |name: &str, path: &str| Webhook { name: name.into(), path: path.into(), handler: Arc::new(Scripted) };
-    let all =
-        [webhook("a", "admit"), webhook("b", "/admit"), webhook("c", "/{"), webhook("d", "/*x"), webhook("e", "")];
+    let webhook = |name: &str, path: &str| Webhook {
+        name: name.into(),
+        path: path.into(),
+        handler: Arc::new(Scripted),
+    };
+    let all = [
+        webhook("a", "admit"),
+        webhook("b", "/admit"),
+        webhook("c", "/{"),
+        webhook("d", "/*x"),
+        webhook("e", ""),
+    ];
     let routes = router(all, WebhookLimits::default(), Arc::new(NoWebhookMetrics));
-    assert_eq!(send(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
-    let root = Request::post("/").header(header::CONTENT_TYPE, "application/json").body(Body::from(review("allow")));
+    assert_eq!(
+        send(&routes, post("application/json", review("allow")))
+            .await
+            .status
+            .as_u16(),
+        200
+    );
+    let root = Request::post("/")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(review("allow")));
     assert_eq!(send(&routes, root.unwrap()).await.status.as_u16(), 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_is_408() {
     let (routes, _) = routes(WebhookLimits::default());
-    let body = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let body = Body::from_stream(futures::stream::pending::<
+        Result<bytes::Bytes, std::io::Error>,
+    >());
     let answer = send(&routes, post("application/json", body)).await;
-    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (408, "the body was not there within 20 s\n"));
+    assert_eq!(
+        (answer.status.as_u16(), answer.body.as_str()),
+        (408, "the body was not there within 20 s\n")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +306,10 @@ async fn all_calls_are_counted_also_those_that_succeed_and_those_that_nobody_wai
         send(&routes, post("application/json", review(what))).await;
     }
     send(&routes, post("text/plain", "")).await;
-    let gone = tokio::time::timeout(Duration::from_secs(1), send(&routes, post("application/json", review("hang"))));
+    let gone = tokio::time::timeout(
+        Duration::from_secs(1),
+        send(&routes, post("application/json", review("hang"))),
+    );
     assert!(gone.await.is_err());
     assert_eq!(counted.codes(), ["200", "500", "500", "400", "<error>"]);
 }

@@ -33,7 +33,10 @@ const CLASSIC_WORDS: Words = &[
     ("InternetChargeType", &["paybytraffic", "paybybandwidth"]),
     ("InstanceChargeType", &["PayBySpec", "PayByCLCU"]),
     ("DeleteProtection", SWITCH),
-    ("ModificationProtectionStatus", &["NonProtection", "ConsoleProtection"]),
+    (
+        "ModificationProtectionStatus",
+        &["NonProtection", "ConsoleProtection"],
+    ),
     ("AclStatus", SWITCH),
     ("AclType", &["white", "black"]),
     ("ConnectionDrain", SWITCH),
@@ -64,17 +67,27 @@ const NETWORK_WORDS: Words = &[
     ("AddressType", &["Internet", "Intranet"]),
     ("AddressIpVersion", &["ipv4", "DualStack"]),
     ("ListenerProtocol", &["TCP", "UDP", "TCPSSL"]),
-    ("AlpnPolicy", &["HTTP1Only", "HTTP2Only", "HTTP2Optional", "HTTP2Preferred"]),
+    (
+        "AlpnPolicy",
+        &["HTTP1Only", "HTTP2Only", "HTTP2Optional", "HTTP2Preferred"],
+    ),
     ("Protocol", &["TCP", "UDP", "TCP_UDP"]),
     ("ServerGroupType", &["Instance", "Ip"]),
     ("ServerType", &["Ecs", "Eni", "Eci", "Ip"]),
     ("Scheduler", &["Wrr", "Wlc", "rr", "sch", "tch", "qch"]),
     ("HealthCheckType", &["TCP", "HTTP", "UDP"]),
     ("HttpCheckMethod", &["GET", "HEAD"]),
-    ("ModificationProtectionStatus", &["NonProtection", "ConsoleProtection"]),
+    (
+        "ModificationProtectionStatus",
+        &["NonProtection", "ConsoleProtection"],
+    ),
 ];
 /// The most items of lists.
-const LENGTHS: [(&str, usize); 3] = [("LoadBalancerIds", 20), ("ServerGroupIds", 20), ("ServerGroupNames", 20)];
+const LENGTHS: [(&str, usize); 3] = [
+    ("LoadBalancerIds", 20),
+    ("ServerGroupIds", 20),
+    ("ServerGroupNames", 20),
+];
 
 /// Checks the parameters of a request to CLB.
 pub(crate) fn check_classic(body: &Value) -> Result<(), Refused> {
@@ -84,7 +97,11 @@ pub(crate) fn check_classic(body: &Value) -> Result<(), Refused> {
 /// Checks the parameters of a request to NLB.
 pub(crate) fn check_network(body: &Value) -> Result<(), Refused> {
     for (key, most) in LENGTHS {
-        check(array(&body[key]).count() <= most, "IllegalParam", format!("{key}: at most {most}"))?;
+        check(
+            array(&body[key]).count() <= most,
+            "IllegalParam",
+            format!("{key}: at most {most}"),
+        )?;
     }
     check_values(body, NETWORK_NUMBERS, NETWORK_WORDS)
 }
@@ -94,11 +111,19 @@ fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refuse
     match it {
         Value::Object(fields) => {
             for (key, value) in fields {
-                if let (Some((_, from, to)), Some(found)) = (numbers.iter().find(|it| it.0 == key), number(value)) {
+                if let (Some((_, from, to)), Some(found)) =
+                    (numbers.iter().find(|it| it.0 == key), number(value))
+                {
                     let is_inside = (*from..=*to).contains(&found);
-                    check(is_inside, "InvalidParameter", format!("{key}: {from} to {to}"))?;
+                    check(
+                        is_inside,
+                        "InvalidParameter",
+                        format!("{key}: {from} to {to}"),
+                    )?;
                 }
-                if let (Some((_, words)), Some(word)) = (words.iter().find(|it| it.0 == key), value.as_str()) {
+                if let (Some((_, words)), Some(word)) =
+                    (words.iter().find(|it| it.0 == key), value.as_str())
+                {
                     let is_known = words.iter().any(|it| it.eq_ignore_ascii_case(word));
                     check(is_known, "InvalidParameter", format!("{key}: {word}"))?;
                 }
@@ -106,7 +131,9 @@ fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refuse
             }
             Ok(())
         }
-        Value::Array(items) => items.iter().try_for_each(|it| check_values(it, numbers, words)),
+        Value::Array(items) => items
+            .iter()
+            .try_for_each(|it| check_values(it, numbers, words)),
         _ => Ok(()),
     }
 }

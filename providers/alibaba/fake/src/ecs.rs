@@ -13,46 +13,72 @@ const METADATA_TOKEN: &str = "fake-metadata-token";
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     // Instances may be in other regions.
     let is_known = body["RegionId"] == REGION || action == "DescribeInstances";
-    check(is_known, "InvalidRegionId.NotFound", "The specified region does not exist.")?;
+    check(
+        is_known,
+        "InvalidRegionId.NotFound",
+        "The specified region does not exist.",
+    )?;
     match action {
         "DescribeInstances" => {
             let of = |it: &Value, key: &str, path: &[&str]| {
                 let shown = path.iter().fold(it, |it, key| &it[*key]);
                 body[key].is_null()
-                    || array(&body[key]).any(|wanted| wanted == shown || array(shown).any(|it| it == wanted))
+                    || array(&body[key])
+                        .any(|wanted| wanted == shown || array(shown).any(|it| it == wanted))
             };
-            let is_equal =
-                |it: &Value, key: &str, shown: &Value| body[key].is_null() || body[key] == *shown && !it.is_null();
+            let is_equal = |it: &Value, key: &str, shown: &Value| {
+                body[key].is_null() || body[key] == *shown && !it.is_null()
+            };
             let found = world.matching("instance", |it| {
                 body["RegionId"] == it["RegionId"]
                     && of(it, "InstanceIds", &["InstanceId"])
-                    && of(it, "PrivateIpAddresses", &["VpcAttributes", "PrivateIpAddress", "IpAddress"])
+                    && of(
+                        it,
+                        "PrivateIpAddresses",
+                        &["VpcAttributes", "PrivateIpAddress", "IpAddress"],
+                    )
                     && is_equal(it, "VpcId", &it["VpcAttributes"]["VpcId"])
                     && is_equal(it, "InstanceName", &it["InstanceName"])
                     && has_tags(it, body)
             });
-            let size = if body["MaxResults"].is_null() { "PageSize" } else { "MaxResults" };
+            let size = if body["MaxResults"].is_null() {
+                "PageSize"
+            } else {
+                "MaxResults"
+            };
             let count = found.len();
             let mut answer = world.token_page(found, body, size, ["Instances", "Instance"])?;
             answer["TotalCount"] = json!(count);
             Ok(answer)
         }
         "DescribeNetworkInterfaces" => {
-            let is_one_of = |key: &str, it: &Value| body[key].is_null() || array(&body[key]).any(|wanted| wanted == it);
+            let is_one_of = |key: &str, it: &Value| {
+                body[key].is_null() || array(&body[key]).any(|wanted| wanted == it)
+            };
             let found = world.matching("interface", |it| {
                 is_one_of("NetworkInterfaceId", &it["NetworkInterfaceId"])
                     && (is_one_of("PrivateIpAddress", &it["PrivateIpAddress"])
                         || array(&it["PrivateIpSets"]["PrivateIpSet"])
                             .any(|set| is_one_of("PrivateIpAddress", &set["PrivateIpAddress"])))
                     && (body["Ipv6Address"].is_null()
-                        || array(&it["Ipv6Sets"]["Ipv6Set"]).any(|set| is_one_of("Ipv6Address", &set["Ipv6Address"])))
+                        || array(&it["Ipv6Sets"]["Ipv6Set"])
+                            .any(|set| is_one_of("Ipv6Address", &set["Ipv6Address"])))
                     && (body["InstanceId"].is_null() || body["InstanceId"] == it["InstanceId"])
             });
-            world.token_page(found, body, "MaxResults", ["NetworkInterfaceSets", "NetworkInterfaceSet"])
+            world.token_page(
+                found,
+                body,
+                "MaxResults",
+                ["NetworkInterfaceSets", "NetworkInterfaceSet"],
+            )
         }
         "ModifyNetworkInterfaceAttribute" => {
-            let it =
-                world.find("interface", "NetworkInterfaceId", &body["NetworkInterfaceId"], "InvalidEniId.NotFound")?;
+            let it = world.find(
+                "interface",
+                "NetworkInterfaceId",
+                &body["NetworkInterfaceId"],
+                "InvalidEniId.NotFound",
+            )?;
             it["SourceDestCheck"] = json!(body["SourceDestCheck"] == "true");
             Ok(json!({}))
         }
@@ -64,23 +90,42 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 /// Answers about Lingjun nodes, which the kind `lingjun` has.
 pub(crate) fn lingjun(world: &mut World, action: &str, body: &Value) -> Answer {
     check(action == "DescribeNode", "InvalidAction.NotFound", action)?;
-    world.find("lingjun", "NodeId", &body["NodeId"], "RESOURCE_NOT_FOUND").cloned()
+    world
+        .find("lingjun", "NodeId", &body["NodeId"], "RESOURCE_NOT_FOUND")
+        .cloned()
 }
 
 pub(crate) fn credentials(action: &str, body: &Value) -> Answer {
-    check(action == "AssumeRoleWithOIDC", "InvalidAction.NotFound", action)?;
-    check(!text(&body["OIDCToken"]).is_empty(), "MissingOIDCToken", "OIDCToken is missing")?;
-    Ok(json!({"Credentials": {"AccessKeyId": KEY_ID, "AccessKeySecret": SECRET, "SecurityToken": "",
-        "Expiration": "2099-01-01T00:00:00Z"}}))
+    check(
+        action == "AssumeRoleWithOIDC",
+        "InvalidAction.NotFound",
+        action,
+    )?;
+    check(
+        !text(&body["OIDCToken"]).is_empty(),
+        "MissingOIDCToken",
+        "OIDCToken is missing",
+    )?;
+    Ok(
+        json!({"Credentials": {"AccessKeyId": KEY_ID, "AccessKeySecret": SECRET, "SecurityToken": "",
+        "Expiration": "2099-01-01T00:00:00Z"}}),
+    )
 }
 
 /// Answers as the metadata service in its ordinary mode: a token is not required, but one that is sent must be known.
 pub(crate) fn metadata(request: &ApiRequest) -> Result<Reply, Refused> {
-    let is_without_lifetime = request.header("x-aliyun-ecs-metadata-token-ttl-seconds").is_none();
-    if request.path == "/latest/api/token" && (is_without_lifetime || !request.route.starts_with("PUT")) {
+    let is_without_lifetime = request
+        .header("x-aliyun-ecs-metadata-token-ttl-seconds")
+        .is_none();
+    if request.path == "/latest/api/token"
+        && (is_without_lifetime || !request.route.starts_with("PUT"))
+    {
         return Err(Refused::new(400, "BadRequest", "the token has no lifetime"));
     }
-    if request.header("x-aliyun-ecs-metadata-token").is_some_and(|token| token != METADATA_TOKEN) {
+    if request
+        .header("x-aliyun-ecs-metadata-token")
+        .is_some_and(|token| token != METADATA_TOKEN)
+    {
         return Err(Refused::new(401, "Unauthorized", "the token is not known"));
     }
     let answer = match request.path.trim_start_matches("/latest/") {
@@ -90,9 +135,11 @@ pub(crate) fn metadata(request: &ApiRequest) -> Result<Reply, Refused> {
         "meta-data/vpc-id" => VPC.to_owned(),
         "meta-data/vswitch-id" => "vsw-a".to_owned(),
         "meta-data/ram/security-credentials/" => "worker".to_owned(),
-        "meta-data/ram/security-credentials/worker" => json!({"Code": "Success", "AccessKeyId": KEY_ID,
+        "meta-data/ram/security-credentials/worker" => {
+            json!({"Code": "Success", "AccessKeyId": KEY_ID,
             "AccessKeySecret": SECRET, "SecurityToken": "", "Expiration": "2099-01-01T00:00:00Z"})
-        .to_string(),
+            .to_string()
+        }
         _ => return Err(Refused::new(404, "NotFound", "no such path")),
     };
     Ok(Reply::text(200, "text/plain", answer))

@@ -54,7 +54,9 @@ type Answer = Result<Value, Refused>;
 pub fn router(fake: &Handle<World>) -> Router {
     let inner = fake.router();
     Router::new().fallback(async move |request: axum::extract::Request| {
-        inner.oneshot(rest(request).await.map(axum::body::Body::new)).await
+        inner
+            .oneshot(rest(request).await.map(axum::body::Body::new))
+            .await
     })
 }
 
@@ -65,7 +67,10 @@ fn product(request: &ApiRequest) -> &str {
 
 fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> {
     world.effects = request.effects.clone();
-    let (action, body) = (request.path.split('/').nth(2).unwrap_or_default(), &request.body);
+    let (action, body) = (
+        request.path.split('/').nth(2).unwrap_or_default(),
+        &request.body,
+    );
     let answer = match product(request) {
         "ecs" => ecs::answer(world, action, body),
         "vpc" => network::answer(world, action, body),
@@ -102,12 +107,27 @@ impl Cloud for World {
         if product == "latest" || product == "sts" {
             return Ok(());
         }
-        let is_known = request.header("authorization").is_some_and(|it| it.contains(&format!("Credential={KEY_ID},")));
-        check(is_known, "InvalidAccessKeyId.NotFound", "Specified access key is not found.")?;
+        let is_known = request
+            .header("authorization")
+            .is_some_and(|it| it.contains(&format!("Credential={KEY_ID},")));
+        check(
+            is_known,
+            "InvalidAccessKeyId.NotFound",
+            "Specified access key is not found.",
+        )?;
         let (limit, seconds) = self.limit;
         let bucket = || Bucket::new(limit, Duration::from_secs(seconds), limit);
-        let is_exceeded = self.buckets.entry(product).or_insert_with(bucket).take().is_exceeded;
-        check(!is_exceeded, "Throttling.User", "Request was denied due to user flow control.")
+        let is_exceeded = self
+            .buckets
+            .entry(product)
+            .or_insert_with(bucket)
+            .take()
+            .is_exceeded;
+        check(
+            !is_exceeded,
+            "Throttling.User",
+            "Request was denied due to user flow control.",
+        )
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {

@@ -9,7 +9,9 @@ use crate::{Answer, VPC, World, check, refuse};
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     match action {
         "DescribeRouteTableList" => {
-            let found = world.matching("table", |it| body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]);
+            let found = world.matching("table", |it| {
+                body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]
+            });
             world.numbered_page(found, body, ["RouterTableList", "RouterTableListType"])
         }
         "DescribeVSwitches" => {
@@ -17,7 +19,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.numbered_page(found, body, ["VSwitches", "VSwitch"])
         }
         "DescribeVpcs" => {
-            let found = world.matching("vpc", |it| body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]);
+            let found = world.matching("vpc", |it| {
+                body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]
+            });
             world.numbered_page(found, body, ["Vpcs", "Vpc"])
         }
         "DescribeVpcAttribute" => Ok(json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8"})),
@@ -31,12 +35,18 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "CreateRouteEntries" => {
             let entries: Vec<_> = array(&body["RouteEntries"]).cloned().collect();
-            check(!entries.is_empty() && entries.len() <= 50, "InvalidParameter", "1 to 50 entries")?;
+            check(
+                !entries.is_empty() && entries.len() <= 50,
+                "InvalidParameter",
+                "1 to 50 entries",
+            )?;
             let mut failed = Vec::new();
             for entry in &entries {
                 if let Err(refused) = create_route(world, entry) {
-                    failed.push(json!({"DstCidrBlock": entry["DstCidrBlock"], "NextHop": entry["NextHop"],
-                        "FailedCode": refused.code, "FailedMessage": refused.message}));
+                    failed.push(
+                        json!({"DstCidrBlock": entry["DstCidrBlock"], "NextHop": entry["NextHop"],
+                        "FailedCode": refused.code, "FailedMessage": refused.message}),
+                    );
                 }
             }
             Ok(
@@ -49,10 +59,15 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             create_route(world, &entry).map(|()| json!({}))
         }
         "DeleteRouteEntries" | "DeleteRouteEntry" => {
-            let single = [json!({"RouteTableId": body["RouteTableId"], "RouteEntryId": body["RouteEntryId"],
-                "DstCidrBlock": body["DestinationCidrBlock"], "NextHop": body["NextHopId"]})];
-            let entries: Vec<_> =
-                if action.ends_with('y') { single.into() } else { array(&body["RouteEntries"]).cloned().collect() };
+            let single = [
+                json!({"RouteTableId": body["RouteTableId"], "RouteEntryId": body["RouteEntryId"],
+                "DstCidrBlock": body["DestinationCidrBlock"], "NextHop": body["NextHopId"]}),
+            ];
+            let entries: Vec<_> = if action.ends_with('y') {
+                single.into()
+            } else {
+                array(&body["RouteEntries"]).cloned().collect()
+            };
             let mut failed = Vec::new();
             for entry in &entries {
                 let is_it = |it: &Value| {
@@ -60,9 +75,13 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                         && (entry["RouteEntryId"] == it["RouteEntryId"]
                             || entry["DstCidrBlock"] == it["DestinationCidrBlock"]
                                 && (entry["NextHop"].is_null()
-                                    || entry["NextHop"] == it["NextHops"]["NextHop"][0]["NextHopId"]))
+                                    || entry["NextHop"]
+                                        == it["NextHops"]["NextHop"][0]["NextHopId"]))
                 };
-                let is_published = world.matching("route", is_it).iter().any(|it| it["_published"] == true);
+                let is_published = world
+                    .matching("route", is_it)
+                    .iter()
+                    .any(|it| it["_published"] == true);
                 if is_published {
                     failed.push(json!({"DstCidrBlock": entry["DstCidrBlock"], "FailedCode": "RouteEntryPublished"}));
                 } else if world.remove("route", is_it) == 0 {
@@ -80,13 +99,24 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 }
 
 fn create_route(world: &mut World, entry: &Value) -> Result<(), Refused> {
-    world.find("table", "RouteTableId", &entry["RouteTableId"], "InvalidRouteTableId.NotFound")?;
+    world.find(
+        "table",
+        "RouteTableId",
+        &entry["RouteTableId"],
+        "InvalidRouteTableId.NotFound",
+    )?;
     let id = &entry["NextHop"];
     world.find("instance", "InstanceId", id, "InvalidNextHopId.NotFound")?;
-    let is_same =
-        |it: &Value| it["RouteTableId"] == entry["RouteTableId"] && it["DestinationCidrBlock"] == entry["DstCidrBlock"];
+    let is_same = |it: &Value| {
+        it["RouteTableId"] == entry["RouteTableId"]
+            && it["DestinationCidrBlock"] == entry["DstCidrBlock"]
+    };
     let is_free = world.matching("route", is_same).is_empty();
-    check(is_free, "VPC_ROUTE_ENTRY_CIDR_BLOCK_DUPLICATE", "The route entry already exists.")?;
+    check(
+        is_free,
+        "VPC_ROUTE_ENTRY_CIDR_BLOCK_DUPLICATE",
+        "The route entry already exists.",
+    )?;
     let number = world.number();
     let mut route = only(entry, "RouteTableId");
     route["DestinationCidrBlock"] = entry["DstCidrBlock"].clone();
@@ -99,22 +129,41 @@ fn create_route(world: &mut World, entry: &Value) -> Result<(), Refused> {
 
 /// Answers of CEN: routes are published when a request asks so.
 pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answer {
-    for key in ["CenId", "ChildInstanceId", "ChildInstanceType", "ChildInstanceRegionId", "ChildInstanceRouteTableId"] {
-        check(body[key].is_string(), &format!("MissingParameter.{key}"), "A parameter is missing.")?;
+    for key in [
+        "CenId",
+        "ChildInstanceId",
+        "ChildInstanceType",
+        "ChildInstanceRegionId",
+        "ChildInstanceRouteTableId",
+    ] {
+        check(
+            body[key].is_string(),
+            &format!("MissingParameter.{key}"),
+            "A parameter is missing.",
+        )?;
     }
     let is_it = |it: &Value| {
         it["RouteTableId"] == body["ChildInstanceRouteTableId"]
-            && (body["DestinationCidrBlock"].is_null() || it["DestinationCidrBlock"] == body["DestinationCidrBlock"])
+            && (body["DestinationCidrBlock"].is_null()
+                || it["DestinationCidrBlock"] == body["DestinationCidrBlock"])
     };
     if action == "DescribePublishedRouteEntries" {
         let shown = |it: &Value| {
-            let status = if it["_published"] == true { "Published" } else { "NonPublished" };
+            let status = if it["_published"] == true {
+                "Published"
+            } else {
+                "NonPublished"
+            };
             json!({"DestinationCidrBlock": it["DestinationCidrBlock"], "ChildInstanceRouteTableId": it["RouteTableId"],
                 "NextHopId": it["NextHops"]["NextHop"][0]["NextHopId"], "NextHopType": "Instance", "RouteType": "Custom",
                 "PublishStatus": status, "OperationalMode": true})
         };
         let found = world.matching("route", is_it).iter().map(shown).collect();
-        return world.numbered_page(found, body, ["PublishedRouteEntries", "PublishedRouteEntry"]);
+        return world.numbered_page(
+            found,
+            body,
+            ["PublishedRouteEntries", "PublishedRouteEntry"],
+        );
     }
     let is_published = match action {
         "PublishRouteEntries" => true,
@@ -122,8 +171,16 @@ pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answe
         _ => return refuse("InvalidAction.NotFound", action),
     };
     let account = world.account;
-    let found = world.each("route").iter_mut().find(|it| it["_account"] == account && is_it(it));
-    let Some(route) = found else { return refuse("InvalidRouteEntry.NotFound", "The route entry does not exist.") };
+    let found = world
+        .each("route")
+        .iter_mut()
+        .find(|it| it["_account"] == account && is_it(it));
+    let Some(route) = found else {
+        return refuse(
+            "InvalidRouteEntry.NotFound",
+            "The route entry does not exist.",
+        );
+    };
     route["_published"] = is_published.into();
     Ok(json!({}))
 }

@@ -38,8 +38,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "GetLoadBalancerAttribute" => {
             let mut it = balancer(world, body)?.clone();
-            let tags: Vec<_> =
-                array(&it["Tags"]).map(|tag| json!({"TagKey": tag["Key"], "TagValue": tag["Value"]})).collect();
+            let tags: Vec<_> = array(&it["Tags"])
+                .map(|tag| json!({"TagKey": tag["Key"], "TagValue": tag["Value"]}))
+                .collect();
             it["Tags"] = tags.into();
             Ok(it)
         }
@@ -50,7 +51,10 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     && has_tags(it, body)
             });
             for it in &mut found {
-                let listeners = world.all("listener").iter().filter(|of| of["ServerGroupId"] == it["ServerGroupId"]);
+                let listeners = world
+                    .all("listener")
+                    .iter()
+                    .filter(|of| of["ServerGroupId"] == it["ServerGroupId"]);
                 let related: Vec<_> = listeners.map(|of| of["LoadBalancerId"].clone()).collect();
                 it["RelatedLoadBalancerIds"] = related.into();
                 it["ServerCount"] = json!(array(&it["_servers"]).count());
@@ -59,11 +63,24 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "ListServerGroupServers" => {
             let id = &body["ServerGroupId"];
-            let servers = world.find("group", "ServerGroupId", id, "ResourceNotFound.serverGroup")?["_servers"].clone();
-            world.token_page(array(&servers).cloned().collect(), body, "MaxResults", ["Servers", ""])
+            let servers = world.find(
+                "group",
+                "ServerGroupId",
+                id,
+                "ResourceNotFound.serverGroup",
+            )?["_servers"]
+                .clone();
+            world.token_page(
+                array(&servers).cloned().collect(),
+                body,
+                "MaxResults",
+                ["Servers", ""],
+            )
         }
         "ListListeners" => {
-            let found = world.matching("listener", |it| is_one_of(&body["LoadBalancerIds"], &it["LoadBalancerId"]));
+            let found = world.matching("listener", |it| {
+                is_one_of(&body["LoadBalancerIds"], &it["LoadBalancerId"])
+            });
             world.token_page(found, body, "MaxResults", ["Listeners", ""])
         }
         "GetListenerAttribute" => Ok(listener(world, body)?.clone()),
@@ -71,11 +88,15 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             let it = listener(world, body)?.clone();
             let shown = |id: &Value, is_default: bool| json!({"CertificateId": id, "IsDefault": is_default, "CertificateType": "Server", "Status": "Associated"});
             let usual = array(&it["CertificateIds"]).map(|id| shown(id, true));
-            let all = usual.chain(array(&it["_additional"]).map(|id| shown(id, false))).collect();
+            let all = usual
+                .chain(array(&it["_additional"]).map(|id| shown(id, false)))
+                .collect();
             world.token_page(all, body, "MaxResults", ["Certificates", ""])
         }
         "ListTagResources" => {
-            let found = world.matching("network", |it| is_one_of(&body["ResourceId"], &it["LoadBalancerId"]));
+            let found = world.matching("network", |it| {
+                is_one_of(&body["ResourceId"], &it["LoadBalancerId"])
+            });
             let each = |it: &Value| -> Vec<_> {
                 let tag = |tag: &Value| {
                     json!({"ResourceId": it["LoadBalancerId"], "ResourceType": "loadbalancer",
@@ -90,8 +111,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "CreateLoadBalancer" => create(world, body),
         "TagResources" | "UntagResources" => {
             let (account, kind) = (world.account, text(&body["ResourceType"]));
-            let (things, id) =
-                if kind == "servergroup" { ("group", "ServerGroupId") } else { ("network", "LoadBalancerId") };
+            let (things, id) = if kind == "servergroup" {
+                ("group", "ServerGroupId")
+            } else {
+                ("network", "LoadBalancerId")
+            };
             change_tags(world.each(things), id, body, TAG, account);
             Ok(json!({}))
         }
@@ -102,11 +126,21 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 }
 
 fn balancer<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
-    world.find("network", "LoadBalancerId", &body["LoadBalancerId"], "ResourceNotFound.loadBalancer")
+    world.find(
+        "network",
+        "LoadBalancerId",
+        &body["LoadBalancerId"],
+        "ResourceNotFound.loadBalancer",
+    )
 }
 
 fn listener<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
-    world.find("listener", "ListenerId", &body["ListenerId"], "ResourceNotFound.listener")
+    world.find(
+        "listener",
+        "ListenerId",
+        &body["ListenerId"],
+        "ResourceNotFound.listener",
+    )
 }
 
 /// Writes values as the API shows them, in whatever case they were sent.
@@ -116,7 +150,9 @@ fn shown(mut it: Value) -> Value {
         ("Ipv6AddressType", &["Internet", "Intranet"]),
         ("Scheduler", &["Wrr", "Wlc"]),
     ] {
-        let known = values.iter().find(|value| text(&it[key]).eq_ignore_ascii_case(value));
+        let known = values
+            .iter()
+            .find(|value| text(&it[key]).eq_ignore_ascii_case(value));
         known.into_iter().for_each(|value| it[key] = json!(value));
     }
     it
@@ -132,19 +168,28 @@ fn zones(body: &Value) -> Value {
 }
 
 fn create(world: &mut World, body: &Value) -> Answer {
-    check(!body["ZoneMappings"].is_null(), "MissingParameter.ZoneMappings", "ZoneMappings is missing")?;
+    check(
+        !body["ZoneMappings"].is_null(),
+        "MissingParameter.ZoneMappings",
+        "ZoneMappings is missing",
+    )?;
     for zone in array(&body["ZoneMappings"]) {
-        world.find("vswitch", "VSwitchId", &zone["VSwitchId"], "ResourceNotFound.vSwitch")?;
+        world.find(
+            "vswitch",
+            "VSwitchId",
+            &zone["VSwitchId"],
+            "ResourceNotFound.vSwitch",
+        )?;
     }
     let number = world.number();
     let id = format!("nlb-bp1{number:06}");
-    let mut it =
-        json!({"AddressIpVersion": "ipv4", "CrossZoneEnabled": true, "LoadBalancerName": id, "SecurityGroupIds": []});
+    let mut it = json!({"AddressIpVersion": "ipv4", "CrossZoneEnabled": true, "LoadBalancerName": id, "SecurityGroupIds": []});
     merge(&mut it, &shown(only(body, SETTINGS)));
     it["ZoneMappings"] = zones(body);
     it["LoadBalancerId"] = id.clone().into();
     it["DNSName"] = format!("{id}.{REGION}.nlb.aliyuncsslb.com").into();
-    (it["LoadBalancerStatus"], it["RegionId"], it["Tags"]) = ("Provisioning".into(), REGION.into(), tags(body, TAG));
+    (it["LoadBalancerStatus"], it["RegionId"], it["Tags"]) =
+        ("Provisioning".into(), REGION.into(), tags(body, TAG));
     it["_job"] = world.begin().into();
     world.add("network", it);
     Ok(json!({"LoadbalancerId": id}))
@@ -153,11 +198,19 @@ fn create(world: &mut World, body: &Value) -> Answer {
 fn change(world: &mut World, action: &str, body: &Value) -> Answer {
     let it = balancer(world, body)?;
     let is_ready = it["LoadBalancerStatus"] == "Active" || action == "DeleteLoadBalancer";
-    check(is_ready, "IncorrectStatus.loadBalancer", "The load balancer is being provisioned.")?;
+    check(
+        is_ready,
+        "IncorrectStatus.loadBalancer",
+        "The load balancer is being provisioned.",
+    )?;
     match action {
         "DeleteLoadBalancer" => {
             let is_protected = it["DeletionProtectionConfig"]["Enabled"] == true;
-            check(!is_protected, "OperationDenied.DeletionProtection", "Deletion protection is on.")?;
+            check(
+                !is_protected,
+                "OperationDenied.DeletionProtection",
+                "Deletion protection is on.",
+            )?;
             let id = it["LoadBalancerId"].clone();
             for kind in ["network", "listener"] {
                 world.remove(kind, |it| it["LoadBalancerId"] == id);
@@ -178,7 +231,11 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
         "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
             let has_ids = array(&body["SecurityGroupIds"]).next().is_some();
-            check(has_ids, "MissingParameter.SecurityGroupIds", "SecurityGroupIds is missing")?;
+            check(
+                has_ids,
+                "MissingParameter.SecurityGroupIds",
+                "SecurityGroupIds is missing",
+            )?;
             let all = it["SecurityGroupIds"].as_array_mut();
             let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
             all.retain(|id| !array(&body["SecurityGroupIds"]).any(|it| it == id));
@@ -188,7 +245,9 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "EnableLoadBalancerIpv6Internet" => it["Ipv6AddressType"] = "Internet".into(),
         "DisableLoadBalancerIpv6Internet" => it["Ipv6AddressType"] = "Intranet".into(),
-        "AttachCommonBandwidthPackageToLoadBalancer" => it["BandwidthPackageId"] = body["BandwidthPackageId"].clone(),
+        "AttachCommonBandwidthPackageToLoadBalancer" => {
+            it["BandwidthPackageId"] = body["BandwidthPackageId"].clone()
+        }
         "DetachCommonBandwidthPackageFromLoadBalancer" => it["BandwidthPackageId"] = Value::Null,
         _ => return refuse("InvalidAction.NotFound", action),
     }
@@ -203,9 +262,14 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         merge(&mut it, &shown(only(body, GROUP)));
         it["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});
         merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
-        let needs_port = it["AnyPortEnabled"] == true && it["HealthCheck"]["HealthCheckEnabled"] == true;
+        let needs_port =
+            it["AnyPortEnabled"] == true && it["HealthCheck"]["HealthCheckEnabled"] == true;
         let has_port = number(&it["HealthCheck"]["HealthCheckConnectPort"]) > Some(0);
-        check(!needs_port || has_port, "MissingParameter.HealthCheckConnectPort", "HealthCheckConnectPort is missing")?;
+        check(
+            !needs_port || has_port,
+            "MissingParameter.HealthCheckConnectPort",
+            "HealthCheckConnectPort is missing",
+        )?;
         let id = format!("sgp-{}", world.number());
         (it["ServerGroupId"], it["ServerGroupStatus"], it["Tags"]) =
             (id.clone().into(), "Available".into(), tags(body, TAG));
@@ -214,22 +278,47 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     let id = body["ServerGroupId"].clone();
     let servers: Vec<_> = array(&body["Servers"]).map(typed).collect();
-    check(servers.len() <= 40, "InvalidParameter", "at most 40 servers in a request")?;
+    check(
+        servers.len() <= 40,
+        "InvalidParameter",
+        "at most 40 servers in a request",
+    )?;
     if action == "AddServersToServerGroup" {
         for it in servers.iter().filter(|it| it["ServerType"] == "Ecs") {
-            let found = world.find("instance", "InstanceId", &it["ServerId"], "ResourceNotFound.server")?;
-            check(found["VpcAttributes"]["VpcId"] == VPC, "InvalidParameter", "The server is in another VPC.")?;
+            let found = world.find(
+                "instance",
+                "InstanceId",
+                &it["ServerId"],
+                "ResourceNotFound.server",
+            )?;
+            check(
+                found["VpcAttributes"]["VpcId"] == VPC,
+                "InvalidParameter",
+                "The server is in another VPC.",
+            )?;
         }
     }
     let account = world.account;
-    let is_used = world.all("listener").iter().any(|it| it["ServerGroupId"] == id && it["_account"] == account);
-    let it = world.find("group", "ServerGroupId", &id, "ResourceNotFound.serverGroup")?;
+    let is_used = world
+        .all("listener")
+        .iter()
+        .any(|it| it["ServerGroupId"] == id && it["_account"] == account);
+    let it = world.find(
+        "group",
+        "ServerGroupId",
+        &id,
+        "ResourceNotFound.serverGroup",
+    )?;
     let is_same = |one: &Value, other: &Value| {
         one["ServerId"] == other["ServerId"] && number(&one["Port"]) == number(&other["Port"])
     };
     match action {
         "DeleteServerGroup" => {
-            check(!is_used, "ResourceInUse.serverGroup", "The server group is used by a listener.")?;
+            check(
+                !is_used,
+                "ResourceInUse.serverGroup",
+                "The server group is used by a listener.",
+            )?;
             world.remove("group", |it| it["ServerGroupId"] == id);
         }
         "UpdateServerGroupAttribute" => {
@@ -237,7 +326,9 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
             merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
         }
         _ => {
-            let all = it["_servers"].as_array_mut().ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
+            let all = it["_servers"]
+                .as_array_mut()
+                .ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
             all.retain(|it| !servers.iter().any(|server| is_same(it, server)));
             if action != "RemoveServersFromServerGroup" {
                 all.extend(servers.into_iter().map(|mut server| {
@@ -254,7 +345,11 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
 fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "CreateListener" {
         let status = balancer(world, body)?["LoadBalancerStatus"].clone();
-        check(status == "Active", "IncorrectStatus.loadBalancer", "The load balancer is being provisioned.")?;
+        check(
+            status == "Active",
+            "IncorrectStatus.loadBalancer",
+            "The load balancer is being provisioned.",
+        )?;
         let is_udp = body["ListenerProtocol"] == "UDP";
         let span = |it: &Value| match number(&it["ListenerPort"]) {
             Some(0) => ["StartPort", "EndPort"].map(|key| number(&it[key])),
@@ -262,7 +357,11 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
         };
         let [first, last] = span(body);
         let is_range = first != last;
-        check(first > Some(0) && first <= last, "InvalidParameter.ListenerPort", "Ports are missing.")?;
+        check(
+            first > Some(0) && first <= last,
+            "InvalidParameter.ListenerPort",
+            "Ports are missing.",
+        )?;
         let is_same = |it: &Value| {
             it["LoadBalancerId"] == body["LoadBalancerId"]
                 && span(it)[0] <= last
@@ -274,7 +373,12 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "ResourceAlreadyExist.listener",
             "The port has a listener.",
         )?;
-        let group = world.find("group", "ServerGroupId", &body["ServerGroupId"], "ResourceNotFound.serverGroup")?;
+        let group = world.find(
+            "group",
+            "ServerGroupId",
+            &body["ServerGroupId"],
+            "ResourceNotFound.serverGroup",
+        )?;
         let is_any_port = group["AnyPortEnabled"] == true;
         check(
             is_range == is_any_port,
@@ -294,10 +398,19 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
     let fields = only(body, LISTENER);
     let it = listener(world, body)?;
     match action {
-        "AssociateAdditionalCertificatesWithListener" | "DisassociateAdditionalCertificatesWithListener" => {
-            check(it["ListenerProtocol"] == "TCPSSL", "OperationDenied.ListenerProtocol", "only with TCPSSL")?;
+        "AssociateAdditionalCertificatesWithListener"
+        | "DisassociateAdditionalCertificatesWithListener" => {
+            check(
+                it["ListenerProtocol"] == "TCPSSL",
+                "OperationDenied.ListenerProtocol",
+                "only with TCPSSL",
+            )?;
             let ids = &body["AdditionalCertificateIds"];
-            check((1..=15).contains(&array(ids).count()), "InvalidParameter", "1 to 15 certificates in a request")?;
+            check(
+                (1..=15).contains(&array(ids).count()),
+                "InvalidParameter",
+                "1 to 15 certificates in a request",
+            )?;
             let other = array(&it["_additional"]).filter(|id| !array(ids).any(|it| it == *id));
             let new = array(ids).filter(|_| action.starts_with('A'));
             it["_additional"] = other.chain(new).cloned().collect();

@@ -17,21 +17,40 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DescribeSecurityGroups" => {
             let found = world.matching("security group", |it| {
                 (body["VpcId"].is_null() || body["VpcId"] == it["VpcId"])
-                    && (body["SecurityGroupName"].is_null() || body["SecurityGroupName"] == it["SecurityGroupName"])
+                    && (body["SecurityGroupName"].is_null()
+                        || body["SecurityGroupName"] == it["SecurityGroupName"])
                     && has_tags(it, body)
             });
-            world.token_page(found, body, "MaxResults", ["SecurityGroups", "SecurityGroup"])
+            world.token_page(
+                found,
+                body,
+                "MaxResults",
+                ["SecurityGroups", "SecurityGroup"],
+            )
         }
         "DescribeSecurityGroupAttribute" => {
-            let rules = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?["_rules"].clone();
-            world.token_page(array(&rules).cloned().collect(), body, "MaxResults", ["Permissions", "Permission"])
+            let rules =
+                world.find("security group", "SecurityGroupId", &id, NO_GROUP)?["_rules"].clone();
+            world.token_page(
+                array(&rules).cloned().collect(),
+                body,
+                "MaxResults",
+                ["Permissions", "Permission"],
+            )
         }
         "CreateSecurityGroup" => {
             let is_known = ["normal", "enterprise"].contains(&text(&body["SecurityGroupType"]));
-            check(is_known, "InvalidSecurityGroupType", "SecurityGroupType is normal or enterprise.")?;
+            check(
+                is_known,
+                "InvalidSecurityGroupType",
+                "SecurityGroupType is normal or enterprise.",
+            )?;
             world.find("vpc", "VpcId", &body["VpcId"], "InvalidVpcId.NotFound")?;
             let id = format!("sg-bp1{}", world.number());
-            let mut it = only(body, "SecurityGroupName SecurityGroupType VpcId Description ResourceGroupId");
+            let mut it = only(
+                body,
+                "SecurityGroupName SecurityGroupType VpcId Description ResourceGroupId",
+            );
             (it["SecurityGroupId"], it["_rules"]) = (id.clone().into(), json!([]));
             it["Tags"] = json!({"Tag": tags(body, TAG)});
             world.add("security group", it);
@@ -39,25 +58,59 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "AuthorizeSecurityGroup" => {
             let new: Vec<_> = array(&body["Permissions"]).cloned().collect();
-            check((1..=100).contains(&new.len()), "InvalidParam.Permissions", "1 to 100 permissions in a request.")?;
+            check(
+                (1..=100).contains(&new.len()),
+                "InvalidParam.Permissions",
+                "1 to 100 permissions in a request.",
+            )?;
             for it in &new {
                 let is_known = ["accept", "drop"].contains(&text(&it["Policy"]));
-                check(is_known, "InvalidPolicy.Malformed", "Policy is accept or drop.")?;
+                check(
+                    is_known,
+                    "InvalidPolicy.Malformed",
+                    "Policy is accept or drop.",
+                )?;
                 let priority = text(&it["Priority"]).parse::<u32>().unwrap_or_default();
-                check((1..=100).contains(&priority), "InvalidPriority.Malformed", "Priority is 1 to 100.")?;
-                let sources = ["SourceCidrIp", "Ipv6SourceCidrIp"].iter().filter(|key| it[**key].is_string()).count();
-                check(sources == 1, "InvalidParam.SourceIp", "One of SourceCidrIp and Ipv6SourceCidrIp is due.")?;
-                let is_all = it["PortRange"] == "-1/-1" && text(&it["IpProtocol"]).eq_ignore_ascii_case("all");
-                check(is_all, "InvalidIpProtocol.Malformed", "The fake knows rules for everything.")?;
+                check(
+                    (1..=100).contains(&priority),
+                    "InvalidPriority.Malformed",
+                    "Priority is 1 to 100.",
+                )?;
+                let sources = ["SourceCidrIp", "Ipv6SourceCidrIp"]
+                    .iter()
+                    .filter(|key| it[**key].is_string())
+                    .count();
+                check(
+                    sources == 1,
+                    "InvalidParam.SourceIp",
+                    "One of SourceCidrIp and Ipv6SourceCidrIp is due.",
+                )?;
+                let is_all = it["PortRange"] == "-1/-1"
+                    && text(&it["IpProtocol"]).eq_ignore_ascii_case("all");
+                check(
+                    is_all,
+                    "InvalidIpProtocol.Malformed",
+                    "The fake knows rules for everything.",
+                )?;
             }
             let numbers: Vec<_> = new.iter().map(|_| world.number()).collect();
             let it = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
             let all = it["_rules"].as_array_mut().into_iter().next();
-            let Some(all) = all else { return refuse("InternalError", "no list") };
-            check(all.len() + new.len() <= RULES, "AuthorizationLimitExceed", "The group has too many rules.")?;
+            let Some(all) = all else {
+                return refuse("InternalError", "no list");
+            };
+            check(
+                all.len() + new.len() <= RULES,
+                "AuthorizationLimitExceed",
+                "The group has too many rules.",
+            )?;
             for (rule, number) in new.iter().zip(numbers) {
                 let mut rule = only(rule, RULE);
-                rule["Policy"] = if rule["Policy"] == "accept" { "Accept".into() } else { "Drop".into() };
+                rule["Policy"] = if rule["Policy"] == "accept" {
+                    "Accept".into()
+                } else {
+                    "Drop".into()
+                };
                 (rule["SecurityGroupRuleId"], rule["Direction"]) =
                     (format!("sgr-bp1{number}").into(), "ingress".into());
                 all.push(rule);
@@ -66,16 +119,28 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "RevokeSecurityGroup" => {
             let gone: Vec<_> = array(&body["SecurityGroupRuleId"]).cloned().collect();
-            check((1..=100).contains(&gone.len()), "InvalidParam.SecurityGroupRuleId", "1 to 100 rules in a request.")?;
+            check(
+                (1..=100).contains(&gone.len()),
+                "InvalidParam.SecurityGroupRuleId",
+                "1 to 100 rules in a request.",
+            )?;
             let it = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
             let all = it["_rules"].as_array_mut();
-            all.into_iter().for_each(|all| all.retain(|rule| !gone.contains(&rule["SecurityGroupRuleId"])));
+            all.into_iter()
+                .for_each(|all| all.retain(|rule| !gone.contains(&rule["SecurityGroupRuleId"])));
             Ok(json!({}))
         }
         "DeleteSecurityGroup" => {
             world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
-            let is_used = world.all("network").iter().any(|it| array(&it["SecurityGroupIds"]).any(|it| *it == id));
-            check(!is_used, "DependencyViolation", "The security group is used by a load balancer.")?;
+            let is_used = world
+                .all("network")
+                .iter()
+                .any(|it| array(&it["SecurityGroupIds"]).any(|it| *it == id));
+            check(
+                !is_used,
+                "DependencyViolation",
+                "The security group is used by a load balancer.",
+            )?;
             world.remove("security group", |it| it["SecurityGroupId"] == id);
             Ok(json!({}))
         }

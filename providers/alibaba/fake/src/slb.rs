@@ -18,7 +18,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     let is_list = action == "DescribeLoadBalancerListeners";
     if !body["LoadBalancerId"].is_null() && action != "DescribeLoadBalancers" && !is_list {
         let code = "InvalidLoadBalancerId.NotFound";
-        let is_there = world.find("classic", "LoadBalancerId", &body["LoadBalancerId"], code).map(drop);
+        let is_there = world
+            .find("classic", "LoadBalancerId", &body["LoadBalancerId"], code)
+            .map(drop);
         if action != "DeleteLoadBalancer" {
             is_there?;
         } else if let Err(mut refused) = is_there {
@@ -34,10 +36,14 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             if body["Tags"].is_array() {
                 tags["Tag"] = array(&body["Tags"]).map(tag).collect();
             }
-            let ids: Vec<_> = text(&body["LoadBalancerId"]).split(',').filter(|id| !id.is_empty()).collect();
+            let ids: Vec<_> = text(&body["LoadBalancerId"])
+                .split(',')
+                .filter(|id| !id.is_empty())
+                .collect();
             let found = world.matching("classic", |it| {
                 (ids.is_empty() || ids.contains(&text(&it["LoadBalancerId"])))
-                    && (body["LoadBalancerName"].is_null() || body["LoadBalancerName"] == it["LoadBalancerName"])
+                    && (body["LoadBalancerName"].is_null()
+                        || body["LoadBalancerName"] == it["LoadBalancerName"])
                     && has_tags(it, &tags)
             });
             let listed = |mut it: Value| {
@@ -57,7 +63,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "CreateLoadBalancer" => create(world, body),
         "DeleteLoadBalancer" => {
             let is_protected = balancer(world, body)?["DeleteProtection"] == "on";
-            check(!is_protected, "OperationDenied.DeleteProtectionIsOn", "Deletion protection is on.")?;
+            check(
+                !is_protected,
+                "OperationDenied.DeleteProtectionIsOn",
+                "Deletion protection is on.",
+            )?;
             let id = body["LoadBalancerId"].clone();
             for kind in ["classic", "vgroup", "classic listener", "domain"] {
                 world.remove(kind, |it| it["LoadBalancerId"] == id);
@@ -80,8 +90,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(json!({}))
         }
         "ListTagResources" => {
-            let found =
-                world.matching("classic", |it| array(&body["ResourceId"]).any(|id| *id == it["LoadBalancerId"]));
+            let found = world.matching("classic", |it| {
+                array(&body["ResourceId"]).any(|id| *id == it["LoadBalancerId"])
+            });
             let each = |it: &Value| -> Vec<_> {
                 let tag = |tag: &Value| {
                     json!({"ResourceId": it["LoadBalancerId"], "ResourceType": "instance",
@@ -95,7 +106,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DescribeServerCertificates" => {
             let wanted = &body["ServerCertificateId"];
-            let found = world.matching("certificate", |it| wanted.is_null() || *wanted == it["ServerCertificateId"]);
+            let found = world.matching("certificate", |it| {
+                wanted.is_null() || *wanted == it["ServerCertificateId"]
+            });
             Ok(json!({"ServerCertificates": {"ServerCertificate": found}}))
         }
         _ if action.contains("DomainExtension") => domain(world, action, body),
@@ -106,7 +119,12 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 }
 
 fn balancer<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
-    world.find("classic", "LoadBalancerId", &body["LoadBalancerId"], "InvalidLoadBalancerId.NotFound")
+    world.find(
+        "classic",
+        "LoadBalancerId",
+        &body["LoadBalancerId"],
+        "InvalidLoadBalancerId.NotFound",
+    )
 }
 
 fn create(world: &mut World, body: &Value) -> Answer {
@@ -117,34 +135,73 @@ fn create(world: &mut World, body: &Value) -> Answer {
         "Address": format!("198.18.{high}.{low}")});
     merge(&mut it, &only(body, SETTINGS));
     let is_internal = it["AddressType"] == "intranet";
-    check(!is_internal || it["VSwitchId"].is_string(), "VSwitchIdRequired", "VSwitchId is required.")?;
+    check(
+        !is_internal || it["VSwitchId"].is_string(),
+        "VSwitchIdRequired",
+        "VSwitchId is required.",
+    )?;
     if is_internal {
         let vswitch = it["VSwitchId"].clone();
-        let found = world.find("vswitch", "VSwitchId", &vswitch, "InvalidVSwitchId.NotFound")?;
+        let found = world.find(
+            "vswitch",
+            "VSwitchId",
+            &vswitch,
+            "InvalidVSwitchId.NotFound",
+        )?;
         let has_room = found["AvailableIpAddressCount"].as_i64() > Some(0);
-        check(has_room, "VSwitchAvailableIpNotExist", "The vSwitch has no available address.")?;
+        check(
+            has_room,
+            "VSwitchAvailableIpNotExist",
+            "The vSwitch has no available address.",
+        )?;
     }
     it["LoadBalancerId"] = format!("lb-bp1{count:06}").into();
     it["LoadBalancerStatus"] = "active".into();
-    (it["NetworkType"], it["RegionId"]) = (if is_internal { "vpc".into() } else { "classic".into() }, REGION.into());
+    (it["NetworkType"], it["RegionId"]) = (
+        if is_internal {
+            "vpc".into()
+        } else {
+            "classic".into()
+        },
+        REGION.into(),
+    );
     it["Tags"] = json!({"Tag": tags(body, TAG)});
     world.add("classic", it.clone());
-    Ok(only(&it, "LoadBalancerId LoadBalancerName Address AddressIPVersion NetworkType VSwitchId ResourceGroupId"))
+    Ok(only(
+        &it,
+        "LoadBalancerId LoadBalancerName Address AddressIPVersion NetworkType VSwitchId ResourceGroupId",
+    ))
 }
 
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+    letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .chain(letters)
+        .collect()
 }
 
 fn backends(body: &Value, key: &str) -> Result<Vec<Value>, Refused> {
     // The API takes names of fields in any case, and others too.
     let named = |it: &Value| {
-        let fields = it.as_object().into_iter().flatten().map(|(key, value)| (capitalized(key), value.clone()));
-        only(&fields.collect(), "ServerId ServerIp Weight Port Type Description")
+        let fields = it
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (capitalized(key), value.clone()));
+        only(
+            &fields.collect(),
+            "ServerId ServerIp Weight Port Type Description",
+        )
     };
     let all: Vec<_> = array(&body[key]).map(|it| typed(&named(it))).collect();
-    check(all.len() <= BACKENDS, "InvalidParameter", "at most 40 backends in a request")?;
+    check(
+        all.len() <= BACKENDS,
+        "InvalidParameter",
+        "at most 40 backends in a request",
+    )?;
     Ok(all)
 }
 
@@ -154,8 +211,13 @@ fn is_server(one: &Value, other: &Value) -> bool {
 
 fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "DescribeVServerGroups" {
-        let found = world.matching("vgroup", |it| it["LoadBalancerId"] == body["LoadBalancerId"]);
-        let shown: Vec<_> = found.iter().map(|it| only(it, "VServerGroupId VServerGroupName")).collect();
+        let found = world.matching("vgroup", |it| {
+            it["LoadBalancerId"] == body["LoadBalancerId"]
+        });
+        let shown: Vec<_> = found
+            .iter()
+            .map(|it| only(it, "VServerGroupId VServerGroupName"))
+            .collect();
         return Ok(json!({"VServerGroups": {"VServerGroup": shown}}));
     }
     let new = backends(body, "BackendServers")?;
@@ -163,8 +225,14 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         let code = "ObtainIpFail";
         let is_instance = it["Type"] != "eni";
         if is_instance && action != "RemoveVServerGroupBackendServers" {
-            let vpc = world.find("instance", "InstanceId", &it["ServerId"], code)?["VpcAttributes"]["VpcId"].clone();
-            check(vpc == VPC, "InvalidParameter", "The backend server is in another VPC.")?;
+            let vpc = world.find("instance", "InstanceId", &it["ServerId"], code)?["VpcAttributes"]
+                ["VpcId"]
+                .clone();
+            check(
+                vpc == VPC,
+                "InvalidParameter",
+                "The backend server is in another VPC.",
+            )?;
         }
     }
     let list = |all: &[Value]| json!({"BackendServers": {"BackendServer": all}});
@@ -180,16 +248,32 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     let (id, account) = (body["VServerGroupId"].clone(), world.account);
     if action == "DeleteVServerGroup" {
-        world.find("vgroup", "VServerGroupId", &id, "InvalidVServerGroupId.NotFound")?;
-        let is_used =
-            world.all("classic listener").iter().any(|it| it["VServerGroupId"] == id && it["_account"] == account);
-        check(!is_used, "RspoolVipExist", "The VServerGroup is used by a listener.")?;
+        world.find(
+            "vgroup",
+            "VServerGroupId",
+            &id,
+            "InvalidVServerGroupId.NotFound",
+        )?;
+        let is_used = world
+            .all("classic listener")
+            .iter()
+            .any(|it| it["VServerGroupId"] == id && it["_account"] == account);
+        check(
+            !is_used,
+            "RspoolVipExist",
+            "The VServerGroup is used by a listener.",
+        )?;
         world.remove("vgroup", |it| it["VServerGroupId"] == id);
         return Ok(json!({}));
     }
     let old = backends(body, "OldBackendServers")?;
     let newer = backends(body, "NewBackendServers")?;
-    let it = world.find("vgroup", "VServerGroupId", &id, "InvalidVServerGroupId.NotFound")?;
+    let it = world.find(
+        "vgroup",
+        "VServerGroupId",
+        &id,
+        "InvalidVServerGroupId.NotFound",
+    )?;
     if action != "DescribeVServerGroupAttribute" {
         let all = it["BackendServers"]["BackendServer"].as_array_mut();
         let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
@@ -198,7 +282,9 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
                 all.retain(|it| !new.iter().any(|new| is_server(it, new)));
                 all.extend(new);
             }
-            "RemoveVServerGroupBackendServers" => all.retain(|it| !new.iter().any(|new| is_server(it, new))),
+            "RemoveVServerGroupBackendServers" => {
+                all.retain(|it| !new.iter().any(|new| is_server(it, new)))
+            }
             "ModifyVServerGroupBackendServers" => {
                 all.retain(|it| !old.iter().any(|old| is_server(it, old)));
                 all.extend(newer);
@@ -215,30 +301,51 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
             }
         }
     }
-    let shown = if action.starts_with("Describe") { "LoadBalancerId" } else { "" };
-    Ok(only(it, &format!("VServerGroupId VServerGroupName BackendServers {shown}")))
+    let shown = if action.starts_with("Describe") {
+        "LoadBalancerId"
+    } else {
+        ""
+    };
+    Ok(only(
+        it,
+        &format!("VServerGroupId VServerGroupName BackendServers {shown}"),
+    ))
 }
 
 /// Domain extensions of HTTPS listeners.
 fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
     let port = number(&body["ListenerPort"]);
-    let is_of_listener =
-        |it: &Value| it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port;
+    let is_of_listener = |it: &Value| {
+        it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port
+    };
     match action {
         "DescribeDomainExtensions" => {
             let found = world.matching("domain", is_of_listener);
-            let shown: Vec<_> =
-                found.iter().map(|it| only(it, "Domain DomainExtensionId ServerCertificateId")).collect();
+            let shown: Vec<_> = found
+                .iter()
+                .map(|it| only(it, "Domain DomainExtensionId ServerCertificateId"))
+                .collect();
             Ok(json!({"DomainExtensions": {"DomainExtension": shown}}))
         }
         "CreateDomainExtension" => {
             let is_https = |it: &Value| is_of_listener(it) && it["ListenerProtocol"] == "https";
             let has_listener = !world.matching("classic listener", is_https).is_empty();
-            check(has_listener, "InvalidParameter.ListenerNotFound.NotFound", "The listener does not exist.")?;
+            check(
+                has_listener,
+                "InvalidParameter.ListenerNotFound.NotFound",
+                "The listener does not exist.",
+            )?;
             let is_same = |it: &Value| is_of_listener(it) && it["Domain"] == body["Domain"];
             let is_free = world.matching("domain", is_same).is_empty();
-            check(is_free, "DomainExtensionAlreadyExist", "The domain has an extension.")?;
-            let mut it = only(body, "LoadBalancerId ListenerPort Domain ServerCertificateId");
+            check(
+                is_free,
+                "DomainExtensionAlreadyExist",
+                "The domain has an extension.",
+            )?;
+            let mut it = only(
+                body,
+                "LoadBalancerId ListenerPort Domain ServerCertificateId",
+            );
             let id = format!("de-bp1{}", world.number());
             it["DomainExtensionId"] = id.clone().into();
             world.add("domain", it);
@@ -246,10 +353,17 @@ fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         _ => {
             let id = body["DomainExtensionId"].clone();
-            let it = world.find("domain", "DomainExtensionId", &id, "InvalidDomainExtensionId.NotFound")?;
+            let it = world.find(
+                "domain",
+                "DomainExtensionId",
+                &id,
+                "InvalidDomainExtensionId.NotFound",
+            )?;
             match action {
                 "SetDomainExtensionAttribute" => merge(it, &only(body, "ServerCertificateId")),
-                "DeleteDomainExtension" => drop(world.remove("domain", |it| it["DomainExtensionId"] == id)),
+                "DeleteDomainExtension" => {
+                    drop(world.remove("domain", |it| it["DomainExtensionId"] == id))
+                }
                 _ => return refuse("InvalidAction.NotFound", action),
             }
             Ok(json!({}))
@@ -276,28 +390,49 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
         let found = world.matching("classic listener", |it| is_it(&it["LoadBalancerId"]));
         return world.token_page(found, body, "MaxResults", ["Listeners", ""]);
     }
-    let named =
-        ["TCP", "UDP", "HTTPS", "HTTP"].into_iter().find(|it| action.contains(&format!("LoadBalancer{it}Listener")));
-    let protocol = named.map_or_else(|| text(&body["ListenerProtocol"]).to_owned(), str::to_lowercase);
+    let named = ["TCP", "UDP", "HTTPS", "HTTP"]
+        .into_iter()
+        .find(|it| action.contains(&format!("LoadBalancer{it}Listener")));
+    let protocol = named.map_or_else(
+        || text(&body["ListenerProtocol"]).to_owned(),
+        str::to_lowercase,
+    );
     let port = number(&body["ListenerPort"]);
     let is_udp = protocol == "udp";
     let is_it = |it: &Value| {
-        let same = it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port;
+        let same =
+            it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port;
         same && (protocol.is_empty() || (it["ListenerProtocol"] == "udp") == is_udp)
     };
     let account = world.account;
     if let (Some(group), true) = (body["VServerGroupId"].as_str(), named.is_some()) {
         let group = json!(group);
-        world.find("vgroup", "VServerGroupId", &group, "InvalidVServerGroupId.NotFound")?;
+        world.find(
+            "vgroup",
+            "VServerGroupId",
+            &group,
+            "InvalidVServerGroupId.NotFound",
+        )?;
     }
     if action.starts_with("Create") {
         let leads_to = number(&body["ForwardPort"]).filter(|_| body["ListenerForward"] == "on");
-        let is_target =
-            |it: &Value| it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == leads_to;
-        let has_target = leads_to.is_none() || !world.matching("classic listener", is_target).is_empty();
-        check(has_target, "InvalidParameter", "The listener of ForwardPort does not exist.")?;
+        let is_target = |it: &Value| {
+            it["LoadBalancerId"] == body["LoadBalancerId"]
+                && number(&it["ListenerPort"]) == leads_to
+        };
+        let has_target =
+            leads_to.is_none() || !world.matching("classic listener", is_target).is_empty();
+        check(
+            has_target,
+            "InvalidParameter",
+            "The listener of ForwardPort does not exist.",
+        )?;
         let is_free = world.matching("classic listener", is_it).is_empty();
-        check(is_free, "ListenerAlreadyExists", "There is already a listener bound to the port.")?;
+        check(
+            is_free,
+            "ListenerAlreadyExists",
+            "There is already a listener bound to the port.",
+        )?;
         let mut it = json!({"ListenerProtocol": protocol, "Status": "stopped", "Scheduler": "rr"});
         set(&mut it, &protocol, body);
         world.add("classic listener", it);
@@ -311,15 +446,25 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
                 && number(&http["ForwardPort"]) == port
         };
         let is_target = !world.matching("classic listener", leads_here).is_empty();
-        check(!is_target, "InvalidParameter", "Another listener is forwarded to the listener.")?;
+        check(
+            !is_target,
+            "InvalidParameter",
+            "Another listener is forwarded to the listener.",
+        )?;
         world.remove("domain", |it| {
             it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port
         });
     }
     let config = format!("{}ListenerConfig", protocol.to_uppercase());
-    let found = world.each("classic listener").iter_mut().find(|it| it["_account"] == account && is_it(it));
+    let found = world
+        .each("classic listener")
+        .iter_mut()
+        .find(|it| it["_account"] == account && is_it(it));
     let Some(it) = found else {
-        return refuse("InvalidParameter.ListenerNotFound.NotFound", "The listener does not exist.");
+        return refuse(
+            "InvalidParameter.ListenerNotFound.NotFound",
+            "The listener does not exist.",
+        );
     };
     match action {
         "StartLoadBalancerListener" => it["Status"] = "running".into(),

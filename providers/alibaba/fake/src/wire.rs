@@ -35,42 +35,77 @@ const SYSTEM: [&str; 9] = [
 /// service, stay as they are.
 pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes>> {
     let (mut head, body) = request.into_parts();
-    let form = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let form = body
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     if head.uri.path() != "/" {
         return Request::from_parts(head, Full::new(form));
     }
     let query = head.uri.query().unwrap_or_default().to_owned();
     let all = format!("{query}&{}", String::from_utf8_lossy(&form));
     // An address cannot be as long as all parameters.
-    let pairs = all.split('&').filter(|it| !it.is_empty()).map(|pair| format!("/?{pair}"));
-    let pairs = pairs.filter_map(|pair| Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok());
+    let pairs = all
+        .split('&')
+        .filter(|it| !it.is_empty())
+        .map(|pair| format!("/?{pair}"));
+    let pairs = pairs.filter_map(|pair| {
+        Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok()
+    });
     let parameters: Vec<_> = pairs.flat_map(|Query(pairs)| pairs).collect();
-    let value = |key: &str| parameters.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str());
+    let value = |key: &str| {
+        parameters
+            .iter()
+            .find(|(it, _)| it == key)
+            .map(|(_, value)| value.as_str())
+    };
     let header = |name: &str| head.headers.get(name).and_then(|it| it.to_str().ok());
     let [action, version] = match value("Action") {
         Some(action) => [action, value("Version").unwrap_or_default()],
-        None => [header("x-acs-action").unwrap_or_default(), header("x-acs-version").unwrap_or_default()],
+        None => [
+            header("x-acs-action").unwrap_or_default(),
+            header("x-acs-version").unwrap_or_default(),
+        ],
     };
     let Some((_, product)) = VERSIONS.iter().find(|(known, _)| *known == version) else {
         return Request::from_parts(head, Full::new(form));
     };
     head.method = match action {
-        _ if ["Describe", "List", "Get", "AssumeRole"].iter().any(|it| action.starts_with(it)) => Method::GET,
+        _ if ["Describe", "List", "Get", "AssumeRole"]
+            .iter()
+            .any(|it| action.starts_with(it)) =>
+        {
+            Method::GET
+        }
         _ if action.starts_with("Delete") => Method::DELETE,
         _ => Method::POST,
     };
     let key = value("AccessKeyId").map(|id| format!("Credential={id},"));
-    let narrow = ["LoadBalancerName", "LoadBalancerNames.1", "LoadBalancerId", "LoadBalancerIds.1"];
+    let narrow = [
+        "LoadBalancerName",
+        "LoadBalancerNames.1",
+        "LoadBalancerId",
+        "LoadBalancerIds.1",
+    ];
     let is_narrow = action == "DescribeLoadBalancers" || action == "ListLoadBalancers";
     let is_narrow = is_narrow
-        && (narrow.iter().any(|it| value(it).is_some()) || value("Tag.1.Key").is_some_and(|it| it != "ack.aliyun.com"));
-    let path = format!("/{product}/{action}{}", if is_narrow { "/some" } else { "" });
+        && (narrow.iter().any(|it| value(it).is_some())
+            || value("Tag.1.Key").is_some_and(|it| it != "ack.aliyun.com"));
+    let path = format!(
+        "/{product}/{action}{}",
+        if is_narrow { "/some" } else { "" }
+    );
     head.uri = Uri::try_from(path).unwrap_or_default();
     head.headers.remove(header::CONTENT_LENGTH);
     if let Some(key) = key.and_then(|it| it.parse().ok()) {
         head.headers.insert(header::AUTHORIZATION, key);
     }
-    let body = nested(parameters.into_iter().filter(|(key, _)| !SYSTEM.contains(&key.as_str())));
+    let body = nested(
+        parameters
+            .into_iter()
+            .filter(|(key, _)| !SYSTEM.contains(&key.as_str())),
+    );
     Request::from_parts(head, Full::new(body.to_string().into()))
 }
 
@@ -86,19 +121,32 @@ fn nested(parameters: impl Iterator<Item = (String, String)>) -> Value {
             at = &mut at[part];
         }
         let is_json = value.starts_with(['[', '{']);
-        *at = if is_json { serde_json::from_str(&value).unwrap_or_default() } else { value.into() };
+        *at = if is_json {
+            serde_json::from_str(&value).unwrap_or_default()
+        } else {
+            value.into()
+        };
     }
     listed(tree)
 }
 
 fn listed(it: Value) -> Value {
     let Value::Object(fields) = it else { return it };
-    let mut items: Vec<_> = fields.iter().filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value))).collect();
+    let mut items: Vec<_> = fields
+        .iter()
+        .filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value)))
+        .collect();
     if items.is_empty() {
-        return fields.into_iter().map(|(key, value)| (key, listed(value))).collect();
+        return fields
+            .into_iter()
+            .map(|(key, value)| (key, listed(value)))
+            .collect();
     }
     items.sort_by_key(|(number, _)| *number);
-    items.into_iter().map(|(_, value)| listed(value.clone())).collect()
+    items
+        .into_iter()
+        .map(|(_, value)| listed(value.clone()))
+        .collect()
 }
 
 /// Returns an answer without the fields that are only the fake's.
@@ -120,8 +168,12 @@ fn strip(it: &mut Value) {
 }
 
 /// Statuses of codes that are not answered with 400.
-const STATUSES: [(u16, &str); 4] =
-    [(404, ".NotFound"), (503, "ServiceUnavailable"), (500, "InternalError"), (403, "Forbidden")];
+const STATUSES: [(u16, &str); 4] = [
+    (404, ".NotFound"),
+    (503, "ServiceUnavailable"),
+    (500, "InternalError"),
+    (403, "Forbidden"),
+];
 
 /// Returns a refusal in the form of the APIs.
 pub(crate) fn refusal(refused: &Refused) -> Reply {
@@ -134,7 +186,10 @@ pub(crate) fn refusal(refused: &Refused) -> Reply {
         Some(_) if is_plain => "InvalidParameter",
         _ => &refused.code,
     };
-    let usual = STATUSES.iter().find(|(_, part)| code.contains(part)).map_or(400, |it| it.0);
+    let usual = STATUSES
+        .iter()
+        .find(|(_, part)| code.contains(part))
+        .map_or(400, |it| it.0);
     let body = json!({"Code": code, "Message": refused.message, "HostId": "fake.aliyuncs.com",
         "RequestId": "5F3E0A1C-0000-4000-8000-000000000000"});
     Reply::new(refused.status.unwrap_or(usual), body)

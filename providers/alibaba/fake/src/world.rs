@@ -39,7 +39,16 @@ impl Default for World {
     fn default() -> Self {
         let (buckets, effects, jobs) = Default::default();
         let (job, page, limit, now) = (Duration::from_secs(2), 100, (600, 10), Instant::now());
-        let mut world = Self { job, page, limit, buckets, effects, now, objects: Objects::of(ACCOUNT), jobs };
+        let mut world = Self {
+            job,
+            page,
+            limit,
+            buckets,
+            effects,
+            now,
+            objects: Objects::of(ACCOUNT),
+            jobs,
+        };
         for zone in ["a", "b"] {
             let zone_id = format!("{REGION}-{zone}");
             world.add(
@@ -48,12 +57,21 @@ impl Default for World {
                 "CidrBlock": "10.0.0.0/16", "AvailableIpAddressCount": 250}),
             );
         }
-        world.add("vpc", json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8", "RegionId": REGION}));
+        world.add(
+            "vpc",
+            json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8", "RegionId": REGION}),
+        );
         for id in ["cert-1", "cert-2", "cert-3"] {
             let end = 4_102_444_800_000_i64;
-            world.add("certificate", json!({"ServerCertificateId": id, "ExpireTimeStamp": end}));
+            world.add(
+                "certificate",
+                json!({"ServerCertificateId": id, "ExpireTimeStamp": end}),
+            );
         }
-        world.add("table", json!({"RouteTableId": "vtb-main", "RouteTableType": "System", "VpcId": VPC}));
+        world.add(
+            "table",
+            json!({"RouteTableId": "vtb-main", "RouteTableType": "System", "VpcId": VPC}),
+        );
         world
     }
 }
@@ -81,8 +99,13 @@ pub(crate) fn number(value: &Value) -> Option<i64> {
 pub(crate) fn typed(value: &Value) -> Value {
     match value {
         Value::String(text) if text == "true" || text == "false" => json!(text == "true"),
-        Value::String(text) => text.parse::<i64>().map_or_else(|_| value.clone(), |it| json!(it)),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), typed(value))).collect(),
+        Value::String(text) => text
+            .parse::<i64>()
+            .map_or_else(|_| value.clone(), |it| json!(it)),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), typed(value)))
+            .collect(),
         Value::Array(items) => items.iter().map(typed).collect(),
         other => other.clone(),
     }
@@ -90,35 +113,67 @@ pub(crate) fn typed(value: &Value) -> Value {
 
 /// Returns the fields of an object that a list of names has.
 pub(crate) fn only(body: &Value, names: &str) -> Value {
-    let kept = names.split_whitespace().filter(|name| !body[*name].is_null());
-    kept.map(|name| (name.to_owned(), typed(&body[name]))).collect()
+    let kept = names
+        .split_whitespace()
+        .filter(|name| !body[*name].is_null());
+    kept.map(|name| (name.to_owned(), typed(&body[name])))
+        .collect()
 }
 
 /// Returns tags of a request in the form of answers.
 pub(crate) fn tags(body: &Value, [key, value]: [&str; 2]) -> Value {
-    array(&body["Tag"]).map(|it| json!({key: it["Key"], value: it["Value"].as_str().unwrap_or_default()})).collect()
+    array(&body["Tag"])
+        .map(|it| json!({key: it["Key"], value: it["Value"].as_str().unwrap_or_default()}))
+        .collect()
 }
 
 fn tag_values<'a>(it: &'a Value, key: &'a str) -> impl Iterator<Item = &'a str> {
-    let all = if it["Tags"].is_array() { &it["Tags"] } else { &it["Tags"]["Tag"] };
+    let all = if it["Tags"].is_array() {
+        &it["Tags"]
+    } else {
+        &it["Tags"]["Tag"]
+    };
     array(all)
         .filter(move |tag| tag["Key"] == key || tag["TagKey"] == key)
-        .map(|tag| tag["Value"].as_str().or(tag["TagValue"].as_str()).unwrap_or_default())
+        .map(|tag| {
+            tag["Value"]
+                .as_str()
+                .or(tag["TagValue"].as_str())
+                .unwrap_or_default()
+        })
 }
 
 /// Returns `true` if an object has all tags of a request; one without a value may have any.
 pub(crate) fn has_tags(it: &Value, body: &Value) -> bool {
-    array(&body["Tag"])
-        .all(|tag| tag_values(it, text(&tag["Key"])).any(|has| tag["Value"].is_null() || tag["Value"] == has))
+    array(&body["Tag"]).all(|tag| {
+        tag_values(it, text(&tag["Key"])).any(|has| tag["Value"].is_null() || tag["Value"] == has)
+    })
 }
 
 /// Sets or removes tags of the objects that a request names, and answers nothing.
-pub(crate) fn change_tags(all: &mut [Value], id: &str, body: &Value, names: [&str; 2], account: &str) {
-    let is_meant = |it: &Value| it["_account"] == account && array(&body["ResourceId"]).any(|wanted| *wanted == it[id]);
+pub(crate) fn change_tags(
+    all: &mut [Value],
+    id: &str,
+    body: &Value,
+    names: [&str; 2],
+    account: &str,
+) {
+    let is_meant = |it: &Value| {
+        it["_account"] == account && array(&body["ResourceId"]).any(|wanted| *wanted == it[id])
+    };
     for it in all.iter_mut().filter(|it| is_meant(it)) {
-        let list = if it["Tags"].is_array() { &mut it["Tags"] } else { &mut it["Tags"]["Tag"] };
-        let Some(list) = list.as_array_mut() else { continue };
-        let gone: Vec<_> = array(&body["TagKey"]).chain(array(&body["Tag"]).map(|tag| &tag["Key"])).cloned().collect();
+        let list = if it["Tags"].is_array() {
+            &mut it["Tags"]
+        } else {
+            &mut it["Tags"]["Tag"]
+        };
+        let Some(list) = list.as_array_mut() else {
+            continue;
+        };
+        let gone: Vec<_> = array(&body["TagKey"])
+            .chain(array(&body["Tag"]).map(|tag| &tag["Key"]))
+            .cloned()
+            .collect();
         list.retain(|tag| !gone.contains(&tag[names[0]]));
         list.extend(array(&tags(body, names)).cloned());
     }
@@ -133,7 +188,14 @@ impl World {
         let [.., high, low] = number.to_be_bytes();
         let (ip, zone) = (
             format!("10.0.{high}.{low}"),
-            format!("{REGION}-{}", if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" }),
+            format!(
+                "{REGION}-{}",
+                if name.ends_with(['0', '2', '4', '6', '8']) {
+                    "a"
+                } else {
+                    "b"
+                }
+            ),
         );
         self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "ecs.g7.large", "RegionId": REGION,
             "ZoneId": zone, "Status": "Running", "InstanceChargeType": "PostPaid", "SpotStrategy": "NoSpot",
@@ -153,9 +215,16 @@ impl World {
 
     pub(crate) fn carry_out_jobs(&mut self, now: Instant) {
         self.now = now;
-        let over: Vec<_> = self.jobs.iter().filter(|job| job.due <= now).map(|job| job.id.clone()).collect();
+        let over: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|job| job.due <= now)
+            .map(|job| job.id.clone())
+            .collect();
         for it in self.each("network") {
-            if it["LoadBalancerStatus"] == "Provisioning" && over.iter().any(|id| it["_job"] == **id) {
+            if it["LoadBalancerStatus"] == "Provisioning"
+                && over.iter().any(|id| it["_job"] == **id)
+            {
                 it["LoadBalancerStatus"] = "Active".into();
             }
         }
@@ -165,7 +234,11 @@ impl World {
     pub(crate) fn begin(&mut self) -> String {
         let id = format!("job-{}", self.number());
         let error = self.effects.error();
-        self.jobs.push(Job { id: id.clone(), due: self.now + self.job, error });
+        self.jobs.push(Job {
+            id: id.clone(),
+            due: self.now + self.job,
+            error,
+        });
         id
     }
 
@@ -178,16 +251,30 @@ impl World {
             };
             json!({"Id": job.id, "Status": status})
         };
-        let meant = self.jobs.iter().filter(|job| array(ids).any(|id| *id == *job.id));
+        let meant = self
+            .jobs
+            .iter()
+            .filter(|job| array(ids).any(|id| *id == *job.id));
         meant.map(state).collect()
     }
 
     /// Returns a page whose successor a token names.
-    pub(crate) fn token_page(&self, items: Vec<Value>, body: &Value, size: &str, place: [&str; 2]) -> Answer {
-        let length = number(&body[size]).and_then(|it| usize::try_from(it).ok()).unwrap_or(20).clamp(1, self.page);
+    pub(crate) fn token_page(
+        &self,
+        items: Vec<Value>,
+        body: &Value,
+        size: &str,
+        place: [&str; 2],
+    ) -> Answer {
+        let length = number(&body[size])
+            .and_then(|it| usize::try_from(it).ok())
+            .unwrap_or(20)
+            .clamp(1, self.page);
         let start = match text(&body["NextToken"]) {
             "" => 0,
-            token => token.parse().or_else(|_| refuse("InvalidNextToken", "The token is invalid."))?,
+            token => token
+                .parse()
+                .or_else(|_| refuse("InvalidNextToken", "The token is invalid."))?,
         };
         let page = Page::starting(items, start, length, &self.effects);
         let next = match page.next {
@@ -209,11 +296,18 @@ impl World {
     }
 
     /// Returns a page by its number.
-    pub(crate) fn numbered_page(&self, items: Vec<Value>, body: &Value, [outer, inner]: [&str; 2]) -> Answer {
-        let [page, size] =
-            ["PageNumber", "PageSize"].map(|key| number(&body[key]).and_then(|it| usize::try_from(it).ok()));
+    pub(crate) fn numbered_page(
+        &self,
+        items: Vec<Value>,
+        body: &Value,
+        [outer, inner]: [&str; 2],
+    ) -> Answer {
+        let [page, size] = ["PageNumber", "PageSize"]
+            .map(|key| number(&body[key]).and_then(|it| usize::try_from(it).ok()));
         let size = size.unwrap_or(10).clamp(1, self.page);
         let page = Page::numbered(items, page.unwrap_or(1).max(1), size, &self.effects);
-        Ok(json!({outer: {inner: page.items}, "TotalCount": page.total, "PageNumber": page.number, "PageSize": size}))
+        Ok(
+            json!({outer: {inner: page.items}, "TotalCount": page.total, "PageNumber": page.number, "PageSize": size}),
+        )
     }
 }

@@ -42,9 +42,13 @@ impl Session for Connection {
                 Some(region) => region.clone(),
                 None => self.metadata.region().await?,
             };
-            let url = self.config.endpoint(self.product.name, self.product.variable, &region);
+            let url = self
+                .config
+                .endpoint(self.product.name, self.product.variable, &region);
             let access = Access::signed(&url);
-            Ok(Arc::new(access.map_err(|error| error.context(format!("{} ({url})", self.product.variable)))?))
+            Ok(Arc::new(access.map_err(|error| {
+                error.context(format!("{} ({url})", self.product.variable))
+            })?))
         };
         self.access.get_or_try_init(find).await.cloned()
     }
@@ -58,10 +62,16 @@ impl Session for Connection {
 impl Signer for Connection {
     async fn sign(&self, request: &mut Request<Bytes>, _now: Timestamp) -> Result<()> {
         if let Some(context) = &self.config.private_cloud {
-            let context = context.parse().map_err(|_| Error::invalid("X-ACSPROXY-ASCM-CONTEXT is no valid header"))?;
-            request.headers_mut().insert("x-acsproxy-ascm-context", context);
+            let context = context
+                .parse()
+                .map_err(|_| Error::invalid("X-ACSPROXY-ASCM-CONTEXT is no valid header"))?;
+            request
+                .headers_mut()
+                .insert("x-acsproxy-ascm-context", context);
         }
-        let Some(tokens) = &self.tokens else { return Ok(()) };
+        let Some(tokens) = &self.tokens else {
+            return Ok(());
+        };
         let keys = (*tokens.current().await?).clone();
         let signed = match self.config.is_legacy_signature {
             true => signing::sign_legacy(request, &keys, self.clock.now()),
@@ -71,26 +81,49 @@ impl Signer for Connection {
         signed
     }
 
-    async fn refused(&self, request: &HeaderMap, refusal: &Refusal, answer: &HeaderMap) -> Result<bool> {
+    async fn refused(
+        &self,
+        request: &HeaderMap,
+        refusal: &Refusal,
+        answer: &HeaderMap,
+    ) -> Result<bool> {
         let is_late = |signed| self.clock.correct(signed, answer);
-        if refusal.code.starts_with("InvalidTimeStamp") && signing::signed_at(request).is_some_and(is_late) {
+        if refusal.code.starts_with("InvalidTimeStamp")
+            && signing::signed_at(request).is_some_and(is_late)
+        {
             return Ok(true);
         }
-        let Some(tokens) = self.tokens.as_ref().filter(|_| is_unauthenticated(&refusal.code)) else { return Ok(false) };
-        let other = tokens.instead_of(|keys| signing::have_signed(keys, request)).await;
+        let Some(tokens) = self
+            .tokens
+            .as_ref()
+            .filter(|_| is_unauthenticated(&refusal.code))
+        else {
+            return Ok(false);
+        };
+        let other = tokens
+            .instead_of(|keys| signing::have_signed(keys, request))
+            .await;
         Ok(other.is_ok_and(|keys| !signing::have_signed(&keys, request)))
     }
 
     fn redact(&self, text: String) -> String {
-        self.last.lock().iter().fold(text, |text, keys| keys.redact(text))
+        self.last
+            .lock()
+            .iter()
+            .fold(text, |text, keys| keys.redact(text))
     }
 }
 
 /// Codes that other credentials may end.
 fn is_unauthenticated(code: &str) -> bool {
-    ["InvalidSecurityToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "MissingSecurityToken"]
-        .iter()
-        .any(|it| code.starts_with(it))
+    [
+        "InvalidSecurityToken",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "MissingSecurityToken",
+    ]
+    .iter()
+    .any(|it| code.starts_with(it))
 }
 
 fn is_throttled(code: &str) -> bool {
@@ -112,18 +145,36 @@ type Kind = fn(String) -> Error;
 /// Returns the kind of error that a code means beyond its status.
 fn meaning(refusal: &Refusal) -> Option<Kind> {
     let code = &*refusal.code;
-    let quota = ["Quota", "QuotaExceeded", "QuotaInsufficient", "OverLimit", "LimitExceed"];
+    let quota = [
+        "Quota",
+        "QuotaExceeded",
+        "QuotaInsufficient",
+        "OverLimit",
+        "LimitExceed",
+    ];
     Some(match code {
         _ if is_throttled(code) => |text| Error::rate_limited(text, Duration::from_secs(1)),
-        _ if code.starts_with("InvalidAccessKeyId") || is_unauthenticated(code) => Error::unauthorized,
-        "Forbidden.RAM" | "NoPermission" | "Forbidden" | "Forbidden.NoPermission" => Error::unauthorized,
+        _ if code.starts_with("InvalidAccessKeyId") || is_unauthenticated(code) => {
+            Error::unauthorized
+        }
+        "Forbidden.RAM" | "NoPermission" | "Forbidden" | "Forbidden.NoPermission" => {
+            Error::unauthorized
+        }
         "InvalidAction.NotFound" | "InvalidVersion" => return None,
-        _ if code.ends_with(".NotFound") || code.starts_with("ResourceNotFound") => Error::not_found,
+        _ if code.ends_with(".NotFound") || code.starts_with("ResourceNotFound") => {
+            Error::not_found
+        }
         "InvalidLoadBalancerId.NotExist" => Error::not_found,
         _ if refusal.message.contains("LoadBalancerId does not exist") => Error::not_found,
-        _ if code.contains("DeleteProtection") || code.contains("DeletionProtection") => Error::protected,
-        _ if is_busy(code) || code.contains("Duplicate") || code.contains("AlreadyExist") => Error::conflict,
-        "DependencyViolation" | "ResourceInUse.ServerGroup" | "VServerGroupInUse" => Error::conflict,
+        _ if code.contains("DeleteProtection") || code.contains("DeletionProtection") => {
+            Error::protected
+        }
+        _ if is_busy(code) || code.contains("Duplicate") || code.contains("AlreadyExist") => {
+            Error::conflict
+        }
+        "DependencyViolation" | "ResourceInUse.ServerGroup" | "VServerGroupInUse" => {
+            Error::conflict
+        }
         _ if quota.iter().any(|it| code.contains(it)) => Error::quota,
         _ => return None,
     })
@@ -134,7 +185,11 @@ fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let code = answer["Code"].as_str()?.to_owned();
     let message = answer["Message"].as_str().unwrap_or_default();
-    Some(Refusal { message: format!("{code}: {message}"), code, details: Vec::new() })
+    Some(Refusal {
+        message: format!("{code}: {message}"),
+        code,
+        details: Vec::new(),
+    })
 }
 
 /// Returns a transport to a product in a region, by default in that of the configuration.
@@ -148,9 +203,21 @@ pub(crate) fn transport(
 ) -> Result<Transport> {
     let (clock, access, last) = Default::default();
     let (config, metadata) = (Arc::clone(config), Arc::clone(metadata));
-    let connection = Arc::new(Connection { config, metadata, product, region, tokens, clock, access, last });
+    let connection = Arc::new(Connection {
+        config,
+        metadata,
+        product,
+        region,
+        tokens,
+        clock,
+        access,
+        last,
+    });
     let http = Transport::of_session(Arc::clone(&connection) as _).signer(connection as _);
-    let budget = Budget { refill: Refill::adaptive(product.rate, product.rate * 4), ..Budget::default() };
+    let budget = Budget {
+        refill: Refill::adaptive(product.rate, product.rate * 4),
+        ..Budget::default()
+    };
     let http = furnish(http).budget(budget).refusals(refusal);
     let http = http.retry_refusals(|refusal| is_throttled(&refusal.code) || is_busy(&refusal.code));
     Ok(http.build()?.error_mapping(meaning))

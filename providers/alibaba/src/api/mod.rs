@@ -64,13 +64,34 @@ impl Api {
         let config = Arc::new(config);
         let metadata = Arc::new(Metadata::new(Arc::clone(&config), furnish)?);
         let is_offline = setup.environment.is_offline();
-        let chain = Chain::new(Arc::clone(&config), Arc::clone(&metadata), Arc::clone(furnish), is_offline);
+        let chain = Chain::new(
+            Arc::clone(&config),
+            Arc::clone(&metadata),
+            Arc::clone(furnish),
+            is_offline,
+        );
         let tokens = Arc::new(Tokens::of(chain));
         let connect = {
-            let (config, metadata, furnish) = (Arc::clone(&config), Arc::clone(&metadata), Arc::clone(furnish));
-            move |product, region| transport(region, &config, &metadata, product, Some(Arc::clone(&tokens)), &furnish)
+            let (config, metadata, furnish) = (
+                Arc::clone(&config),
+                Arc::clone(&metadata),
+                Arc::clone(furnish),
+            );
+            move |product, region| {
+                transport(
+                    region,
+                    &config,
+                    &metadata,
+                    product,
+                    Some(Arc::clone(&tokens)),
+                    &furnish,
+                )
+            }
         };
-        let clients = Clients { known: Arc::default(), connect: Arc::new(connect) };
+        let clients = Clients {
+            known: Arc::default(),
+            connect: Arc::new(connect),
+        };
         let nlb = clients.of(NLB, None)?;
         let jobs = Operations::new(Duration::from_millis(1500), 20, move |ids: Vec<String>| {
             let call = Query::new(NLB, "ListAsynJobs").set("JobIds", &ids).call();
@@ -78,22 +99,38 @@ impl Api {
             async move {
                 let answer: Value = nlb.read(call).await?;
                 let state = |job: &Value| {
-                    let [id, status] = [&job["Id"], &job["Status"]].map(|it| it.as_str().unwrap_or_default());
+                    let [id, status] =
+                        [&job["Id"], &job["Status"]].map(|it| it.as_str().unwrap_or_default());
                     let outcome = match status {
                         "Succeeded" => Some(Ok(())),
                         "Failed" => {
-                            let [code, message] =
-                                ["ErrorCode", "ErrorMessage"].map(|key| job[key].as_str().unwrap_or_default());
-                            Some(Err(Error::conflict(format!("NLB job {id} failed: {code} {message}"))))
+                            let [code, message] = ["ErrorCode", "ErrorMessage"]
+                                .map(|key| job[key].as_str().unwrap_or_default());
+                            Some(Err(Error::conflict(format!(
+                                "NLB job {id} failed: {code} {message}"
+                            ))))
                         }
                         _ => None,
                     };
-                    OperationState { id: id.to_owned(), outcome }
+                    OperationState {
+                        id: id.to_owned(),
+                        outcome,
+                    }
                 };
-                Ok(answer["Jobs"].as_array().into_iter().flatten().map(state).collect())
+                Ok(answer["Jobs"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(state)
+                    .collect())
             }
         });
-        Ok(Self { config, metadata, clients, jobs })
+        Ok(Self {
+            config,
+            metadata,
+            clients,
+            jobs,
+        })
     }
 
     /// Returns the connection for an action, which may be about another region.
@@ -124,7 +161,11 @@ impl Api {
     /// Sends a change that can be sent again after a lost answer, and waits for its job.
     pub(crate) async fn change(&self, query: Query) -> Result<Value> {
         let query = self.regional(query).await?;
-        let answer = self.client_of(&query).await?.read(query.call().repeatable()).await?;
+        let answer = self
+            .client_of(&query)
+            .await?
+            .read(query.call().repeatable())
+            .await?;
         self.wait(answer).await
     }
 
@@ -156,19 +197,35 @@ impl Api {
         shared: &SharedPriority,
         key: impl Fn(&T) -> K,
     ) -> Result<ListResult<T>> {
-        let query = self.regional(query).await?.set(size, (length > 0).then_some(length));
+        let query = self
+            .regional(query)
+            .await?
+            .set(size, (length > 0).then_some(length));
         // ECS has no useful total with tokens, and VPC has none.
         let totals = ["slb", "nlb"].contains(&query.product.name);
-        let properties = ListProperties { what: query.action, totals };
+        let properties = ListProperties {
+            what: query.action,
+            totals,
+        };
         read_pages(properties, String::new(), key, async |token: String| {
-            let query = query.clone().set("NextToken", Some(token).filter(|it| !it.is_empty()));
+            let query = query
+                .clone()
+                .set("NextToken", Some(token).filter(|it| !it.is_empty()));
             let client = self.client_of(&query).await?;
-            let mut answer: Value =
-                shared.send_read(|priority| client.read(query.clone().with_priority(priority).call())).await?;
-            let next = answer["NextToken"].as_str().filter(|it| !it.is_empty()).map(str::to_owned);
+            let mut answer: Value = shared
+                .send_read(|priority| client.read(query.clone().with_priority(priority).call()))
+                .await?;
+            let next = answer["NextToken"]
+                .as_str()
+                .filter(|it| !it.is_empty())
+                .map(str::to_owned);
             let total = answer["TotalCount"].as_u64().filter(|_| totals);
             let total = total.and_then(|it| usize::try_from(it).ok());
-            Ok(Page { items: items(&mut answer, place, query.action)?, next, total })
+            Ok(Page {
+                items: items(&mut answer, place, query.action)?,
+                next,
+                total,
+            })
         })
         .await
     }
@@ -182,12 +239,20 @@ impl Api {
         key: impl Fn(&T) -> K,
     ) -> Result<ListResult<T>> {
         let query = self.regional(query).await?.set("PageSize", size);
-        let properties = ListProperties { what: query.action, totals: true };
+        let properties = ListProperties {
+            what: query.action,
+            totals: true,
+        };
         let seen = Mutex::new(0);
         read_pages(properties, 1_u32, key, async |number: u32| {
-            let mut answer: Value =
-                self.client_of(&query).await?.read(query.clone().set("PageNumber", number).call()).await?;
-            let total = answer["TotalCount"].as_u64().and_then(|it| usize::try_from(it).ok());
+            let mut answer: Value = self
+                .client_of(&query)
+                .await?
+                .read(query.clone().set("PageNumber", number).call())
+                .await?;
+            let total = answer["TotalCount"]
+                .as_u64()
+                .and_then(|it| usize::try_from(it).ok());
             let items: Vec<T> = items(&mut answer, place, query.action)?;
             let read = {
                 let mut seen = seen.lock();
@@ -195,14 +260,22 @@ impl Api {
                 *seen
             };
             let is_last = items.is_empty() || total.is_none_or(|total| read >= total);
-            Ok(Page { items, next: (!is_last).then_some(number + 1), total })
+            Ok(Page {
+                items,
+                next: (!is_last).then_some(number + 1),
+                total,
+            })
         })
         .await
     }
 }
 
 fn items<T: DeserializeOwned>(answer: &mut Value, place: &str, action: &str) -> Result<Vec<T>> {
-    let list = answer.pointer_mut(place).map(Value::take).filter(|it| !it.is_null());
+    let list = answer
+        .pointer_mut(place)
+        .map(Value::take)
+        .filter(|it| !it.is_null());
     let list = list.ok_or_else(|| Error::other(format!("{action} answered no list at {place}")))?;
-    serde_json::from_value(list).map_err(|err| Error::other(format!("{action} answered an unexpected list: {err}")))
+    serde_json::from_value(list)
+        .map_err(|err| Error::other(format!("{action} answered an unexpected list: {err}")))
 }

@@ -12,8 +12,18 @@ pub(crate) struct Product {
     pub(super) rate: u32,
 }
 
-const fn product(name: &'static str, version: &'static str, variable: &'static str, rate: u32) -> Product {
-    Product { name, version, variable, rate }
+const fn product(
+    name: &'static str,
+    version: &'static str,
+    variable: &'static str,
+    rate: u32,
+) -> Product {
+    Product {
+        name,
+        version,
+        variable,
+        rate,
+    }
 }
 
 pub(crate) const ECS: Product = product("ecs", "2014-05-26", "ECS_ENDPOINT", 30);
@@ -22,7 +32,12 @@ pub(crate) const NLB: Product = product("nlb", "2022-04-30", "NLB_ENDPOINT", 30)
 pub(crate) const VPC: Product = product("vpc", "2016-04-28", "VPC_ENDPOINT", 20);
 pub(crate) const STS: Product = product("sts", "2015-04-01", "STS_ENDPOINT", 10);
 pub(crate) const CBN: Product = product("cbn", "2017-09-12", "CBN_ENDPOINT", 10);
-pub(crate) const EFLO: Product = product("eflo-controller", "2022-12-15", "EFLO_CONTROLLER_ENDPOINT", 10);
+pub(crate) const EFLO: Product = product(
+    "eflo-controller",
+    "2022-12-15",
+    "EFLO_CONTROLLER_ENDPOINT",
+    10,
+);
 
 /// Declares structs of answers. A field that an answer lacks has its default.
 macro_rules! wire {
@@ -48,13 +63,28 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) fn new(product: Product, action: &'static str) -> Self {
-        let is_urgent = ["Delete", "Remove"].iter().any(|verb| action.starts_with(verb));
-        let priority = if is_urgent { Priority::Urgent } else { Priority::Ordinary };
-        Self { product, action, fields: Map::new(), priority, region: None }
+        let is_urgent = ["Delete", "Remove"]
+            .iter()
+            .any(|verb| action.starts_with(verb));
+        let priority = if is_urgent {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        };
+        Self {
+            product,
+            action,
+            fields: Map::new(),
+            priority,
+            region: None,
+        }
     }
 
     pub(crate) fn set(mut self, key: &str, value: impl serde::Serialize) -> Self {
-        self.fields.insert(key.to_owned(), serde_json::to_value(value).unwrap_or_default());
+        self.fields.insert(
+            key.to_owned(),
+            serde_json::to_value(value).unwrap_or_default(),
+        );
         self
     }
 
@@ -72,24 +102,41 @@ impl Query {
 
     /// Sends the action to another region.
     pub(crate) fn of_region(self, region: &str) -> Self {
-        Self { region: Some(region.to_owned()), ..self }
+        Self {
+            region: Some(region.to_owned()),
+            ..self
+        }
     }
 
     /// Returns `true` for creations that the API carries out once for each token.
     pub(super) fn takes_token(&self) -> bool {
-        self.action == "CreateLoadBalancer" || self.product.name == "nlb" && self.action.starts_with("Create")
+        self.action == "CreateLoadBalancer"
+            || self.product.name == "nlb" && self.action.starts_with("Create")
     }
 
     fn is_read(&self) -> bool {
-        ["Describe", "List", "Get", "AssumeRole"].iter().any(|verb| self.action.starts_with(verb))
+        ["Describe", "List", "Get", "AssumeRole"]
+            .iter()
+            .any(|verb| self.action.starts_with(verb))
     }
 
     pub(crate) fn call(&self) -> Call {
         let Product { name, version, .. } = self.product;
-        let call = Call::post("/", &[]).operation(format!("{name} {}", self.action)).with_priority(self.priority);
-        let call = call.header("x-acs-action", self.action).header("x-acs-version", version);
-        let call = self.fields.iter().fold(call, |call, (key, value)| call.nested(key, value, ""));
-        let call = if self.is_read() { call.reading().list() } else { call };
+        let call = Call::post("/", &[])
+            .operation(format!("{name} {}", self.action))
+            .with_priority(self.priority);
+        let call = call
+            .header("x-acs-action", self.action)
+            .header("x-acs-version", version);
+        let call = self
+            .fields
+            .iter()
+            .fold(call, |call, (key, value)| call.nested(key, value, ""));
+        let call = if self.is_read() {
+            call.reading().list()
+        } else {
+            call
+        };
         // Changes of NLB and all requests about Lingjun have their parameters in the body, all other requests in the query.
         match name {
             "eflo-controller" => call.form(),
@@ -101,5 +148,7 @@ impl Query {
 
 /// Returns tags as parameters: `[{"Key": …, "Value": …}]`.
 pub(crate) fn tag_list<'a>(tags: impl IntoIterator<Item = (&'a String, &'a String)>) -> Value {
-    tags.into_iter().map(|(key, value)| json!({"Key": key, "Value": value})).collect()
+    tags.into_iter()
+        .map(|(key, value)| json!({"Key": key, "Value": value}))
+        .collect()
 }

@@ -29,7 +29,9 @@ impl Account {
 
 async fn check(api: &Api) -> Result<()> {
     let vpc = api.metadata.vpc().await?;
-    let answer: Value = api.read(Query::new(VPC, "DescribeVpcs").set("VpcId", &vpc)).await?;
+    let answer: Value = api
+        .read(Query::new(VPC, "DescribeVpcs").set("VpcId", &vpc))
+        .await?;
     match list(&answer["Vpcs"], "Vpc").any(|it| text(it, "VpcId") == vpc) {
         true => Ok(()),
         false => Err(Error::unauthorized(format!(

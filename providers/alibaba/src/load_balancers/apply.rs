@@ -37,12 +37,30 @@ pub(super) type Made = Result<Option<String>>;
 impl AlibabaLoadBalancers {
     /// Carries out the first operation.
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let (kind, id) = change.actual.map_or((change.identity.kind, ""), |it| (it.kind, &*it.id));
+        let (kind, id) = change
+            .actual
+            .map_or((change.identity.kind, ""), |it| (it.kind, &*it.id));
         let (id, share) = Share::read(id);
-        let before = change.actual.and_then(|it| it.graph.clone()).unwrap_or_default();
-        let after = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
+        let before = change
+            .actual
+            .and_then(|it| it.graph.clone())
+            .unwrap_or_default();
+        let after = change
+            .outcome(1)
+            .and_then(|it| it.graph)
+            .unwrap_or_default();
         let is_network = is_network(kind);
-        let work = Work { cloud: self, change, spec, kind, is_network, share, id, before, after };
+        let work = Work {
+            cloud: self,
+            change,
+            spec,
+            kind,
+            is_network,
+            share,
+            id,
+            before,
+            after,
+        };
         if is_leaving(&change) && work.before.balancer_attributes().is_some() {
             return work.leave().await;
         }
@@ -51,14 +69,41 @@ impl AlibabaLoadBalancers {
         }
         let made = match &change.operations[0] {
             Operation::Tag => {
-                let has_room = work.before.balancer_attributes().is_none_or(|it| it.tags().len() < TAGS);
+                let has_room = work
+                    .before
+                    .balancer_attributes()
+                    .is_none_or(|it| it.tags().len() < TAGS);
                 let reused = work.share.iter().filter(|_| has_room);
                 let reused = reused.map(|_| (REUSED_TAG.0.to_owned(), REUSED_TAG.1.to_owned()));
-                work.set_tags(&work.owner_tags().into_iter().chain(reused).map(|(k, v)| (k, Some(v))).collect()).await
+                work.set_tags(
+                    &work
+                        .owner_tags()
+                        .into_iter()
+                        .chain(reused)
+                        .map(|(k, v)| (k, Some(v)))
+                        .collect(),
+                )
+                .await
             }
-            Operation::Untag => work.set_tags(&work.owner_tags().into_keys().map(|key| (key, None)).collect()).await,
-            Operation::Create { resource: ResourceKey::Balancer, attributes } => return work.create(attributes).await,
-            Operation::Update { resource: ResourceKey::Balancer, attributes, changes } => {
+            Operation::Untag => {
+                work.set_tags(
+                    &work
+                        .owner_tags()
+                        .into_keys()
+                        .map(|key| (key, None))
+                        .collect(),
+                )
+                .await
+            }
+            Operation::Create {
+                resource: ResourceKey::Balancer,
+                attributes,
+            } => return work.create(attributes).await,
+            Operation::Update {
+                resource: ResourceKey::Balancer,
+                attributes,
+                changes,
+            } => {
                 let group = work.update(attributes, changes).await?;
                 return Ok(match work.shown(1, None) {
                     Applied::Shown(count, outcome) if changes.iter().any(|it| it.key == RANGES) => {
@@ -74,18 +119,26 @@ impl AlibabaLoadBalancers {
                 outcome => outcome,
             },
             Operation::RemoveTargets { pool, targets } => work.remove(pool, targets).await,
-            Operation::Create { resource: ResourceKey::Pool(pool), attributes } => {
+            Operation::Create {
+                resource: ResourceKey::Pool(pool),
+                attributes,
+            } => {
                 return work.create_pool(pool, attributes).await;
             }
-            Operation::Update { resource: ResourceKey::Pool(pool), attributes, changes } => {
-                work.update_pool(pool, attributes, changes).await
-            }
-            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
-                work.create_listener(port, attributes).await
-            }
-            Operation::Update { resource: ResourceKey::Listener(port), attributes, changes } => {
-                work.update_listener(port, attributes, changes).await
-            }
+            Operation::Update {
+                resource: ResourceKey::Pool(pool),
+                attributes,
+                changes,
+            } => work.update_pool(pool, attributes, changes).await,
+            Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
+            } => work.create_listener(port, attributes).await,
+            Operation::Update {
+                resource: ResourceKey::Listener(port),
+                attributes,
+                changes,
+            } => work.update_listener(port, attributes, changes).await,
             Operation::Delete { resource } => return work.delete_one(resource).await,
             _ => Ok(None),
         };
@@ -97,8 +150,11 @@ impl AlibabaLoadBalancers {
 fn with_group(mut outcome: ObservedLoadBalancer, group: Option<String>) -> ObservedLoadBalancer {
     let graph = outcome.graph.take().unwrap_or_default();
     let settings = graph.balancer_attributes().cloned().unwrap_or_default();
-    let attached: Vec<_> =
-        super::texts(settings.get(ATTACHED)).into_iter().map(str::to_owned).chain(group.clone()).collect();
+    let attached: Vec<_> = super::texts(settings.get(ATTACHED))
+        .into_iter()
+        .map(str::to_owned)
+        .chain(group.clone())
+        .collect();
     outcome.graph = Some(graph.balancer(settings.set(ATTACHED, attached).set(GROUP, group)));
     outcome
 }
@@ -113,16 +169,25 @@ fn redirect(settings: &Attributes) -> Option<u64> {
 fn due_first<'o>(operations: &'o [Operation], before: &ResourceGraph) -> Option<&'o Operation> {
     let (first, later) = operations.split_first()?;
     match first {
-        Operation::Create { resource: ResourceKey::Listener(_), attributes } => {
+        Operation::Create {
+            resource: ResourceKey::Listener(_),
+            attributes,
+        } => {
             let to = redirect(attributes)?;
             later.iter().find(|it| {
                 matches!(it, Operation::Create { resource: resource @ ResourceKey::Listener(port), .. }
                     if u64::from(port.number) == to && !later.iter().any(|it| it.deletes(|other| other == resource)))
             })
         }
-        Operation::Delete { resource: ResourceKey::Listener(port) } => {
+        Operation::Delete {
+            resource: ResourceKey::Listener(port),
+        } => {
             let leads_here = |it: &ResourceKey| {
-                before.resources.get(it).and_then(redirect).is_some_and(|to| to == u64::from(port.number))
+                before
+                    .resources
+                    .get(it)
+                    .and_then(redirect)
+                    .is_some_and(|to| to == u64::from(port.number))
             };
             later.iter().find(|it| it.deletes(leads_here))
         }
@@ -135,7 +200,10 @@ impl Work<'_> {
     async fn carry_out_first(&self, operation: &Operation) -> Result<Applied> {
         let mut graph = self.before.clone();
         match operation {
-            Operation::Create { resource: resource @ ResourceKey::Listener(port), attributes } => {
+            Operation::Create {
+                resource: resource @ ResourceKey::Listener(port),
+                attributes,
+            } => {
                 self.create_listener(port, attributes).await?;
                 graph.resources.insert(resource.clone(), attributes.clone());
             }
@@ -149,7 +217,10 @@ impl Work<'_> {
             _ => {}
         }
         let observed = self.change.actual.cloned().unwrap_or_default();
-        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(graph), ..observed })))
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..observed
+        })))
     }
 
     pub(super) fn product(&self) -> Product {
@@ -176,10 +247,14 @@ impl Work<'_> {
     /// Returns the outcome of `count` operations; `made`: the ID of the resource that the first one created.
     pub(super) fn shown(&self, count: usize, made: Option<String>) -> Applied {
         let resource = self.change.operations[0].resource();
-        let Some(mut outcome) = self.change.outcome(count) else { return Applied::Gone };
+        let Some(mut outcome) = self.change.outcome(count) else {
+            return Applied::Gone;
+        };
         if let (Some(graph), Some(resource), Some(id)) = (&mut outcome.graph, resource, made) {
             let attributes = graph.resources.get(resource).cloned().unwrap_or_default();
-            graph.resources.insert(resource.clone(), attributes.set(ID, id));
+            graph
+                .resources
+                .insert(resource.clone(), attributes.set(ID, id));
         }
         Applied::Shown(count, Box::new(outcome))
     }
@@ -189,26 +264,42 @@ impl Work<'_> {
     }
 
     pub(super) fn pool_id<'p>(&'p self, pool: &'p str) -> &'p str {
-        self.id_of(&ResourceKey::Pool(pool.to_owned())).unwrap_or(pool)
+        self.id_of(&ResourceKey::Pool(pool.to_owned()))
+            .unwrap_or(pool)
     }
 
     pub(super) fn part_name(&self, part: &str) -> String {
-        Part::name(self.kind, part, self.change.identity.service, &self.cloud.api.config.cluster)
+        Part::name(
+            self.kind,
+            part,
+            self.change.identity.service,
+            &self.cloud.api.config.cluster,
+        )
     }
 
     pub(super) fn name_tag(&self) -> String {
         let identity = self.change.identity;
-        identity.legacy_owner.clone().unwrap_or_else(|| identity.name.clone())
+        identity
+            .legacy_owner
+            .clone()
+            .unwrap_or_else(|| identity.name.clone())
     }
 
     /// Returns the tags that show the owner.
     pub(super) fn owner_tags(&self) -> Tags {
         let cluster = self.cloud.api.config.cluster.clone();
-        let legacy = [(NAME_TAG.to_owned(), self.name_tag()), (CLUSTER_TAG.to_owned(), cluster)];
+        let legacy = [
+            (NAME_TAG.to_owned(), self.name_tag()),
+            (CLUSTER_TAG.to_owned(), cluster),
+        ];
         let identity = self.change.identity;
         match &self.share {
             // The tags of the owner would be those of one Service among several.
-            Some(share) => [(share.tag(), identity.owner_tags().cluster.unwrap_or_default())].into(),
+            Some(share) => [(
+                share.tag(),
+                identity.owner_tags().cluster.unwrap_or_default(),
+            )]
+            .into(),
             None => identity.owner_tags().among(legacy.into()),
         }
     }
@@ -217,19 +308,38 @@ impl Work<'_> {
     pub(super) fn group_tags(&self) -> Tags {
         let cluster = self.cloud.api.config.cluster.clone();
         let mut tags = self.spec.balancer.tags();
-        tags.extend([(NAME_TAG.to_owned(), self.name_tag()), (CLUSTER_TAG.to_owned(), cluster)]);
+        tags.extend([
+            (NAME_TAG.to_owned(), self.name_tag()),
+            (CLUSTER_TAG.to_owned(), cluster),
+        ]);
         tags.extend(self.owner_tags());
         tags
     }
 
     /// Writes tags of the load balancer, and removes those without a value.
     pub(super) async fn set_tags(&self, tags: &BTreeMap<String, Option<String>>) -> Made {
-        let kind = if self.is_network { "loadbalancer" } else { "instance" };
-        let of = |action| Query::new(self.product(), action).set("ResourceType", kind).set("ResourceId", [self.id]);
-        let new: Tags = tags.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
-        let gone: Vec<_> = tags.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key).collect();
+        let kind = if self.is_network {
+            "loadbalancer"
+        } else {
+            "instance"
+        };
+        let of = |action| {
+            Query::new(self.product(), action)
+                .set("ResourceType", kind)
+                .set("ResourceId", [self.id])
+        };
+        let new: Tags = tags
+            .iter()
+            .filter_map(|(key, value)| Some((key.clone(), value.clone()?)))
+            .collect();
+        let gone: Vec<_> = tags
+            .iter()
+            .filter(|(_, value)| value.is_none())
+            .map(|(key, _)| key)
+            .collect();
         if !new.is_empty() {
-            self.send(of("TagResources").set("Tag", tag_list(&new))).await?;
+            self.send(of("TagResources").set("Tag", tag_list(&new)))
+                .await?;
         }
         if !gone.is_empty() {
             self.send(of("UntagResources").set("TagKey", gone)).await?;

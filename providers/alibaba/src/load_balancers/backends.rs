@@ -25,8 +25,10 @@ use crate::gates::Gate;
 use crate::instances::{AT_ONCE, exclusion, machine_id};
 
 /// Nodes with these labels or taints are no backends.
-const NO_BACKEND: [&str; 2] =
-    ["node-role.kubernetes.io/master", "alpha.service-controller.kubernetes.io/exclude-balancer"];
+const NO_BACKEND: [&str; 2] = [
+    "node-role.kubernetes.io/master",
+    "alpha.service-controller.kubernetes.io/exclude-balancer",
+];
 const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 /// Type of a backend whose network interface is not known yet.
 const UNRESOLVED: &str = "unresolved";
@@ -72,7 +74,9 @@ pub(super) fn fitted(wanted: &Targets, there: &Targets, ignores_weights: bool) -
             let is_it = |it: &&str| it.ends_with(&format!("/{ip}"));
             return there.iter().find(is_it).map(str::to_owned);
         }
-        let same = there.iter().find(|it| ignores_weights && server_of(it) == server_of(target));
+        let same = there
+            .iter()
+            .find(|it| ignores_weights && server_of(it) == server_of(target));
         Some(same.unwrap_or(target).to_owned())
     };
     wanted.iter().filter_map(kept).collect()
@@ -95,9 +99,20 @@ impl Spec {
     /// Returns the ID or address of a Node as a backend.
     fn machine(&self, node: &Node, region: &str) -> Option<String> {
         let id = machine_id(node.provider_id()?);
-        let id = id.inspect_err(|error| tracing::warn!(node = &*node.name, %error, "this Node is no backend")).ok()?;
-        let mut ips = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-        if self.has_addresses { ips.next().map(|ip| ip.address.to_string()) } else { Some(format!("{region}.{id}")) }
+        let id = id
+            .inspect_err(
+                |error| tracing::warn!(node = &*node.name, %error, "this Node is no backend"),
+            )
+            .ok()?;
+        let mut ips = node
+            .addresses
+            .iter()
+            .filter(|it| it.kind == AddressType::InternalIP);
+        if self.has_addresses {
+            ips.next().map(|ip| ip.address.to_string())
+        } else {
+            Some(format!("{region}.{id}"))
+        }
     }
 }
 
@@ -111,10 +126,24 @@ impl Backends {
         };
         let nodes = self.nodes.as_ref()?;
         // A range of ports leads to the same ports of the Pods.
-        let number = |pod: &Pod| if port.range.is_some() { Some(0) } else { pod.port(&port.target, &port.name) };
-        let pods: Vec<_> = self.pods.iter().filter_map(|pod| Some((pod, number(pod)?))).collect();
+        let number = |pod: &Pod| {
+            if port.range.is_some() {
+                Some(0)
+            } else {
+                pod.port(&port.target, &port.name)
+            }
+        };
+        let pods: Vec<_> = self
+            .pods
+            .iter()
+            .filter_map(|pod| Some((pod, number(pod)?)))
+            .collect();
         let node_pods: usize = nodes.iter().map(|(_, count)| count).sum();
-        let count = if self.mode == Mode::Local { node_pods } else { nodes.len() } + pods.len();
+        let count = if self.mode == Mode::Local {
+            node_pods
+        } else {
+            nodes.len()
+        } + pods.len();
         let share = |part: usize| match spec.total_weight {
             Some(0) => Some(0),
             Some(total) => Some((total as usize * part / count.max(1)).max(1)),
@@ -122,12 +151,23 @@ impl Backends {
         };
         let mut all = Vec::with_capacity(nodes.len() + pods.len());
         for (id, count) in nodes {
-            let (part, usual) =
-                if self.mode == Mode::Local { (*count, (*count).min(100)) } else { (1, spec.weight as usize) };
-            all.push(format!("{} {ecs} {} {id}", share(part).unwrap_or(usual), port.node_port));
+            let (part, usual) = if self.mode == Mode::Local {
+                (*count, (*count).min(100))
+            } else {
+                (1, spec.weight as usize)
+            };
+            all.push(format!(
+                "{} {ecs} {} {id}",
+                share(part).unwrap_or(usual),
+                port.node_port
+            ));
         }
         for (pod, number) in pods {
-            let usual = if self.mode == Mode::Local { 1 } else { spec.weight as usize };
+            let usual = if self.mode == Mode::Local {
+                1
+            } else {
+                spec.weight as usize
+            };
             let weight = share(1).unwrap_or(usual);
             all.push(match self.interfaces.get(&pod.ip) {
                 _ if spec.has_addresses => format!("{weight} {eni} {number} {}", pod.ip),
@@ -142,17 +182,33 @@ impl Backends {
 
 impl AlibabaLoadBalancers {
     /// Finds the backends of a Service. Endpoints are read only where Pods decide.
-    pub(super) async fn backends(&self, request: &LoadBalancerRequest<'_>, spec: &Spec) -> Result<Backends> {
+    pub(super) async fn backends(
+        &self,
+        request: &LoadBalancerRequest<'_>,
+        spec: &Spec,
+    ) -> Result<Backends> {
         let region = self.api.metadata.region().await?;
         let has_virtual = request.nodes.iter().any(|node| is_virtual(node));
         let pods = match spec.mode {
             Mode::Nodes if !has_virtual => None,
-            _ => self.endpoints.of(request.service, spec.family, spec.mode == Mode::Pods).await?,
+            _ => {
+                self.endpoints
+                    .of(request.service, spec.family, spec.mode == Mode::Pods)
+                    .await?
+            }
         };
         // A Service without EndpointSlices, as one without a selector: the health check decides.
-        let mode = if pods.is_none() && spec.mode == Mode::Local { Mode::Nodes } else { spec.mode };
+        let mode = if pods.is_none() && spec.mode == Mode::Local {
+            Mode::Nodes
+        } else {
+            spec.mode
+        };
         let pods = pods.unwrap_or_default();
-        let of_node = |node: &Node| pods.iter().filter(|pod| pod.node.as_deref() == Some(&*node.name)).count();
+        let of_node = |node: &Node| {
+            pods.iter()
+                .filter(|pod| pod.node.as_deref() == Some(&*node.name))
+                .count()
+        };
         let nodes = || {
             let found: Vec<_> = request
                 .nodes
@@ -162,21 +218,49 @@ impl AlibabaLoadBalancers {
                 .filter(|(_, count)| mode == Mode::Nodes || *count > 0)
                 .collect();
             let is_known = |node: &Arc<Node>| node.provider_id().is_some();
-            (request.nodes.is_empty() || !found.is_empty() || request.nodes.iter().any(is_known)).then_some(found)
+            (request.nodes.is_empty() || !found.is_empty() || request.nodes.iter().any(is_known))
+                .then_some(found)
         };
-        let nodes = if mode == Mode::Pods { Some(Vec::new()) } else { nodes() };
+        let nodes = if mode == Mode::Pods {
+            Some(Vec::new())
+        } else {
+            nodes()
+        };
         let on_virtual = |pod: &Pod| {
-            let node = request.nodes.iter().find(|node| pod.node.as_deref() == Some(&*node.name));
+            let node = request
+                .nodes
+                .iter()
+                .find(|node| pod.node.as_deref() == Some(&*node.name));
             node.is_some_and(|node| is_virtual(node))
         };
-        let gated: Vec<_> = pods.iter().filter(|pod| pod.gate.is_some()).cloned().collect();
-        let pods: Vec<_> = pods.iter().filter(|pod| mode == Mode::Pods || on_virtual(pod)).cloned().collect();
+        let gated: Vec<_> = pods
+            .iter()
+            .filter(|pod| pod.gate.is_some())
+            .cloned()
+            .collect();
+        let pods: Vec<_> = pods
+            .iter()
+            .filter(|pod| mode == Mode::Pods || on_virtual(pod))
+            .cloned()
+            .collect();
         let interfaces = match pods.is_empty() || spec.has_addresses {
             true => BTreeMap::new(),
             false => self.interfaces(request, &pods).await?,
         };
-        self.note_gates(request.service, spec, &gated, &interfaces, &region, request.nodes);
-        Ok(Backends { mode, nodes, pods, interfaces })
+        self.note_gates(
+            request.service,
+            spec,
+            &gated,
+            &interfaces,
+            &region,
+            request.nodes,
+        );
+        Ok(Backends {
+            mode,
+            nodes,
+            pods,
+            interfaces,
+        })
     }
 
     /// Notes the readiness gates that open when the load balancer has the backends, and closes those of Pods that cannot
@@ -192,36 +276,57 @@ impl AlibabaLoadBalancers {
     ) {
         let (mut noted, mut closed) = (Vec::new(), Vec::new());
         for (pod, gate) in pods.iter().filter_map(|pod| Some((pod, pod.gate.clone()?))) {
-            let node = nodes.iter().find(|node| pod.node.as_deref() == Some(&*node.name));
+            let node = nodes
+                .iter()
+                .find(|node| pod.node.as_deref() == Some(&*node.name));
             match interfaces.get(&pod.ip) {
                 Some(None) => closed.push((gate, false)),
                 Some(Some(id)) => noted.push((gate, format!("{id}/{}", pod.ip))),
                 None if spec.mode == Mode::Local => {
-                    noted.extend(node.and_then(|node| spec.machine(node, region)).map(|id| (gate, id)));
+                    noted.extend(
+                        node.and_then(|node| spec.machine(node, region))
+                            .map(|id| (gate, id)),
+                    );
                 }
                 None if spec.has_addresses => noted.push((gate, pod.ip.clone())),
                 None => {}
             }
         }
         self.endpoints.set_gates(service, closed);
-        self.gates.lock().insert(service.metadata.uid.clone().unwrap_or_default(), noted);
+        self.gates
+            .lock()
+            .insert(service.metadata.uid.clone().unwrap_or_default(), noted);
     }
 
     /// Opens the readiness gates of Pods that the load balancer has as backends.
-    pub(super) fn open_gates(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) {
+    pub(super) fn open_gates(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        spec: &Spec,
+    ) {
         if spec.mode == Mode::Nodes {
             return self.endpoints.open_gates(service);
         }
         let graph = observed.graph.iter().flat_map(|graph| graph.targets.iter());
-        let servers: BTreeSet<&str> =
-            graph.flat_map(|(_, targets)| targets.iter()).filter_map(|it| it.rsplit(' ').next()).collect();
+        let servers: BTreeSet<&str> = graph
+            .flat_map(|(_, targets)| targets.iter())
+            .filter_map(|it| it.rsplit(' ').next())
+            .collect();
         let mut gates = self.gates.lock();
-        let Some(noted) = gates.get_mut(service.metadata.uid.as_deref().unwrap_or_default()) else { return };
+        let Some(noted) = gates.get_mut(service.metadata.uid.as_deref().unwrap_or_default()) else {
+            return;
+        };
         // The rest waits for operations that follow.
-        let (open, rest) = std::mem::take(noted).into_iter().partition(|(_, server)| servers.contains(&**server));
+        let (open, rest) = std::mem::take(noted)
+            .into_iter()
+            .partition(|(_, server)| servers.contains(&**server));
         *noted = rest;
         let open: Vec<(Gate, String)> = open;
-        self.endpoints.set_gates(service, open.into_iter().map(|(gate, _)| (gate, true)).collect());
+        self.endpoints.set_gates(
+            service,
+            open.into_iter().map(|(gate, _)| (gate, true)).collect(),
+        );
     }
 
     /// Finds the network interfaces of Pods. An address outside of the VPC is left out; one inside of it that no
@@ -235,15 +340,25 @@ impl AlibabaLoadBalancers {
         let vpc = self.api.metadata.vpc().await?;
         let (ipv6, ipv4): (Vec<_>, Vec<_>) = ips.iter().cloned().partition(|ip| ip.contains(':'));
         let mut found = BTreeMap::new();
-        let of = |key, ips: Vec<String>| ips.chunks(AT_ONCE).map(|ips| (key, ips.to_vec())).collect::<Vec<_>>();
+        let of = |key, ips: Vec<String>| {
+            ips.chunks(AT_ONCE)
+                .map(|ips| (key, ips.to_vec()))
+                .collect::<Vec<_>>()
+        };
         for (key, ips) in [of("PrivateIpAddress", ipv4), of("Ipv6Address", ipv6)].concat() {
-            let query = Query::new(ECS, "DescribeNetworkInterfaces").set("VpcId", &vpc).set("Status", "InUse");
+            let query = Query::new(ECS, "DescribeNetworkInterfaces")
+                .set("VpcId", &vpc)
+                .set("Status", "InUse");
             let id = |it: &Value| text(it, "NetworkInterfaceId").to_owned();
             let place = "/NetworkInterfaceSets/NetworkInterfaceSet";
             let shared = SharedPriority::default();
-            let all = self.api.tokens(query.set(key, ips), ("MaxResults", 500), place, &shared, id).await?;
+            let all = self
+                .api
+                .tokens(query.set(key, ips), ("MaxResults", 500), place, &shared, id)
+                .await?;
             for it in all.complete()?.into_items() {
-                let private = list(&it["PrivateIpSets"], "PrivateIpSet").map(|set| text(set, "PrivateIpAddress"));
+                let private = list(&it["PrivateIpSets"], "PrivateIpSet")
+                    .map(|set| text(set, "PrivateIpAddress"));
                 let ipv6 = list(&it["Ipv6Sets"], "Ipv6Set").map(|set| text(set, "Ipv6Address"));
                 for ip in private.chain(ipv6).chain([text(&it, "PrivateIpAddress")]) {
                     found.insert(ip.to_owned(), Some(id(&it)));
@@ -251,7 +366,10 @@ impl AlibabaLoadBalancers {
             }
         }
         found.retain(|ip, _| ips.contains(ip));
-        let missing: Vec<_> = ips.into_iter().filter(|ip| !found.contains_key(ip)).collect();
+        let missing: Vec<_> = ips
+            .into_iter()
+            .filter(|ip| !found.contains_key(ip))
+            .collect();
         if missing.is_empty() {
             return Ok(found);
         }
@@ -262,9 +380,15 @@ impl AlibabaLoadBalancers {
         };
         let (inside, outside): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_inside);
         let mut events = PendingEvents::default();
-        for (ips, reason) in [(&inside, "have no network interface yet"), (&outside, "are outside of the VPC")] {
+        for (ips, reason) in [
+            (&inside, "have no network interface yet"),
+            (&outside, "are outside of the VPC"),
+        ] {
             if !ips.is_empty() {
-                events.warn("SkipSyncBackends", format!("Pods with the addresses {} {reason}", ips.join(", ")));
+                events.warn(
+                    "SkipSyncBackends",
+                    format!("Pods with the addresses {} {reason}", ips.join(", ")),
+                );
             }
         }
         self.events.record_if(true, request.service, &events);
@@ -276,12 +400,21 @@ impl AlibabaLoadBalancers {
     }
 
     async fn vpc_ranges(&self, vpc: &str) -> Result<Vec<IpNet>> {
-        let answer: Value = self.api.read(Query::new(VPC, "DescribeVpcs").set("VpcId", vpc)).await?;
+        let answer: Value = self
+            .api
+            .read(Query::new(VPC, "DescribeVpcs").set("VpcId", vpc))
+            .await?;
         // Without its ranges, each Pod would count as outside of the VPC, and lose its backend.
-        let found = list(&answer["Vpcs"], "Vpc").find(|it| text(it, "VpcId") == vpc).cloned();
-        let found = found.ok_or_else(|| Error::other(format!("DescribeVpcs answered no VPC {vpc}")))?;
-        let more = list(&found["SecondaryCidrBlocks"], "SecondaryCidrBlock").filter_map(Value::as_str);
-        let all = [text(&found, "CidrBlock"), text(&found, "Ipv6CidrBlock")].into_iter().chain(more);
+        let found = list(&answer["Vpcs"], "Vpc")
+            .find(|it| text(it, "VpcId") == vpc)
+            .cloned();
+        let found =
+            found.ok_or_else(|| Error::other(format!("DescribeVpcs answered no VPC {vpc}")))?;
+        let more =
+            list(&found["SecondaryCidrBlocks"], "SecondaryCidrBlock").filter_map(Value::as_str);
+        let all = [text(&found, "CidrBlock"), text(&found, "Ipv6CidrBlock")]
+            .into_iter()
+            .chain(more);
         Ok(all.filter_map(|range| range.parse().ok()).collect())
     }
 }
@@ -297,7 +430,11 @@ mod tests {
     #[test]
     fn weights_and_unresolved_pods_stay_as_they_are() {
         let there = targets(&["7 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
-        let wanted = targets(&["100 ecs 30080 r.i-1", "100 unresolved 80 10.0.0.5", "100 unresolved 80 10.0.0.6"]);
+        let wanted = targets(&[
+            "100 ecs 30080 r.i-1",
+            "100 unresolved 80 10.0.0.5",
+            "100 unresolved 80 10.0.0.6",
+        ]);
         assert_eq!(fitted(&wanted, &there, true), there);
         let changed = targets(&["100 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
         assert_eq!(fitted(&wanted, &there, false), changed);

@@ -32,7 +32,14 @@ fn or_unknown<T: serde::Serialize>(found: Result<T>) -> Result<Value> {
 
 /// Returns the texts of a list in settings.
 fn texts<'a>(settings: &'a Attributes, key: &str) -> Option<BTreeSet<&'a str>> {
-    Some(settings.get(key)?.as_array()?.iter().filter_map(Value::as_str).collect())
+    Some(
+        settings
+            .get(key)?
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str)
+            .collect(),
+    )
 }
 
 impl AlibabaLoadBalancers {
@@ -40,26 +47,44 @@ impl AlibabaLoadBalancers {
     async fn domains(&self, balancer: &str, port: u16) -> Result<Vec<Value>> {
         let query = Query::new(SLB, "DescribeDomainExtensions").set("LoadBalancerId", balancer);
         let answer: Value = self.api.read(query.set("ListenerPort", port)).await?;
-        let found = answer["DomainExtensions"]["DomainExtension"].as_array().cloned();
+        let found = answer["DomainExtensions"]["DomainExtension"]
+            .as_array()
+            .cloned();
         found.ok_or_else(|| Error::other("DescribeDomainExtensions answered no list"))
     }
 
     /// Returns the domain extensions of a CLB's listener as the annotation writes them.
     pub(super) async fn domains_of(&self, listener: &Value) -> Result<Value> {
-        let pair = |it: &Value| format!("{}:{}", text(it, "Domain"), text(it, "ServerCertificateId"));
-        let found = self.domains(&id_of(listener), port(&listener["ListenerPort"])).await;
+        let pair =
+            |it: &Value| format!("{}:{}", text(it, "Domain"), text(it, "ServerCertificateId"));
+        let found = self
+            .domains(&id_of(listener), port(&listener["ListenerPort"]))
+            .await;
         or_unknown(found.map(|all| all.iter().map(pair).collect::<Vec<_>>()))
     }
 
     /// Reads the additional certificates of an NLB's listener.
     async fn additional(&self, listener: &str) -> Result<Vec<String>> {
         let query = Query::new(NLB, "ListListenerCertificates").set("ListenerId", listener);
-        let (shared, id) = (SharedPriority::default(), |it: &Value| text(it, "CertificateId").to_owned());
-        let found = self.api.tokens(query, ("MaxResults", 50), "/Certificates", &shared, id).await?;
+        let (shared, id) = (SharedPriority::default(), |it: &Value| {
+            text(it, "CertificateId").to_owned()
+        });
+        let found = self
+            .api
+            .tokens(query, ("MaxResults", 50), "/Certificates", &shared, id)
+            .await?;
         let is_additional = |it: &&Value| {
-            it["IsDefault"] != true && text(it, "CertificateType") != "Ca" && text(it, "Status") != "Diassociating"
+            it["IsDefault"] != true
+                && text(it, "CertificateType") != "Ca"
+                && text(it, "Status") != "Diassociating"
         };
-        Ok(found.complete().map(CompleteListing::into_items)?.iter().filter(is_additional).map(id).collect())
+        Ok(found
+            .complete()
+            .map(CompleteListing::into_items)?
+            .iter()
+            .filter(is_additional)
+            .map(id)
+            .collect())
     }
 
     /// Returns the additional certificates of an NLB's listener.
@@ -71,9 +96,14 @@ impl AlibabaLoadBalancers {
 impl Work<'_> {
     /// Refuses a server certificate that does not exist or has expired, which would end the service of the listener.
     pub(super) async fn check_certificate(&self, settings: &Attributes) -> Result<()> {
-        let Some(id) = settings.text("ServerCertificateId") else { return Ok(()) };
+        let Some(id) = settings.text("ServerCertificateId") else {
+            return Ok(());
+        };
         let wrong = |text: &str| {
-            Error::invalid(format!("annotation {}: certificate {id} {text}; name a valid one", CERTIFICATE.key()))
+            Error::invalid(format!(
+                "annotation {}: certificate {id} {text}; name a valid one",
+                CERTIFICATE.key()
+            ))
         };
         let query = Query::new(SLB, "DescribeServerCertificates").set("ServerCertificateId", id);
         let answer: Value = match self.cloud.api.read(query).await {
@@ -82,7 +112,9 @@ impl Work<'_> {
             answer => answer?,
         };
         let mut found = list(&answer["ServerCertificates"], "ServerCertificate");
-        let found = found.find(|it| text(it, "ServerCertificateId") == id).ok_or_else(|| wrong("does not exist"))?;
+        let found = found
+            .find(|it| text(it, "ServerCertificateId") == id)
+            .ok_or_else(|| wrong("does not exist"))?;
         match found["ExpireTimeStamp"].as_i64() {
             Some(end) if end < Timestamp::now().as_millisecond() => Err(wrong("has expired")),
             _ => Ok(()),
@@ -91,8 +123,13 @@ impl Work<'_> {
 
     /// Gives a listener of a CLB the domain extensions that its settings state.
     pub(super) async fn set_domains(&self, port: &Port, settings: &Attributes) -> Result<()> {
-        let Some(wanted) = texts(settings, DOMAINS) else { return Ok(()) };
-        let wanted: BTreeMap<_, _> = wanted.into_iter().filter_map(|it| it.split_once(':')).collect();
+        let Some(wanted) = texts(settings, DOMAINS) else {
+            return Ok(());
+        };
+        let wanted: BTreeMap<_, _> = wanted
+            .into_iter()
+            .filter_map(|it| it.split_once(':'))
+            .collect();
         let there = self.cloud.domains(self.id, port.number).await?;
         for (domain, certificate) in &wanted {
             let query = match there.iter().find(|it| text(it, "Domain") == *domain) {
@@ -101,13 +138,23 @@ impl Work<'_> {
                     let query = Query::new(SLB, "SetDomainExtensionAttribute");
                     query.set("DomainExtensionId", &it["DomainExtensionId"])
                 }
-                None => self.query("CreateDomainExtension").set("ListenerPort", port.number).set("Domain", domain),
+                None => self
+                    .query("CreateDomainExtension")
+                    .set("ListenerPort", port.number)
+                    .set("Domain", domain),
             };
-            self.send(query.set("ServerCertificateId", certificate)).await?;
+            self.send(query.set("ServerCertificateId", certificate))
+                .await?;
         }
-        for it in there.iter().filter(|it| !wanted.contains_key(text(it, "Domain"))) {
+        for it in there
+            .iter()
+            .filter(|it| !wanted.contains_key(text(it, "Domain")))
+        {
             let query = Query::new(SLB, "DeleteDomainExtension");
-            match self.send(query.set("DomainExtensionId", &it["DomainExtensionId"])).await {
+            match self
+                .send(query.set("DomainExtensionId", &it["DomainExtensionId"]))
+                .await
+            {
                 Err(error) if error.is_not_found() => {}
                 outcome => drop(outcome?),
             }
@@ -117,10 +164,20 @@ impl Work<'_> {
 
     /// Gives a listener of an NLB the additional certificates that its settings state. New ones come first.
     pub(super) async fn set_additional(&self, listener: &str, settings: &Attributes) -> Result<()> {
-        let Some(wanted) = texts(settings, ADDITIONAL) else { return Ok(()) };
+        let Some(wanted) = texts(settings, ADDITIONAL) else {
+            return Ok(());
+        };
         let there = self.cloud.additional(listener).await?;
-        let new: Vec<_> = wanted.iter().copied().filter(|id| !there.iter().any(|it| it == id)).collect();
-        let gone: Vec<_> = there.iter().map(String::as_str).filter(|id| !wanted.contains(id)).collect();
+        let new: Vec<_> = wanted
+            .iter()
+            .copied()
+            .filter(|id| !there.iter().any(|it| it == id))
+            .collect();
+        let gone: Vec<_> = there
+            .iter()
+            .map(String::as_str)
+            .filter(|id| !wanted.contains(id))
+            .collect();
         let changes = [
             ("AssociateAdditionalCertificatesWithListener", new),
             ("DisassociateAdditionalCertificatesWithListener", gone),

@@ -18,22 +18,39 @@ impl Work<'_> {
     /// Deletes the load balancer with its listeners; server groups of an NLB remain.
     pub(super) async fn leave(&self) -> Result<Applied> {
         if self.share.is_some() || is_reused(self.kind) {
-            return Err(Error::other(format!("load balancer {} of the user is not deleted", self.id)));
+            return Err(Error::other(format!(
+                "load balancer {} of the user is not deleted",
+                self.id
+            )));
         }
-        let is_listener = |it: &&Operation| it.deletes(|resource| matches!(resource, ResourceKey::Listener(_)));
+        let is_listener =
+            |it: &&Operation| it.deletes(|resource| matches!(resource, ResourceKey::Listener(_)));
         if self.spec.is_preserved {
             self.unprotect().await?;
             if !self.is_network {
                 let query = self.query("SetLoadBalancerModificationProtection");
-                self.send(query.set("ModificationProtectionStatus", "NonProtection")).await?;
+                self.send(query.set("ModificationProtectionStatus", "NonProtection"))
+                    .await?;
             }
             self.release_groups().await?;
-            self.set_tags(&self.owner_tags().into_keys().map(|key| (key, None)).collect()).await?;
+            self.set_tags(
+                &self
+                    .owner_tags()
+                    .into_keys()
+                    .map(|key| (key, None))
+                    .collect(),
+            )
+            .await?;
             return Ok(Applied::Protected);
         }
         let service = self.change.identity.service;
         let place = format!("load balancer {}", self.id);
-        self.cloud.report_deleted_with(self.before.balancer_attributes(), "listeners", &place, service);
+        self.cloud.report_deleted_with(
+            self.before.balancer_attributes(),
+            "listeners",
+            &place,
+            service,
+        );
         match self.unprotect().await {
             Err(error) if error.is_not_found() => return Ok(Applied::Gone),
             outcome => drop(outcome?),
@@ -42,15 +59,34 @@ impl Work<'_> {
             Err(error) if error.is_not_found() => false,
             outcome => outcome.map(|_| true)?,
         };
-        let listeners = self.change.operations.iter().take_while(is_listener).count();
-        let pools = self.before.resources.keys().any(|it| matches!(it, ResourceKey::Pool(_)));
-        let group = self.before.balancer_attributes().and_then(|it| it.text(GROUP)).map(str::to_owned);
+        let listeners = self
+            .change
+            .operations
+            .iter()
+            .take_while(is_listener)
+            .count();
+        let pools = self
+            .before
+            .resources
+            .keys()
+            .any(|it| matches!(it, ResourceKey::Pool(_)));
+        let group = self
+            .before
+            .balancer_attributes()
+            .and_then(|it| it.text(GROUP))
+            .map(str::to_owned);
         if !self.is_network || !(pools || group.is_some()) || !is_there {
-            return Ok(if is_there { Applied::Removed } else { Applied::Gone });
+            return Ok(if is_there {
+                Applied::Removed
+            } else {
+                Applied::Gone
+            });
         }
         let mut left = self.change.outcome(listeners).unwrap_or_default();
         let mut graph = left.graph.take().unwrap_or_default();
-        graph.resources.retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
+        graph
+            .resources
+            .retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
         if let Some(id) = group {
             graph = graph.resource(group_key(), Attributes::default().set(ID, id));
         }
@@ -63,20 +99,37 @@ impl Work<'_> {
     /// Removes our tags from the server groups of an NLB that stays.
     async fn release_groups(&self) -> Made {
         let is_pool = |it: &&ResourceKey| self.is_network && matches!(it, ResourceKey::Pool(_));
-        let ids: Vec<_> = self.before.resources.keys().filter(is_pool).filter_map(|it| self.id_of(it)).collect();
+        let ids: Vec<_> = self
+            .before
+            .resources
+            .keys()
+            .filter(is_pool)
+            .filter_map(|it| self.id_of(it))
+            .collect();
         for ids in ids.chunks(GROUPS) {
-            let query = Query::new(NLB, "UntagResources").set("ResourceType", "servergroup").set("ResourceId", ids);
-            self.send(query.set("TagKey", self.group_tags().into_keys().collect::<Vec<_>>())).await?;
+            let query = Query::new(NLB, "UntagResources")
+                .set("ResourceType", "servergroup")
+                .set("ResourceId", ids);
+            self.send(query.set("TagKey", self.group_tags().into_keys().collect::<Vec<_>>()))
+                .await?;
         }
         Ok(None)
     }
 
     async fn unprotect(&self) -> Made {
         if !self.is_network {
-            return self.send(self.query("SetLoadBalancerDeleteProtection").set("DeleteProtection", "off")).await;
+            return self
+                .send(
+                    self.query("SetLoadBalancerDeleteProtection")
+                        .set("DeleteProtection", "off"),
+                )
+                .await;
         }
-        let query = self.query("UpdateLoadBalancerProtection").set("DeletionProtectionEnabled", false);
-        self.send(query.set("ModificationProtectionStatus", "NonProtection")).await
+        let query = self
+            .query("UpdateLoadBalancerProtection")
+            .set("DeletionProtectionEnabled", false);
+        self.send(query.set("ModificationProtectionStatus", "NonProtection"))
+            .await
     }
 
     /// Deletes a resource; what is gone with its load balancer needs no request.
@@ -89,7 +142,8 @@ impl Work<'_> {
         }
         if let ResourceKey::Pool(pool) = resource {
             let place = format!("server group {pool:?}");
-            self.cloud.report_deleted_with(there, "backends", &place, self.change.identity.service);
+            self.cloud
+                .report_deleted_with(there, "backends", &place, self.change.identity.service);
         }
         let query = match (self.is_network, resource) {
             (_, ResourceKey::Balancer) => return Ok(None),
@@ -104,11 +158,15 @@ impl Work<'_> {
             }
             (false, ResourceKey::Listener(port)) => {
                 let protocol = there.and_then(|it| it.text("Protocol"));
-                let query = self.query("DeleteLoadBalancerListener").set("ListenerPort", port.number);
+                let query = self
+                    .query("DeleteLoadBalancerListener")
+                    .set("ListenerPort", port.number);
                 query.set("ListenerProtocol", protocol)
             }
             (_, resource) => {
-                let id = self.id_of(resource).ok_or_else(|| Error::conflict("the listener has no known ID"))?;
+                let id = self
+                    .id_of(resource)
+                    .ok_or_else(|| Error::conflict("the listener has no known ID"))?;
                 Query::new(NLB, "DeleteListener").set("ListenerId", id)
             }
         };

@@ -19,19 +19,36 @@ const CLASSIC_BACKENDS: usize = 20;
 
 impl Work<'_> {
     /// Returns backends as the API takes them.
-    pub(super) fn servers<'t>(&self, pool: &str, targets: impl Iterator<Item = &'t str>, is_whole: bool) -> Vec<Value> {
-        let part = self.spec.ports.iter().find(|port| port.pool == pool).map_or(pool, |port| &*port.part);
+    pub(super) fn servers<'t>(
+        &self,
+        pool: &str,
+        targets: impl Iterator<Item = &'t str>,
+        is_whole: bool,
+    ) -> Vec<Value> {
+        let part = self
+            .spec
+            .ports
+            .iter()
+            .find(|port| port.pool == pool)
+            .map_or(pool, |port| &*port.part);
         let description = self.part_name(part);
         let server = |target: &str| {
             let mut parts = target.split(' ');
-            let [weight, kind, port, id] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+            let [weight, kind, port, id] =
+                std::array::from_fn(|_| parts.next().unwrap_or_default());
             let (id, ip) = match kind {
-                "eni" | "Eni" => id.split_once('/').map_or((id, None), |(id, ip)| (id, Some(ip))),
+                "eni" | "Eni" => id
+                    .split_once('/')
+                    .map_or((id, None), |(id, ip)| (id, Some(ip))),
                 "Ip" => (id, Some(id)),
                 _ => (id.split_once('.').map_or(id, |(_, id)| id), None),
             };
             let [port, weight] = [port, weight].map(|it| it.parse::<u32>().unwrap_or_default());
-            let key = if self.is_network { "ServerType" } else { "Type" };
+            let key = if self.is_network {
+                "ServerType"
+            } else {
+                "Type"
+            };
             let mut it = json!({"ServerId": id, key: kind, "Port": port});
             if let Some(ip) = ip {
                 it["ServerIp"] = json!(ip);
@@ -41,7 +58,10 @@ impl Work<'_> {
             }
             it
         };
-        targets.filter(|target| !is_unresolved(target)).map(server).collect()
+        targets
+            .filter(|target| !is_unresolved(target))
+            .map(server)
+            .collect()
     }
 
     pub(super) async fn send_servers(
@@ -79,7 +99,9 @@ impl Work<'_> {
                         return Err(error);
                     }
                     let send = async |part: Vec<Value>| self.send(query(&part)).await.map(drop);
-                    for (server, error) in without_refused(servers, self.has_backends(), send).await? {
+                    for (server, error) in
+                        without_refused(servers, self.has_backends(), send).await?
+                    {
                         self.report_refused(&server, &error);
                     }
                 }
@@ -96,19 +118,36 @@ impl Work<'_> {
 
     fn report_refused(&self, server: &Value, error: &Error) {
         let (id, place) = (text(server, "ServerId"), self.id);
-        let text = format!("{id} is no backend of load balancer {place}, because the cloud refuses it: {error}");
+        let text = format!(
+            "{id} is no backend of load balancer {place}, because the cloud refuses it: {error}"
+        );
         let subject = EventSubject::Service(self.change.identity.service);
-        self.cloud.events.warn(true, subject, "BackendRefused", &text);
+        self.cloud
+            .events
+            .warn(true, subject, "BackendRefused", &text);
     }
 
     /// Returns the backends whose instances exist, and those that are no instances.
     pub(super) async fn existing(&self, servers: &[Value]) -> Result<Vec<Value>> {
-        let is_instance =
-            |it: &Value| ["Type", "ServerType"].iter().any(|key| text(it, key).eq_ignore_ascii_case("ecs"));
-        let ids: Vec<_> = servers.iter().filter(|it| is_instance(it)).map(|it| text(it, "ServerId")).collect();
+        let is_instance = |it: &Value| {
+            ["Type", "ServerType"]
+                .iter()
+                .any(|key| text(it, key).eq_ignore_ascii_case("ecs"))
+        };
+        let ids: Vec<_> = servers
+            .iter()
+            .filter(|it| is_instance(it))
+            .map(|it| text(it, "ServerId"))
+            .collect();
         let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", json!(ids).to_string());
-        let answer: Value = self.cloud.api.read(query.set("MaxResults", AT_ONCE)).await?;
-        let known: Vec<_> = list(&answer["Instances"], "Instance").map(|it| text(it, "InstanceId")).collect();
+        let answer: Value = self
+            .cloud
+            .api
+            .read(query.set("MaxResults", AT_ONCE))
+            .await?;
+        let known: Vec<_> = list(&answer["Instances"], "Instance")
+            .map(|it| text(it, "InstanceId"))
+            .collect();
         let exists = |it: &&Value| !is_instance(it) || known.contains(&text(it, "ServerId"));
         Ok(servers.iter().filter(exists).cloned().collect())
     }
@@ -116,8 +155,14 @@ impl Work<'_> {
     /// Adds backends, and changes the weights of those that are there.
     pub(super) async fn add(&self, pool: &str, targets: &Targets) -> Made {
         let there = self.before.targets_of(pool);
-        let old = |target: &str| there.iter().find(|it| server_of(it) == server_of(target)).map(str::to_owned);
-        let (changed, new): (Vec<&str>, Vec<&str>) = targets.iter().partition(|target| old(target).is_some());
+        let old = |target: &str| {
+            there
+                .iter()
+                .find(|it| server_of(it) == server_of(target))
+                .map(str::to_owned)
+        };
+        let (changed, new): (Vec<&str>, Vec<&str>) =
+            targets.iter().partition(|target| old(target).is_some());
         let id = self.pool_id(pool).to_owned();
         let new = self.servers(pool, new.into_iter(), true);
         let actions = match self.is_network {
@@ -130,8 +175,14 @@ impl Work<'_> {
         }
         let whole = self.servers(pool, changed.into_iter(), true);
         match self.is_network {
-            false => self.send_servers("SetVServerGroupAttribute", &id, "BackendServers", &whole).await,
-            true => self.send_servers("UpdateServerGroupServersAttribute", &id, "Servers", &whole).await,
+            false => {
+                self.send_servers("SetVServerGroupAttribute", &id, "BackendServers", &whole)
+                    .await
+            }
+            true => {
+                self.send_servers("UpdateServerGroupServersAttribute", &id, "Servers", &whole)
+                    .await
+            }
         }
     }
 
@@ -139,35 +190,63 @@ impl Work<'_> {
     pub(super) async fn remove(&self, pool: &str, targets: &Targets) -> Made {
         let stay = self.after.targets_of(pool);
         let is_gone = |target: &&str| !stay.iter().any(|it| server_of(it) == server_of(target));
-        self.remove_servers(pool, targets.iter().filter(is_gone)).await
+        self.remove_servers(pool, targets.iter().filter(is_gone))
+            .await
     }
 
     async fn remove_servers<'t>(&self, pool: &str, targets: impl Iterator<Item = &'t str>) -> Made {
         let servers = self.servers(pool, targets, false);
         let id = self.pool_id(pool).to_owned();
         match self.is_network {
-            false => self.send_servers("RemoveVServerGroupBackendServers", &id, "BackendServers", &servers).await,
-            true => self.send_servers("RemoveServersFromServerGroup", &id, "Servers", &servers).await,
+            false => {
+                self.send_servers(
+                    "RemoveVServerGroupBackendServers",
+                    &id,
+                    "BackendServers",
+                    &servers,
+                )
+                .await
+            }
+            true => {
+                self.send_servers("RemoveServersFromServerGroup", &id, "Servers", &servers)
+                    .await
+            }
         }
     }
 
     /// Removes the backends of a full server group that are to be removed later, so that there is room for others.
     pub(super) async fn remove_first(&self, pool: &str, error: Error) -> Result<Applied> {
-        let of_pool = self.change.operations.iter().find_map(|operation| match operation {
-            Operation::RemoveTargets { pool: of, targets } if of == pool => Some(targets),
-            _ => None,
-        });
-        let Some(targets) = of_pool else { return Err(error) };
+        let of_pool = self
+            .change
+            .operations
+            .iter()
+            .find_map(|operation| match operation {
+                Operation::RemoveTargets { pool: of, targets } if of == pool => Some(targets),
+                _ => None,
+            });
+        let Some(targets) = of_pool else {
+            return Err(error);
+        };
         let mut graph = self.before.clone();
         let is_new = |target: &str| {
-            self.after.targets_of(pool).iter().any(|it| it != target && server_of(it) == server_of(target))
+            self.after
+                .targets_of(pool)
+                .iter()
+                .any(|it| it != target && server_of(it) == server_of(target))
         };
         let gone: Targets = targets.iter().filter(|target| !is_new(target)).collect();
         self.remove_servers(pool, gone.iter()).await?;
-        let stay: Targets = graph.targets_of(pool).iter().filter(|it| !gone.contains(it)).collect();
+        let stay: Targets = graph
+            .targets_of(pool)
+            .iter()
+            .filter(|it| !gone.contains(it))
+            .collect();
         graph.targets.insert(pool.to_owned(), stay);
         let observed = self.change.actual.cloned().unwrap_or_default();
-        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(graph), ..observed })))
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..observed
+        })))
     }
 
     /// Creates a server group; that of a CLB with its first backends.
@@ -181,12 +260,21 @@ impl Work<'_> {
                 _ => Targets::default(),
             };
             let first: Targets = targets.iter().take(CLASSIC_BACKENDS).collect();
-            let query = self.query("CreateVServerGroup").set("VServerGroupName", self.part_name(pool));
+            let query = self
+                .query("CreateVServerGroup")
+                .set("VServerGroupName", self.part_name(pool));
             let servers = json!(self.servers(pool, first.iter(), true)).to_string();
             let servers = (!first.is_empty()).then_some(servers);
-            let (answer, first) = match self.cloud.api.create(query.clone().set("BackendServers", servers)).await {
+            let (answer, first) = match self
+                .cloud
+                .api
+                .create(query.clone().set("BackendServers", servers))
+                .await
+            {
                 // The backends are added afterwards, without the one that no longer exists.
-                Err(error) if is_missing_server(&error) || error.is_invalid() && !first.is_empty() => {
+                Err(error)
+                    if is_missing_server(&error) || error.is_invalid() && !first.is_empty() =>
+                {
                     (self.cloud.api.create(query).await?, Targets::default())
                 }
                 answer => (answer?, first),
@@ -203,35 +291,56 @@ impl Work<'_> {
             });
         }
         let tags = self.group_tags();
-        let query = Query::new(NLB, "CreateServerGroup").set("ServerGroupName", self.part_name(pool));
-        let query = query.fields(settings.nested()).set("VpcId", self.cloud.api.metadata.vpc().await?);
-        let query = query.set("ResourceGroupId", &self.cloud.api.config.resource_group).set("Tag", tag_list(&tags));
+        let query =
+            Query::new(NLB, "CreateServerGroup").set("ServerGroupName", self.part_name(pool));
+        let query = query
+            .fields(settings.nested())
+            .set("VpcId", self.cloud.api.metadata.vpc().await?);
+        let query = query
+            .set("ResourceGroupId", &self.cloud.api.config.resource_group)
+            .set("Tag", tag_list(&tags));
         let answer = self.cloud.api.create(query).await?;
         let answer = self.cloud.api.wait(answer).await?;
         Ok(self.shown(1, Some(created_id(&answer, "ServerGroupId")?)))
     }
 
-    pub(super) async fn update_pool(&self, pool: &str, settings: &Attributes, changes: &[Difference]) -> Made {
+    pub(super) async fn update_pool(
+        &self,
+        pool: &str,
+        settings: &Attributes,
+        changes: &[Difference],
+    ) -> Made {
         if !self.is_network {
             return Ok(None);
         }
         let is_sent = |key: &str| {
             changes.iter().any(|it| {
-                it.key == key || key.starts_with("HealthCheckConfig") && it.key.starts_with("HealthCheckConfig")
+                it.key == key
+                    || key.starts_with("HealthCheckConfig")
+                        && it.key.starts_with("HealthCheckConfig")
             })
         };
-        let query = Query::new(NLB, "UpdateServerGroupAttribute").set("ServerGroupId", self.pool_id(pool));
-        self.send(query.fields(settings.clone().matching(is_sent).nested())).await
+        let query =
+            Query::new(NLB, "UpdateServerGroupAttribute").set("ServerGroupId", self.pool_id(pool));
+        self.send(query.fields(settings.clone().matching(is_sent).nested()))
+            .await
     }
 
     /// Finds a server group of the user. Its backends of the Service are planned next.
     pub(super) async fn use_pool(&self, pool: &str) -> Result<Applied> {
         let wrong = |text: &str| {
             let key = crate::annotations::GROUPS.key();
-            Error::invalid(format!("annotation {key}: server group {pool} {text}; name a server group of yours"))
+            Error::invalid(format!(
+                "annotation {key}: server group {pool} {text}; name a server group of yours"
+            ))
         };
-        let Some(share) = &self.share else { return Err(wrong("needs a load balancer of yours")) };
-        let found = self.cloud.group_of_user(self.is_network, pool, share).await?;
+        let Some(share) = &self.share else {
+            return Err(wrong("needs a load balancer of yours"));
+        };
+        let found = self
+            .cloud
+            .group_of_user(self.is_network, pool, share)
+            .await?;
         let found = found.ok_or_else(|| wrong("does not exist"))?;
         if is_of_kubernetes(self.kind, &found.name) {
             return Err(wrong("was created by Kubernetes"));
@@ -242,14 +351,23 @@ impl Work<'_> {
         }
         let mut observed = self.change.actual.cloned().unwrap_or_default();
         let graph = observed.graph.take().unwrap_or_default();
-        observed.graph = Some(graph.pool(pool, Attributes::default().set(ID, pool), Some(found.targets)));
+        observed.graph = Some(graph.pool(
+            pool,
+            Attributes::default().set(ID, pool),
+            Some(found.targets),
+        ));
         Ok(Applied::PlanAgain(Box::new(observed)))
     }
 }
 
 /// Returns `true` if a backend was refused because its instance does not exist.
 fn is_missing_server(error: &Error) -> bool {
-    ["ObtainIpFail", "ResourceNotFound.server", "InvalidInstanceId.NotFound"].contains(&error.code())
+    [
+        "ObtainIpFail",
+        "ResourceNotFound.server",
+        "InvalidInstanceId.NotFound",
+    ]
+    .contains(&error.code())
 }
 
 /// Returns `true` for the ID of a server group of the user; pools of the cluster are named for their port.

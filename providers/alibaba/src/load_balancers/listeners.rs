@@ -25,9 +25,15 @@ impl Work<'_> {
                 .for_each(|key| drop(all.remove(key)));
         }
         if let Some(ids) = settings.get("AclIds").and_then(Value::as_array) {
-            all["AclId"] = json!(ids.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","));
+            all["AclId"] = json!(
+                ids.iter()
+                    .filter_map(Value::as_str)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            );
         }
-        if is_new && ["tcp", "udp"].contains(&&*protocol) && all["HealthCheckInterval"].is_number() {
+        if is_new && ["tcp", "udp"].contains(&&*protocol) && all["HealthCheckInterval"].is_number()
+        {
             all["healthCheckInterval"] = all["HealthCheckInterval"].take();
         }
         (protocol, all)
@@ -47,7 +53,12 @@ impl Work<'_> {
         };
         let is_http = protocol.starts_with("http");
         let off = is_http.then(|| json!({"HealthCheck": "off", "StickySession": "off"}));
-        let query = self.query(action).fields(off).set("Bandwidth", -1).fields(all).set("ListenerPort", port.number);
+        let query = self
+            .query(action)
+            .fields(off)
+            .set("Bandwidth", -1)
+            .fields(all)
+            .set("ListenerPort", port.number);
         let query = query.set("Description", self.part_name(&port.number.to_string()));
         let query = match settings.get("ForwardPort") {
             Some(_) => query.set("ListenerForward", "on"),
@@ -55,19 +66,32 @@ impl Work<'_> {
         };
         match self.cloud.api.create(query).await {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
-                let query = Query::new(SLB, "DescribeLoadBalancerListeners").set("LoadBalancerId", [self.id]);
+                let query = Query::new(SLB, "DescribeLoadBalancerListeners")
+                    .set("LoadBalancerId", [self.id]);
                 let is_it = |it: &&Value| {
                     let is_same = (it["ListenerProtocol"] == "udp") == (protocol == "udp");
                     is_same && super::read::port(&it["ListenerPort"]) == port.number
                 };
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
-                let there = list(&answer, "Listeners").find(is_it).cloned().unwrap_or_default();
+                let there = list(&answer, "Listeners")
+                    .find(is_it)
+                    .cloned()
+                    .unwrap_or_default();
                 let name = self.part_name(&port.number.to_string());
-                self.check_takeover(port, &name, [text(&there, "Description"), text(&there, "VServerGroupId")])?;
-                let query = self.query(set_action(&protocol)).fields(self.classic_listener(settings, false).1);
-                let query = query.set("ListenerPort", port.number).set("VServerGroup", "on");
+                self.check_takeover(
+                    port,
+                    &name,
+                    [text(&there, "Description"), text(&there, "VServerGroupId")],
+                )?;
+                let query = self
+                    .query(set_action(&protocol))
+                    .fields(self.classic_listener(settings, false).1);
+                let query = query
+                    .set("ListenerPort", port.number)
+                    .set("VServerGroup", "on");
                 let query = query.set("VServerGroupId", self.pool_id(pool));
-                self.send(query.set("Description", self.part_name(&port.number.to_string()))).await?;
+                self.send(query.set("Description", self.part_name(&port.number.to_string())))
+                    .await?;
             }
             outcome => drop(outcome?),
         }
@@ -77,7 +101,12 @@ impl Work<'_> {
 
     /// Checks that a listener on a port of the Service, which is not named for the Service, may be taken over: one with a
     /// name of an old version of the Go program, or one of the user, if the annotation says so.
-    fn check_takeover(&self, port: &Port, name: &str, [description, group]: [&str; 2]) -> Result<()> {
+    fn check_takeover(
+        &self,
+        port: &Port,
+        name: &str,
+        [description, group]: [&str; 2],
+    ) -> Result<()> {
         let service = self.change.identity.service;
         if self.share.is_some() && self.spec.overrides {
             let text = format!(
@@ -86,7 +115,12 @@ impl Work<'_> {
                 self.id,
                 key::OVERRIDE.key()
             );
-            self.cloud.events.warn(true, EventSubject::Service(service), "ListenerTakenOver", &text);
+            self.cloud.events.warn(
+                true,
+                EventSubject::Service(service),
+                "ListenerTakenOver",
+                &text,
+            );
             return Ok(());
         }
         let is_ours = |(resource, settings): (&ResourceKey, &Attributes)| {
@@ -104,25 +138,49 @@ impl Work<'_> {
 
     pub(super) async fn create_network_listener(&self, port: &Port, settings: &Attributes) -> Made {
         let pool = settings.text(POOL).unwrap_or_default();
-        let plain = settings.clone().matching(|key| ![POOL, ID, OWNER, ADDITIONAL, "ListenerStatus"].contains(&key));
+        let plain = settings
+            .clone()
+            .matching(|key| ![POOL, ID, OWNER, ADDITIONAL, "ListenerStatus"].contains(&key));
         let protocol = settings.text("ListenerProtocol").unwrap_or("TCP");
         let ends = span(&plain.nested());
-        let ports = if ends[0] == ends[1] { port.number.to_string() } else { format!("{}_{}", ends[0], ends[1]) };
+        let ports = if ends[0] == ends[1] {
+            port.number.to_string()
+        } else {
+            format!("{}_{}", ends[0], ends[1])
+        };
         let description = self.part_name(&format!("{ports}.{protocol}"));
-        let query = Query::new(NLB, "CreateListener").set("LoadBalancerId", self.id).fields(listener_fields(&plain));
+        let query = Query::new(NLB, "CreateListener")
+            .set("LoadBalancerId", self.id)
+            .fields(listener_fields(&plain));
         let query = query.set("ListenerDescription", &description);
-        let answer = match self.cloud.api.create(query.set("ServerGroupId", self.pool_id(pool))).await {
+        let answer = match self
+            .cloud
+            .api
+            .create(query.set("ServerGroupId", self.pool_id(pool)))
+            .await
+        {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", [self.id]);
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
                 let is_it = |it: &&Value| span(it) == ends && it["ListenerProtocol"] == *protocol;
-                let Some(it) = list(&answer, "Listeners").find(is_it) else { return Err(error) };
-                self.check_takeover(port, &description, [text(it, "ListenerDescription"), text(it, "ServerGroupId")])?;
-                let plain =
-                    plain.matching(|key| !["ListenerProtocol", "ListenerPort", "StartPort", "EndPort"].contains(&key));
-                let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);
-                let query = query.fields(listener_fields(&plain)).set("ServerGroupId", self.pool_id(pool));
-                self.send(query.set("ListenerDescription", description)).await?;
+                let Some(it) = list(&answer, "Listeners").find(is_it) else {
+                    return Err(error);
+                };
+                self.check_takeover(
+                    port,
+                    &description,
+                    [text(it, "ListenerDescription"), text(it, "ServerGroupId")],
+                )?;
+                let plain = plain.matching(|key| {
+                    !["ListenerProtocol", "ListenerPort", "StartPort", "EndPort"].contains(&key)
+                });
+                let query =
+                    Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);
+                let query = query
+                    .fields(listener_fields(&plain))
+                    .set("ServerGroupId", self.pool_id(pool));
+                self.send(query.set("ListenerDescription", description))
+                    .await?;
                 it.clone()
             }
             answer => self.cloud.api.wait(answer?).await?,
@@ -133,23 +191,38 @@ impl Work<'_> {
     }
 
     pub(super) async fn start(&self, port: &Port, protocol: &str) -> Made {
-        let query = self.query("StartLoadBalancerListener").set("ListenerPort", port.number);
+        let query = self
+            .query("StartLoadBalancerListener")
+            .set("ListenerPort", port.number);
         self.send(query.set("ListenerProtocol", protocol)).await
     }
 
-    pub(super) async fn update_listener(&self, port: &Port, settings: &Attributes, changes: &[Difference]) -> Made {
+    pub(super) async fn update_listener(
+        &self,
+        port: &Port,
+        settings: &Attributes,
+        changes: &[Difference],
+    ) -> Made {
         let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
         let pool = settings.text(POOL).unwrap_or_default();
-        let is_other = changes.iter().any(|it| !["Status", "ListenerStatus", DOMAINS, ADDITIONAL].contains(&&*it.key));
+        let is_other = changes
+            .iter()
+            .any(|it| !["Status", "ListenerStatus", DOMAINS, ADDITIONAL].contains(&&*it.key));
         if self.is_network {
-            let id = self.id_of(&ResourceKey::Listener(port.clone())).unwrap_or_default();
+            let id = self
+                .id_of(&ResourceKey::Listener(port.clone()))
+                .unwrap_or_default();
             if is_other {
                 let is_sent = |key: &str| {
-                    let of_proxy = key.starts_with(PROXY) && changes.iter().any(|it| it.key.starts_with(PROXY));
-                    ![POOL, ADDITIONAL, "ListenerStatus"].contains(&key) && (of_proxy || is_changed(key))
+                    let of_proxy = key.starts_with(PROXY)
+                        && changes.iter().any(|it| it.key.starts_with(PROXY));
+                    ![POOL, ADDITIONAL, "ListenerStatus"].contains(&key)
+                        && (of_proxy || is_changed(key))
                 };
                 let plain = listener_fields(&settings.clone().matching(is_sent));
-                let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", id).fields(plain);
+                let query = Query::new(NLB, "UpdateListenerAttribute")
+                    .set("ListenerId", id)
+                    .fields(plain);
                 let group = is_changed(POOL).then(|| self.pool_id(pool));
                 self.send(query.set("ServerGroupId", group)).await?;
             }
@@ -157,7 +230,10 @@ impl Work<'_> {
                 self.set_additional(id, settings).await?;
             }
             return match is_changed("ListenerStatus") {
-                true => self.send(Query::new(NLB, "StartListener").set("ListenerId", id)).await,
+                true => {
+                    self.send(Query::new(NLB, "StartListener").set("ListenerId", id))
+                        .await
+                }
                 false => Ok(None),
             };
         }
@@ -169,17 +245,29 @@ impl Work<'_> {
             if let Some(all) = all.as_object_mut() {
                 all.retain(|key, _| {
                     is_changed(key)
-                        || key.starts_with("Acl") && ["AclIds", "AclStatus", "AclType"].into_iter().any(is_changed)
+                        || key.starts_with("Acl")
+                            && ["AclIds", "AclStatus", "AclType"]
+                                .into_iter()
+                                .any(is_changed)
                 });
             }
-            let query = self.query(set_action(&protocol)).fields(all).set("ListenerPort", port.number);
-            let query = query.set("VServerGroup", "on").set("VServerGroupId", self.pool_id(pool));
+            let query = self
+                .query(set_action(&protocol))
+                .fields(all)
+                .set("ListenerPort", port.number);
+            let query = query
+                .set("VServerGroup", "on")
+                .set("VServerGroupId", self.pool_id(pool));
             self.send(query).await?;
         }
         if is_changed(DOMAINS) {
             self.set_domains(port, settings).await?;
         }
-        if is_changed("Status") { self.start(port, &protocol).await } else { Ok(None) }
+        if is_changed("Status") {
+            self.start(port, &protocol).await
+        } else {
+            Ok(None)
+        }
     }
 }
 

@@ -24,15 +24,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Error, EventSubject, Result, Service, Setup, async_trait, default_load_balancer_name};
+use cloud_provider::{
+    Cluster, Error, EventSubject, Result, Service, Setup, async_trait, default_load_balancer_name,
+};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
-    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, ObservedLoadBalancer, Options, Published, Query as LoadBalancerQuery, Recovery,
-    ResourceGraph, ResourceKey, Scope, TagRecord, sorted_set, tag_key,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, ObservedLoadBalancer, Options, Published,
+    Query as LoadBalancerQuery, Recovery, ResourceGraph, ResourceKey, Scope, TagRecord, sorted_set,
+    tag_key,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
@@ -56,7 +59,11 @@ const OWNER: &str = "owner";
 /// Parts that users have added: backends of a server group, or listeners of a load balancer. They stay.
 const OF_USERS: &str = "of users";
 /// Record of the tags that come from the annotation.
-const SPEC_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 128 };
+const SPEC_TAGS: TagRecord = TagRecord {
+    key: "ccm-rs/additional-tags",
+    separator: "=",
+    longest: 128,
+};
 /// Time for which reads of a Service wait for those of others, to share a request.
 const WINDOW: Duration = Duration::from_millis(20);
 /// Settings that cannot be changed.
@@ -103,13 +110,32 @@ pub(crate) fn load_balancers(
         timeout: Duration::from_secs(120),
         ..Polling::default()
     };
-    let price = &["AddressType", "LoadBalancerSpec", "InstanceChargeType", "InternetChargeType", "Bandwidth"];
-    let options = Options { polling, price, ..Options::default() };
+    let price = &[
+        "AddressType",
+        "LoadBalancerSpec",
+        "InstanceChargeType",
+        "InternetChargeType",
+        "Bandwidth",
+    ];
+    let options = Options {
+        polling,
+        price,
+        ..Options::default()
+    };
     let events = EventDeduplicator::new(cluster.events().clone());
     let endpoints = Endpoints::new(cluster.clone(), setup.fence.clone());
     let (eips, gates, ids) = (Mutex::default(), Mutex::default(), Arc::clone(ids));
     let (account, searches) = (Account::new(&api), Searches::new(&api));
-    let cloud = AlibabaLoadBalancers { api, account, searches, endpoints, events, eips, gates, ids };
+    let cloud = AlibabaLoadBalancers {
+        api,
+        account,
+        searches,
+        endpoints,
+        events,
+        eips,
+        gates,
+        ids,
+    };
     LoadBalancerEngine::of(cloud, Arc::new(source), options)
 }
 
@@ -124,9 +150,21 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         let service = &crate::annotations::with_new_prefix(service);
         let legacy_owner = Some(default_load_balancer_name(service));
-        let requested_id = crate::annotations::ID.text_on(service).filter(|id| !id.is_empty()).map(str::to_owned);
-        let kind = names::kind(spec::is_network(service, &self.api.config), requested_id.is_some());
-        Naming { legacy_owner, writes_legacy_owner: true, requested_id, kind, ..Naming::of(service) }
+        let requested_id = crate::annotations::ID
+            .text_on(service)
+            .filter(|id| !id.is_empty())
+            .map(str::to_owned);
+        let kind = names::kind(
+            spec::is_network(service, &self.api.config),
+            requested_id.is_some(),
+        );
+        Naming {
+            legacy_owner,
+            writes_legacy_owner: true,
+            requested_id,
+            kind,
+            ..Naming::of(service)
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
@@ -150,11 +188,18 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
             self.read_eips().await?;
         }
         let mut events = PendingEvents::default();
-        spec.warnings.iter().for_each(|text| events.warn("SettingIgnored", text));
+        spec.warnings
+            .iter()
+            .for_each(|text| events.warn("SettingIgnored", text));
         self.events.record_new(input.request.service, "", &events);
         graph = graph.balancer(spec.balancer.clone());
         for port in &spec.ports {
-            graph = graph.listener(port.number, port.transport, &port.pool, port.listener.clone());
+            graph = graph.listener(
+                port.number,
+                port.transport,
+                &port.pool,
+                port.listener.clone(),
+            );
         }
         Ok(graph)
     }
@@ -168,12 +213,16 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         identity: &Identity<'_>,
         spec: &Spec,
     ) -> Result<ResourceGraph> {
-        let Some(seen) = &observed.graph else { return Ok(desired) };
+        let Some(seen) = &observed.graph else {
+            return Ok(desired);
+        };
         if is_reused(observed.kind) {
             // Its settings are the user's: traffic of others passes the load balancer, too.
             desired = desired.balancer(Attributes::default());
             if !spec.overrides {
-                desired.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
+                desired
+                    .resources
+                    .retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
             }
         } else {
             check_immutable(&desired, observed, seen, identity)?;
@@ -186,17 +235,25 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         let own = names::names(identity.service).join("/");
         for (resource, attributes) in &seen.resources {
             let stays = attributes.text(OWNER).is_some_and(|owner| owner != own)
-                || is_reused(observed.kind) && !spec.overrides && matches!(resource, ResourceKey::Listener(_));
+                || is_reused(observed.kind)
+                    && !spec.overrides
+                    && matches!(resource, ResourceKey::Listener(_));
             if stays && !desired.resources.contains_key(resource) {
-                desired.resources.insert(resource.clone(), Attributes::default());
+                desired
+                    .resources
+                    .insert(resource.clone(), Attributes::default());
             }
         }
         // A redirect has no server group and no settings of its own: only its port and its target can differ.
         for (resource, there) in &seen.resources {
-            let Some(settings) = desired.resources.get(resource) else { continue };
+            let Some(settings) = desired.resources.get(resource) else {
+                continue;
+            };
             let leads_to = settings.get("ForwardPort");
             if leads_to.is_some() && leads_to == there.get("ForwardPort") {
-                let kept = settings.clone().only(&["Protocol", "ForwardPort", "Status"]);
+                let kept = settings
+                    .clone()
+                    .only(&["Protocol", "ForwardPort", "Status"]);
                 desired.resources.insert(resource.clone(), kept);
             }
         }
@@ -211,8 +268,13 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     async fn read(&self, query: LoadBalancerQuery<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             LoadBalancerQuery::All(_) => self.all().await,
-            LoadBalancerQuery::Owner(identity) => self.of_service(identity).await.map(ListResult::of),
-            LoadBalancerQuery::Ids(ids, detail) => self.by_ids(ids, detail == Detail::Whole).await.map(ListResult::of),
+            LoadBalancerQuery::Owner(identity) => {
+                self.of_service(identity).await.map(ListResult::of)
+            }
+            LoadBalancerQuery::Ids(ids, detail) => self
+                .by_ids(ids, detail == Detail::Whole)
+                .await
+                .map(ListResult::of),
         }
     }
 
@@ -224,19 +286,34 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     /// wrote no tags.
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let is_shown = |it: &_| shown(identity.service).contains(it);
-        if observed.ingress.iter().any(is_shown) { Adoption::Adopt } else { Adoption::Refuse }
+        if observed.ingress.iter().any(is_shown) {
+            Adoption::Adopt
+        } else {
+            Adoption::Refuse
+        }
     }
 
     /// Returns the ID of the load balancer of the user, which several Services may share.
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
-        observed.cloud_name_and_id.as_ref().map(|(_, id)| id.clone())
+        observed
+            .cloud_name_and_id
+            .as_ref()
+            .map(|(_, id)| id.clone())
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        spec: &Spec,
+    ) -> Published {
         let mut status = observed.status();
         let id = observed.id.split('/').next().unwrap_or_default();
         self.open_gates(observed, service, spec);
-        self.ids.lock().insert(service.metadata.uid.clone().unwrap_or_default(), id.to_owned());
+        self.ids.lock().insert(
+            service.metadata.uid.clone().unwrap_or_default(),
+            id.to_owned(),
+        );
         if spec.shows_eip {
             match &self.eips.lock().get(id).map_or(&[][..], Vec::as_slice) {
                 [ip] => status.ingress = Some(vec![ObservedLoadBalancer::ip(ip)]),
@@ -245,27 +322,48 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
                         "load balancer {id} has {} EIPs, not one; the Service shows the address of the load balancer",
                         found.len()
                     );
-                    self.events.warn(true, EventSubject::Service(service), "SyncLoadBalancerFailed", &text);
+                    self.events.warn(
+                        true,
+                        EventSubject::Service(service),
+                        "SyncLoadBalancerFailed",
+                        &text,
+                    );
                 }
             }
         }
-        if let Some(name) = spec.hostname.as_ref().filter(|_| !is_network(observed.kind)) {
+        if let Some(name) = spec
+            .hostname
+            .as_ref()
+            .filter(|_| !is_network(observed.kind))
+        {
             status.ingress = Some(vec![ObservedLoadBalancer::host(name)]);
         }
-        Published { status, annotations: Vec::new() }
+        Published {
+            status,
+            annotations: Vec::new(),
+        }
     }
 
     /// Replaces only a load balancer whose address was never published.
     fn recovery(&self, _: &ObservedLoadBalancer, service: &Service) -> Recovery {
-        if shown(service).is_empty() { Recovery::Replace } else { Recovery::Never }
+        if shown(service).is_empty() {
+            Recovery::Replace
+        } else {
+            Recovery::Never
+        }
     }
 }
 
 impl AlibabaLoadBalancers {
     async fn read_eips(&self) -> Result<()> {
-        let query = Query::new(VPC, "DescribeEipAddresses").set("AssociatedInstanceType", "SlbInstance");
+        let query =
+            Query::new(VPC, "DescribeEipAddresses").set("AssociatedInstanceType", "SlbInstance");
         let key = |it: &Value| it["AllocationId"].as_str().unwrap_or_default().to_owned();
-        let found = self.api.pages(query, 100, "/EipAddresses/EipAddress", key).await?.complete()?;
+        let found = self
+            .api
+            .pages(query, 100, "/EipAddresses/EipAddress", key)
+            .await?
+            .complete()?;
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for it in found.into_items() {
             if let (Some(id), Some(ip)) = (it["InstanceId"].as_str(), it["IpAddress"].as_str()) {
@@ -278,17 +376,33 @@ impl AlibabaLoadBalancers {
 }
 
 fn texts(value: Option<&Value>) -> Vec<&str> {
-    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+    value
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// Completes the zones that are wanted by the addresses that they have where none are stated.
 fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
     const ZONES: &str = "ZoneMappings";
-    let zones = |graph: &ResourceGraph| graph.balancer_attributes()?.get(ZONES)?.as_array().cloned();
-    let (Some(wanted), Some(there)) = (zones(&desired), zones(seen)) else { return desired };
+    let zones =
+        |graph: &ResourceGraph| graph.balancer_attributes()?.get(ZONES)?.as_array().cloned();
+    let (Some(wanted), Some(there)) = (zones(&desired), zones(seen)) else {
+        return desired;
+    };
     let complete = |zone: &Value| {
-        let is_it = |it: &&Value| ["ZoneId", "VSwitchId"].iter().all(|key| it[*key] == zone[*key]);
-        let mut whole = there.iter().find(is_it).cloned().unwrap_or_else(|| zone.clone());
+        let is_it = |it: &&Value| {
+            ["ZoneId", "VSwitchId"]
+                .iter()
+                .all(|key| it[*key] == zone[*key])
+        };
+        let mut whole = there
+            .iter()
+            .find(is_it)
+            .cloned()
+            .unwrap_or_else(|| zone.clone());
         if let (Some(whole), Some(zone)) = (whole.as_object_mut(), zone.as_object()) {
             whole.extend(zone.iter().map(|(key, value)| (key.clone(), value.clone())));
         }
@@ -302,10 +416,14 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
 
 /// Leaves out the record of tags where it would be the only change, as for what the Go program has created.
 fn without_new_record(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
-    let (Some(wanted), Some(there)) = (desired.balancer_attributes().cloned(), seen.balancer_attributes()) else {
+    let (Some(wanted), Some(there)) = (
+        desired.balancer_attributes().cloned(),
+        seen.balancer_attributes(),
+    ) else {
         return desired;
     };
-    let is_there = |(key, value): (&String, &String)| key == SPEC_TAGS.key || there.tag(key) == Some(value);
+    let is_there =
+        |(key, value): (&String, &String)| key == SPEC_TAGS.key || there.tag(key) == Some(value);
     match there.tag(SPEC_TAGS.key).is_none() && wanted.tags().iter().all(is_there) {
         true => desired.balancer(wanted.matching(|key| tag_key(key) != Some(SPEC_TAGS.key))),
         false => desired,
@@ -319,11 +437,14 @@ fn check_immutable(
     seen: &ResourceGraph,
     identity: &Identity<'_>,
 ) -> Result<()> {
-    let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes()) else {
+    let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes())
+    else {
         return Ok(());
     };
     // A load balancer of another kind is given up; the address type of an NLB can be changed.
-    let is_meant = |key: &&str| observed.kind == identity.kind && !(is_network(observed.kind) && *key == "AddressType");
+    let is_meant = |key: &&str| {
+        observed.kind == identity.kind && !(is_network(observed.kind) && *key == "AddressType")
+    };
     for key in IMMUTABLE.into_iter().filter(is_meant) {
         if let (Some(to), Some(from)) = (wanted.get(key), there.get(key))
             && to != from
@@ -339,5 +460,8 @@ fn check_immutable(
 
 /// Returns `true` if the plan deletes the load balancer.
 fn is_leaving(change: &Change<'_>) -> bool {
-    change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+    change
+        .operations
+        .iter()
+        .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
 }

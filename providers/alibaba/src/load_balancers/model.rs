@@ -176,5 +176,8 @@ pub(super) fn has_field(protocol: &str, field: &str) -> bool {
         "https" => 's',
         other => other.chars().next().unwrap_or('t'),
     };
-    PROTOCOLS.iter().find(|(name, _)| *name == field).is_none_or(|(_, letters)| letters.contains(letter))
+    PROTOCOLS
+        .iter()
+        .find(|(name, _)| *name == field)
+        .is_none_or(|(_, letters)| letters.contains(letter))
 }

@@ -55,7 +55,10 @@ pub(super) fn is_generated_for_another(name: &str, service: &Service) -> bool {
 /// Returns namespace and name of a Service.
 pub(super) fn names(service: &Service) -> [&str; 2] {
     let metadata = &service.metadata;
-    [metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default()]
+    [
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    ]
 }
 
 /// A part of a load balancer, as its name or description tells: `k8s/<port>/<Service>/<namespace>/<cluster>` at a CLB,
@@ -76,7 +79,11 @@ impl<'a> Part<'a> {
         // Names of Services and namespaces have no separator.
         let (rest, namespace) = rest.rsplit_once(separator)?;
         let (port, service) = rest.rsplit_once(separator)?;
-        (!port.is_empty()).then_some(Self { port, service, namespace })
+        (!port.is_empty()).then_some(Self {
+            port,
+            service,
+            namespace,
+        })
     }
 
     /// Returns the name of the part of a Service.
@@ -97,15 +104,27 @@ pub(super) struct Share {
 impl Share {
     pub(super) fn of(identity: &Identity<'_>) -> Self {
         let [namespace, name] = names(identity.service).map(str::to_owned);
-        Self { uid: identity.uid().to_owned(), namespace, name }
+        Self {
+            uid: identity.uid().to_owned(),
+            namespace,
+            name,
+        }
     }
 
     /// Reads the ID of a share, and returns the ID of the load balancer with it.
     pub(super) fn read(id: &str) -> (&str, Option<Self>) {
         let mut parts = id.split('/');
         let balancer = parts.next().unwrap_or_default();
-        let [uid, namespace, name] = std::array::from_fn(|_| parts.next().unwrap_or_default().to_owned());
-        (balancer, (!uid.is_empty()).then_some(Self { uid, namespace, name }))
+        let [uid, namespace, name] =
+            std::array::from_fn(|_| parts.next().unwrap_or_default().to_owned());
+        (
+            balancer,
+            (!uid.is_empty()).then_some(Self {
+                uid,
+                namespace,
+                name,
+            }),
+        )
     }
 
     pub(super) fn id(&self, balancer: &str) -> String {
@@ -125,12 +144,19 @@ impl Share {
     /// Returns the owner tags among the tags of the load balancer.
     pub(super) fn owner_tags(&self, tags: &Tags) -> OwnerTags {
         let cluster = tags.get(&self.tag()).cloned();
-        OwnerTags { service: cluster.as_ref().map(|_| self.uid.clone()), cluster }
+        OwnerTags {
+            service: cluster.as_ref().map(|_| self.uid.clone()),
+            cluster,
+        }
     }
 
     /// Returns the default name of a load balancer of the Service.
     pub(super) fn default_name(&self) -> String {
-        format!("a{}", self.uid).replace('-', "").chars().take(32).collect()
+        format!("a{}", self.uid)
+            .replace('-', "")
+            .chars()
+            .take(32)
+            .collect()
     }
 }
 
@@ -149,21 +175,45 @@ mod tests {
     #[test]
     fn names_of_parts_are_those_of_the_go_program() {
         let service: Service =
-            serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "web"}})).unwrap();
+            serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "web"}}))
+                .unwrap();
         let group = Part::name(CLASSIC, "30080", &service, "c1");
-        let part = |port| Some(Part { port, service: "web", namespace: "shop" });
-        assert_eq!((&*group, Part::of(CLASSIC, &group, "c1")), ("k8s/30080/web/shop/c1", part("30080")));
+        let part = |port| {
+            Some(Part {
+                port,
+                service: "web",
+                namespace: "shop",
+            })
+        };
+        assert_eq!(
+            (&*group, Part::of(CLASSIC, &group, "c1")),
+            ("k8s/30080/web/shop/c1", part("30080"))
+        );
         let group = Part::name(NETWORK, "30080.TCP", &service, "c1");
-        assert_eq!((&*group, Part::of(NETWORK, &group, "c1")), ("k8s.30080.TCP.web.shop.c1", part("30080.TCP")));
-        assert_eq!(Part::of(NETWORK, "k8s.80.TCP.web.shop.c2", "c1"), None, "another cluster");
+        assert_eq!(
+            (&*group, Part::of(NETWORK, &group, "c1")),
+            ("k8s.30080.TCP.web.shop.c1", part("30080.TCP"))
+        );
+        assert_eq!(
+            Part::of(NETWORK, "k8s.80.TCP.web.shop.c2", "c1"),
+            None,
+            "another cluster"
+        );
         assert_eq!(Part::of(CLASSIC, "mine", "c1"), None);
     }
 
     #[test]
     fn id_of_a_share_names_the_load_balancer_and_the_service() {
-        let share = Share { uid: "0b0a1c0f-3f3e".into(), namespace: "shop".into(), name: "web".into() };
+        let share = Share {
+            uid: "0b0a1c0f-3f3e".into(),
+            namespace: "shop".into(),
+            name: "web".into(),
+        };
         assert_eq!(share.id("lb-1"), "lb-1/0b0a1c0f-3f3e/shop/web");
-        assert_eq!(Share::read(&share.id("lb-1")), ("lb-1", Some(share.clone())));
+        assert_eq!(
+            Share::read(&share.id("lb-1")),
+            ("lb-1", Some(share.clone()))
+        );
         assert_eq!(Share::read("lb-1"), ("lb-1", None));
         assert_eq!(share.default_name(), "a0b0a1c0f3f3e");
     }

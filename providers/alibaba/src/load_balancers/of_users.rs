@@ -16,7 +16,9 @@ impl AlibabaLoadBalancers {
     ) {
         for (resource, settings) in &seen.resources {
             let of_users = texts(settings.get(OF_USERS));
-            let ResourceKey::Pool(pool) = resource else { continue };
+            let ResourceKey::Pool(pool) = resource else {
+                continue;
+            };
             if of_users.is_empty() {
                 continue;
             }
@@ -26,11 +28,18 @@ impl AlibabaLoadBalancers {
                 observed.place(),
                 of_users.join(", ")
             );
-            self.events.warn(true, EventSubject::Service(service), "BackendOfUser", &text);
+            self.events
+                .warn(true, EventSubject::Service(service), "BackendOfUser", &text);
             if let Some(targets) = desired.targets.get(pool).cloned() {
-                let is_there =
-                    |it: &str| of_users.iter().any(|other| backends::server_of(other) == backends::server_of(it));
-                desired.targets.insert(pool.clone(), targets.iter().filter(|it| !is_there(it)).collect());
+                let is_there = |it: &str| {
+                    of_users
+                        .iter()
+                        .any(|other| backends::server_of(other) == backends::server_of(it))
+                };
+                desired.targets.insert(
+                    pool.clone(),
+                    targets.iter().filter(|it| !is_there(it)).collect(),
+                );
             }
         }
     }
@@ -45,8 +54,16 @@ impl AlibabaLoadBalancers {
     ) {
         let all = texts(settings.and_then(|it| it.get(OF_USERS)));
         if !all.is_empty() {
-            let text = format!("{what} that this program has not added ({}) are deleted with {place}", all.join(", "));
-            self.events.warn(true, EventSubject::Service(service), "PartOfUserDeleted", &text);
+            let text = format!(
+                "{what} that this program has not added ({}) are deleted with {place}",
+                all.join(", ")
+            );
+            self.events.warn(
+                true,
+                EventSubject::Service(service),
+                "PartOfUserDeleted",
+                &text,
+            );
         }
     }
 }

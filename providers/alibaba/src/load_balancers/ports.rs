@@ -47,7 +47,10 @@ fn target(target: &Value, port: u16) -> (Target, String) {
     match target.as_str() {
         Some(name) => (Target::Named, name.to_owned()),
         None => {
-            let number = target.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or(port);
+            let number = target
+                .as_u64()
+                .and_then(|it| u16::try_from(it).ok())
+                .unwrap_or(port);
             (Target::Number(number), number.to_string())
         }
     }
@@ -64,19 +67,32 @@ pub(super) fn ports(
     let protocols = annotations.get(&key::PROTOCOL_PORT).unwrap_or_default().0;
     let forwards = annotations.get(&key::FORWARD).unwrap_or_default().0;
     let certificates = annotations.get(&key::CERTIFICATE).unwrap_or_default();
-    let ranges = annotations.get(&key::PORT_RANGES).filter(|_| is_network).unwrap_or_default().0;
+    let ranges = annotations
+        .get(&key::PORT_RANGES)
+        .filter(|_| is_network)
+        .unwrap_or_default()
+        .0;
     let classic = object::<ClassicListener>(annotations);
     let [network, group] = match is_network {
         false => [json!({}), json!({})],
-        true => [object::<NetworkListener>(annotations), network_group(family, annotations)],
+        true => [
+            object::<NetworkListener>(annotations),
+            network_group(family, annotations),
+        ],
     };
-    let of_service = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let of_service = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_deref())
+        .unwrap_or_default();
     let mut all: Vec<Port> = Vec::new();
     for (it, port) in of_service.iter().zip(each_port(service, &["TCP", "UDP"])) {
         let port = match port {
             Ok(port) if port.node_port == 0 && mode != Mode::Pods => {
-                annotations
-                    .mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
+                annotations.mistake(format!(
+                    "port {} has no node port; set allocateLoadBalancerNodePorts",
+                    port.number
+                ));
                 continue;
             }
             Ok(port) => port,
@@ -85,9 +101,16 @@ pub(super) fn ports(
                 continue;
             }
         };
-        let protocol = protocols.get(&port.number).cloned().unwrap_or_else(|| port.protocol.to_lowercase());
+        let protocol = protocols
+            .get(&port.number)
+            .cloned()
+            .unwrap_or_else(|| port.protocol.to_lowercase());
         let is_tls = ["https", "tcpssl"].contains(&&*protocol);
-        let accepted: &[&str] = if is_network { &["tcp", "udp", "tcpssl"] } else { &["tcp", "udp", "http", "https"] };
+        let accepted: &[&str] = if is_network {
+            &["tcp", "udp", "tcpssl"]
+        } else {
+            &["tcp", "udp", "http", "https"]
+        };
         let annotation = key::PROTOCOL_PORT.key();
         if !accepted.contains(&&*protocol) {
             annotations.mistake(format!(
@@ -102,7 +125,10 @@ pub(super) fn ports(
                 port.number
             ));
         }
-        let (target, target_part) = target(&serde_json::to_value(&it.target_port).unwrap_or_default(), port.number);
+        let (target, target_part) = target(
+            &serde_json::to_value(&it.target_port).unwrap_or_default(),
+            port.number,
+        );
         let range = ranges.get(&port.number).copied();
         if range.is_some() && mode != Mode::Pods {
             annotations.mistake(format!(
@@ -117,7 +143,11 @@ pub(super) fn ports(
             None if mode == Mode::Pods => target_part,
             None => port.node_port.to_string(),
         };
-        let part = if is_network { format!("{part}.{}", port.protocol) } else { part };
+        let part = if is_network {
+            format!("{part}.{}", port.protocol)
+        } else {
+            part
+        };
         let place = Port {
             number: range.map_or(port.number, |range| range.first),
             range,
@@ -125,7 +155,9 @@ pub(super) fn ports(
             node_port: port.node_port,
             name: it.name.clone().unwrap_or_default(),
             target,
-            pool: groups.get(&port.number).map_or_else(|| part.clone(), |group| group.0.clone()),
+            pool: groups
+                .get(&port.number)
+                .map_or_else(|| part.clone(), |group| group.0.clone()),
             part,
             ..Port::default()
         };
@@ -146,8 +178,13 @@ pub(super) fn ports(
                 if let Some(to) = forwards.get(&port.number).filter(|_| protocol == "http") {
                     it["ForwardPort"] = json!(to);
                 }
-                it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| has_field(&protocol, field)));
-                Port { listener: attributes(&ClassicListener(it)), ..place }
+                it.as_object_mut()
+                    .into_iter()
+                    .for_each(|it| it.retain(|field, _| has_field(&protocol, field)));
+                Port {
+                    listener: attributes(&ClassicListener(it)),
+                    ..place
+                }
             }
             true => {
                 let mut it = network.clone();
@@ -158,17 +195,30 @@ pub(super) fn ports(
                     (it["StartPort"], it["EndPort"]) = (json!(range.first), json!(range.last));
                 }
                 let is_of_tls = |field: &str| {
-                    field == "SecurityPolicyId" || ["C", "A"].iter().any(|it| field.starts_with(it) && field != "Cps")
+                    field == "SecurityPolicyId"
+                        || ["C", "A"]
+                            .iter()
+                            .any(|it| field.starts_with(it) && field != "Cps")
                 };
-                it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| is_tls || !is_of_tls(field)));
+                it.as_object_mut()
+                    .into_iter()
+                    .for_each(|it| it.retain(|field, _| is_tls || !is_of_tls(field)));
                 let mut group = group.clone();
                 group["Protocol"] = json!(port.protocol);
                 if range.is_some() {
                     take_any_port(&mut group, &place, annotations);
                 }
                 let is_own = place.pool == place.part;
-                let group = if is_own { attributes(&NetworkGroup(group)) } else { Attributes::default() };
-                Port { listener: attributes(&NetworkListener(it)), group, ..place }
+                let group = if is_own {
+                    attributes(&NetworkGroup(group))
+                } else {
+                    Attributes::default()
+                };
+                Port {
+                    listener: attributes(&NetworkListener(it)),
+                    group,
+                    ..place
+                }
             }
         });
     }
@@ -216,11 +266,17 @@ fn network_group(family: AddressFamily, annotations: &mut Annotations<'_>) -> Va
     match is_checked {
         Some(true) => {
             all["HealthCheckConfig"]["HealthCheckEnabled"] = json!(true);
-            all["HealthCheckConfig"]["HealthCheckType"] =
-                json!(annotations.get(&key::CHECK_TYPE).map(|it| it.to_uppercase()));
+            all["HealthCheckConfig"]["HealthCheckType"] = json!(
+                annotations
+                    .get(&key::CHECK_TYPE)
+                    .map(|it| it.to_uppercase())
+            );
         }
         Some(false) => all["HealthCheckConfig"] = json!({"HealthCheckEnabled": false}),
-        None => drop(all.as_object_mut().map(|all| all.remove("HealthCheckConfig"))),
+        None => drop(
+            all.as_object_mut()
+                .map(|all| all.remove("HealthCheckConfig")),
+        ),
     }
     all
 }

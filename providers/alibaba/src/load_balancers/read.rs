@@ -7,8 +7,8 @@ use cloud_provider::{CompleteListing, Error, Result, Service};
 use futures::future::try_join_all;
 use futures::try_join;
 use provider_kit::load_balancers::{
-    Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State, check_adoptable_tag,
-    tag_text,
+    Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State,
+    check_adoptable_tag, tag_text,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
@@ -43,7 +43,9 @@ pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 /// *Other* without one: requests with an empty ID would follow. The next sync finds the resource by its tags or name.
 pub(super) fn created_id(answer: &Value, key: &str) -> Result<String> {
     match text(answer, key) {
-        "" => Err(Error::other(format!("the cloud accepted the creation, and answered no {key}"))),
+        "" => Err(Error::other(format!(
+            "the cloud accepted the creation, and answered no {key}"
+        ))),
         id => Ok(id.to_owned()),
     }
 }
@@ -55,7 +57,9 @@ pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a 
 /// Returns a port that is written as a number or as a text.
 pub(super) fn port(value: &Value) -> u16 {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    number.and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
+    number
+        .and_then(|port| u16::try_from(port).ok())
+        .unwrap_or_default()
 }
 
 /// Returns the first and the last port of an NLB's listener.
@@ -68,11 +72,26 @@ pub(super) fn span(listener: &Value) -> [u16; 2] {
 
 /// Returns the tags of an object; the APIs write their fields differently.
 pub(super) fn tags(it: &Value) -> Tags {
-    let all = if it["Tags"].is_array() { &it["Tags"] } else { &it["Tags"]["Tag"] };
-    let either = |tag: &Value, keys: [&str; 2]| keys.iter().find_map(|key| tag[*key].as_str().map(str::to_owned));
-    let pair =
-        |tag: &Value| Some((either(tag, ["Key", "TagKey"])?, either(tag, ["Value", "TagValue"]).unwrap_or_default()));
-    all.as_array().into_iter().flatten().filter_map(pair).collect()
+    let all = if it["Tags"].is_array() {
+        &it["Tags"]
+    } else {
+        &it["Tags"]["Tag"]
+    };
+    let either = |tag: &Value, keys: [&str; 2]| {
+        keys.iter()
+            .find_map(|key| tag[*key].as_str().map(str::to_owned))
+    };
+    let pair = |tag: &Value| {
+        Some((
+            either(tag, ["Key", "TagKey"])?,
+            either(tag, ["Value", "TagValue"]).unwrap_or_default(),
+        ))
+    };
+    all.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(pair)
+        .collect()
 }
 
 pub(super) fn id_of(it: &Value) -> String {
@@ -92,8 +111,12 @@ impl Found {
     pub(super) fn head(&self, is_network: bool) -> ObservedLoadBalancer {
         let (it, mut tags) = (&self.it, tags(&self.it));
         let ingress = match is_network {
-            false => Some(text(it, "Address")).filter(|ip| !ip.is_empty()).map(ObservedLoadBalancer::ip),
-            true => Some(text(it, "DNSName")).filter(|name| !name.is_empty()).map(ObservedLoadBalancer::host),
+            false => Some(text(it, "Address"))
+                .filter(|ip| !ip.is_empty())
+                .map(ObservedLoadBalancer::ip),
+            true => Some(text(it, "DNSName"))
+                .filter(|name| !name.is_empty())
+                .map(ObservedLoadBalancer::host),
         };
         let state = match text(it, "LoadBalancerStatus") {
             "Provisioning" | "Configuring" => State::Busy,
@@ -111,7 +134,10 @@ impl Found {
             ..ObservedLoadBalancer::default()
         };
         match &self.share {
-            None => ObservedLoadBalancer { owner_tags: OwnerTags::take_from(&mut tags), ..head },
+            None => ObservedLoadBalancer {
+                owner_tags: OwnerTags::take_from(&mut tags),
+                ..head
+            },
             Some(share) => {
                 let user = ResourceKey::created_before(0, "load balancer", head.id.clone());
                 ObservedLoadBalancer {
@@ -130,34 +156,60 @@ impl Found {
 
     /// Returns the default name of the Service's load balancer.
     pub(super) fn default_name(&self) -> String {
-        let named = || tags(&self.it).remove(NAME_TAG).unwrap_or_else(|| text(&self.it, "LoadBalancerName").to_owned());
+        let named = || {
+            tags(&self.it)
+                .remove(NAME_TAG)
+                .unwrap_or_else(|| text(&self.it, "LoadBalancerName").to_owned())
+        };
         self.share.as_ref().map_or_else(named, Share::default_name)
     }
 }
 
 impl AlibabaLoadBalancers {
-    pub(super) async fn all_of(&self, query: Query, place: &str, key: &'static str) -> Result<Vec<Value>> {
+    pub(super) async fn all_of(
+        &self,
+        query: Query,
+        place: &str,
+        key: &'static str,
+    ) -> Result<Vec<Value>> {
         search::all_of(&self.api, query, place, key).await
     }
 
     /// Reads the server groups of NLBs of the cluster with this tag, those of shares among them.
     pub(super) async fn groups(&self, key: &str, value: &str) -> Result<Vec<Value>> {
-        let query = Query::new(NLB, "ListServerGroups").set("Tag", json!([{"Key": key, "Value": value}]));
+        let query =
+            Query::new(NLB, "ListServerGroups").set("Tag", json!([{"Key": key, "Value": value}]));
         let found = self.all_of(query, "/ServerGroups", "ServerGroupId").await?;
         let cluster = &self.api.config.cluster;
-        Ok(found.into_iter().filter(|it| Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_some()).collect())
+        Ok(found
+            .into_iter()
+            .filter(|it| Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_some())
+            .collect())
     }
 
     /// Returns what is left of the NLB of this name, or of a share too if its load balancer is gone.
     /// `has_ranges`: a security group for source ranges may be left, too.
-    async fn left_of(&self, name: &str, has_shares: bool, has_ranges: bool) -> Result<Option<ObservedLoadBalancer>> {
+    async fn left_of(
+        &self,
+        name: &str,
+        has_shares: bool,
+        has_ranges: bool,
+    ) -> Result<Option<ObservedLoadBalancer>> {
         let mut groups = self.groups(NAME_TAG, name).await?;
         groups.retain(|it| has_shares || is_group_of(it, None));
-        let ranges = if has_ranges { self.ranges_group(name).await? } else { None };
-        let Some(first) = groups.first().or(ranges.as_ref().map(|it| &it.it)) else { return Ok(None) };
+        let ranges = if has_ranges {
+            self.ranges_group(name).await?
+        } else {
+            None
+        };
+        let Some(first) = groups.first().or(ranges.as_ref().map(|it| &it.it)) else {
+            return Ok(None);
+        };
         let (mut graph, region) = (ResourceGraph::default(), self.api.metadata.region().await?);
         for group in self.with_servers(&groups).await? {
-            let Some(part) = Part::of(NETWORK, &group.name, &self.api.config.cluster) else { continue };
+            let Some(part) = Part::of(NETWORK, &group.name, &self.api.config.cluster) else {
+                continue;
+            };
             let targets = servers(group.servers.iter(), &region);
             let pool = pool_name(&graph, &part, &group.id);
             graph = graph.pool(&pool, group.settings.set(ID, &group.id), Some(targets));
@@ -165,7 +217,10 @@ impl AlibabaLoadBalancers {
         if let Some(group) = &ranges {
             graph = graph.resource(group_key(), Attributes::default().set(ID, &group.id));
         }
-        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..left(name, first) }))
+        Ok(Some(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..left(name, first)
+        }))
     }
 
     /// Reads the load balancers of one kind that a Service may have: by tag, by name, and those of the user.
@@ -177,19 +232,28 @@ impl AlibabaLoadBalancers {
             is_new: is_new(identity.service),
             is_other_kind: self::is_network(identity.kind) != is_network,
         };
-        let requested = identity.requested_id.as_deref().filter(|id| is_network_id(id) == is_network);
+        let requested = identity
+            .requested_id
+            .as_deref()
+            .filter(|id| is_network_id(id) == is_network);
         let by_id = async {
             match requested {
                 Some(id) => self.some_by_id(is_network, &[id]).await,
                 None => Ok(Vec::new()),
             }
         };
-        let (searched, requested) = try_join!(self.searches.find(is_network, wanted.clone()), by_id)?;
-        let (own, shared): (Vec<_>, Vec<_>) = searched.into_iter().partition(|it| wanted.is_own(it));
+        let (searched, requested) =
+            try_join!(self.searches.find(is_network, wanted.clone()), by_id)?;
+        let (own, shared): (Vec<_>, Vec<_>) =
+            searched.into_iter().partition(|it| wanted.is_own(it));
         let mut found: Vec<Found> = Vec::new();
         let mut add = |it: Value, share: Option<&Share>, groups: &[String]| {
             if !found.iter().any(|known| id_of(&known.it) == id_of(&it)) {
-                found.push(Found { it, share: share.cloned(), groups: groups.into() });
+                found.push(Found {
+                    it,
+                    share: share.cloned(),
+                    groups: groups.into(),
+                });
             }
         };
         for it in own {
@@ -197,7 +261,9 @@ impl AlibabaLoadBalancers {
         }
         let groups: Vec<_> = key::groups_of(identity.service).into_values().collect();
         for it in requested {
-            let is_created = [NAME_TAG, CLUSTER_TAG].iter().any(|key| tags(&it).contains_key(*key));
+            let is_created = [NAME_TAG, CLUSTER_TAG]
+                .iter()
+                .any(|key| tags(&it).contains_key(*key));
             match (is_created, identity.is_leaving()) {
                 (false, is_leaving) => {
                     let is_used = shared.iter().any(|known| id_of(known) == id_of(&it));
@@ -226,13 +292,20 @@ impl AlibabaLoadBalancers {
     /// Refuses a load balancer of a user without the tag that an administrator requires.
     fn check_tag(&self, it: &Value) -> Result<()> {
         let tags = tags(it);
-        let place = format!("load balancer {} of annotation {}", id_of(it), key::ID.key());
+        let place = format!(
+            "load balancer {} of annotation {}",
+            id_of(it),
+            key::ID.key()
+        );
         let tags = tags.iter().map(|(key, value)| tag_text(key, value));
         check_adoptable_tag(&place, self.api.config.adoptable_tag.as_ref(), tags)
     }
 
     /// Reads what a Service has: of both kinds if it can have changed the kind, and what is left of an NLB.
-    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
+    pub(super) async fn of_service(
+        &self,
+        identity: &Identity<'_>,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let is_network = is_network(identity.kind);
         let of = async |is_meant: bool, is_network: bool| match is_meant {
             true => self.candidates(is_network, identity).await,
@@ -241,14 +314,27 @@ impl AlibabaLoadBalancers {
         // The class of a Service, which decides about the kind without this feature, does not change.
         let is_new = is_new(identity.service);
         let moves = self.api.config.has_type_annotation && !is_new;
-        let (classic, network) = try_join!(of(moves || !is_network, false), of(moves || is_network, true))?;
+        let (classic, network) = try_join!(
+            of(moves || !is_network, false),
+            of(moves || is_network, true)
+        )?;
         let left = async {
             // The server groups of a share are read with it.
-            let is_meant = network.is_empty() && !is_new && (is_network || moves && identity.is_leaving());
+            let is_meant =
+                network.is_empty() && !is_new && (is_network || moves && identity.is_leaving());
             let has_ranges = identity.is_leaving() && has_source_ranges(identity.service);
-            if is_meant { self.left_of(&default_name(identity), true, has_ranges).await } else { Ok(None) }
+            if is_meant {
+                self.left_of(&default_name(identity), true, has_ranges)
+                    .await
+            } else {
+                Ok(None)
+            }
         };
-        let (classic, network, left) = try_join!(self.whole_classic(&classic), self.whole_network(&network), left)?;
+        let (classic, network, left) = try_join!(
+            self.whole_classic(&classic),
+            self.whole_network(&network),
+            left
+        )?;
         Ok(classic.into_iter().chain(network).chain(left).collect())
     }
 
@@ -260,22 +346,40 @@ impl AlibabaLoadBalancers {
                 true => ("LoadBalancerIds", json!(ids)),
                 false => ("LoadBalancerId", json!(ids.join(","))),
             };
-            balancers(&self.api, is_network, Some((key, value))).await?.complete().map(CompleteListing::into_items)
+            balancers(&self.api, is_network, Some((key, value)))
+                .await?
+                .complete()
+                .map(CompleteListing::into_items)
         };
         let chunks = ids.chunks(if is_network { other } else { size });
         try_join_all(chunks.map(read)).await.map(|all| all.concat())
     }
 
     /// Reads load balancers by their IDs, or what is left of them.
-    pub(super) async fn by_ids(&self, ids: &[String], is_whole: bool) -> Result<Vec<ObservedLoadBalancer>> {
+    pub(super) async fn by_ids(
+        &self,
+        ids: &[String],
+        is_whole: bool,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let of = async |is_network: bool| {
-            let meant = ids.iter().filter(|id| !id.starts_with(LEFT)).map(|id| Share::read(id));
-            let meant: Vec<_> = meant.filter(|(id, _)| is_network_id(id) == is_network).collect();
+            let meant = ids
+                .iter()
+                .filter(|id| !id.starts_with(LEFT))
+                .map(|id| Share::read(id));
+            let meant: Vec<_> = meant
+                .filter(|(id, _)| is_network_id(id) == is_network)
+                .collect();
             let unique: BTreeSet<_> = meant.iter().map(|(id, _)| *id).collect();
-            let read = self.some_by_id(is_network, &unique.into_iter().collect::<Vec<_>>()).await?;
+            let read = self
+                .some_by_id(is_network, &unique.into_iter().collect::<Vec<_>>())
+                .await?;
             let found = meant.into_iter().filter_map(|(id, share)| {
                 let it = read.iter().find(|it| id_of(it) == id)?.clone();
-                Some(Found { it, share, groups: Vec::new() })
+                Some(Found {
+                    it,
+                    share,
+                    groups: Vec::new(),
+                })
             });
             let found: Vec<_> = found.collect();
             match (is_whole, is_network) {
@@ -284,10 +388,17 @@ impl AlibabaLoadBalancers {
                 (true, true) => self.whole_network(&found).await,
             }
         };
-        let left =
-            try_join_all(ids.iter().filter_map(|id| id.strip_prefix(LEFT)).map(|name| self.left_of(name, false, true)));
+        let left = try_join_all(
+            ids.iter()
+                .filter_map(|id| id.strip_prefix(LEFT))
+                .map(|name| self.left_of(name, false, true)),
+        );
         let (classic, network, left) = try_join!(of(false), of(true), left)?;
-        Ok(classic.into_iter().chain(network).chain(left.into_iter().flatten()).collect())
+        Ok(classic
+            .into_iter()
+            .chain(network)
+            .chain(left.into_iter().flatten())
+            .collect())
     }
 
     /// Reads all load balancers of the cluster without their resources, and what is left of others. Shares in load
@@ -297,26 +408,42 @@ impl AlibabaLoadBalancers {
         let tag = || Some(("Tag", json!([{"Key": CLUSTER_TAG, "Value": cluster}])));
         // Read first: a server group is created after its load balancer.
         let groups = self.groups(CLUSTER_TAG, cluster).await?;
-        let (classic, network) = try_join!(balancers(&self.api, false, tag()), balancers(&self.api, true, tag()))?;
+        let (classic, network) = try_join!(
+            balancers(&self.api, false, tag()),
+            balancers(&self.api, true, tag())
+        )?;
         let (mut all, mut reason) = (Vec::new(), None);
         for (is_network, list) in [(false, classic), (true, network)] {
             if let ListResult::Partial { reason: it, .. } = &list {
                 reason = Some(it.clone());
             }
-            let head = |it: &Value| Found { it: it.clone(), share: None, groups: Vec::new() }.head(is_network);
+            let head = |it: &Value| {
+                Found {
+                    it: it.clone(),
+                    share: None,
+                    groups: Vec::new(),
+                }
+                .head(is_network)
+            };
             all.extend(list.items().iter().map(head));
         }
         // A partial list does not prove that an NLB is gone.
         let is_left = |it: &&Value| reason.is_none() && tags(it).contains_key(OwnerTags::SERVICE);
         for group in groups.iter().filter(is_left) {
             let name = tags(group).remove(NAME_TAG).unwrap_or_default();
-            let is_known = |it: &ObservedLoadBalancer| it.kind == NETWORK && it.legacy_owner.as_ref() == Some(&name);
+            let is_known = |it: &ObservedLoadBalancer| {
+                it.kind == NETWORK && it.legacy_owner.as_ref() == Some(&name)
+            };
             if !all.iter().any(is_known) {
                 all.push(left(&name, group));
             }
         }
         Ok(match reason {
-            Some(reason) => ListResult::Partial { items: all, pages: 1, reason },
+            Some(reason) => ListResult::Partial {
+                items: all,
+                pages: 1,
+                reason,
+            },
             None => ListResult::of(all),
         })
     }
@@ -341,7 +468,9 @@ pub(super) fn is_group_of(group: &Value, share: Option<&Share>) -> bool {
     let is_shared = tags.keys().any(|key| key.starts_with(SHARE_TAG));
     match share {
         None => !is_shared,
-        Some(share) => tags.contains_key(&share.tag()) || !is_shared && !tags.contains_key(OwnerTags::SERVICE),
+        Some(share) => {
+            tags.contains_key(&share.tag()) || !is_shared && !tags.contains_key(OwnerTags::SERVICE)
+        }
     }
 }
 
@@ -352,7 +481,12 @@ pub(super) fn is_network_id(id: &str) -> bool {
 /// Returns `true` for a Service that never had a load balancer of either kind: this program and the Go program write
 /// their finalizers first.
 fn is_new(service: &Service) -> bool {
-    let has_one = service.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER_LOAD_BALANCER);
+    let has_one = service
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|it| it == FINALIZER_LOAD_BALANCER);
     shown(service).is_empty() && !has_one && !has_finalizer(service)
 }
 
@@ -364,5 +498,8 @@ fn has_source_ranges(service: &Service) -> bool {
 }
 
 fn default_name(identity: &Identity<'_>) -> String {
-    identity.legacy_owner.clone().unwrap_or_else(|| identity.name.clone())
+    identity
+        .legacy_owner
+        .clone()
+        .unwrap_or_else(|| identity.name.clone())
 }

@@ -50,22 +50,31 @@ pub(super) struct Searches(Coalescer<bool, Wanted, Vec<Value>>);
 impl Searches {
     pub(super) fn new(api: &Api) -> Self {
         let (api, pages) = (api.clone(), Arc::new([const { AtomicUsize::new(1) }; 2]));
-        Self(Coalescer::answering_each(move |is_network, wanted: Vec<Wanted>| {
-            let (api, pages) = (api.clone(), Arc::clone(&pages));
-            async move { search(&api, is_network, &wanted, &pages[usize::from(is_network)]).await }
-        }))
+        Self(Coalescer::answering_each(
+            move |is_network, wanted: Vec<Wanted>| {
+                let (api, pages) = (api.clone(), Arc::clone(&pages));
+                async move { search(&api, is_network, &wanted, &pages[usize::from(is_network)]).await }
+            },
+        ))
     }
 
     /// Returns the load balancers of a Service, as requests that were sent after this call show them.
     pub(super) async fn find(&self, is_network: bool, wanted: Wanted) -> Result<Vec<Value>> {
-        self.0.join_at(is_network, wanted, |_| Instant::now() + WINDOW).await
+        self.0
+            .join_at(is_network, wanted, |_| Instant::now() + WINDOW)
+            .await
     }
 }
 
 /// Searches the list of all load balancers of the region, or searches for each Service where the last list took more
 /// requests. The list of a region often has one page: the first quota of an account is 60 load balancers. A list without
 /// the load balancer of a Service that may have one proves nothing: an empty answer has no page that could be missing.
-async fn search(api: &Api, is_network: bool, wanted: &[Wanted], pages: &AtomicUsize) -> Vec<Result<Vec<Value>>> {
+async fn search(
+    api: &Api,
+    is_network: bool,
+    wanted: &[Wanted],
+    pages: &AtomicUsize,
+) -> Vec<Result<Vec<Value>>> {
     let mut listed = None;
     let expected = wanted.iter().filter(|it| !it.is_other_kind).count();
     if expected > 0 && pages.load(Ordering::Relaxed) <= REQUESTS * expected {
@@ -79,7 +88,12 @@ async fn search(api: &Api, is_network: bool, wanted: &[Wanted], pages: &AtomicUs
         }
     }
     join_all(wanted.iter().map(async |it| {
-        let found = listed.as_ref().map(|all| all.iter().filter(|found| it.has(found)).cloned().collect::<Vec<_>>());
+        let found = listed.as_ref().map(|all| {
+            all.iter()
+                .filter(|found| it.has(found))
+                .cloned()
+                .collect::<Vec<_>>()
+        });
         match found {
             Some(found) if it.is_new || !found.is_empty() => Ok(found),
             _ => search_one(api, is_network, it).await,
@@ -118,19 +132,53 @@ pub(super) async fn balancers(
         None => query,
     };
     match is_network {
-        true => tokens(api, with(Query::new(NLB, "ListLoadBalancers")), "/LoadBalancers", "LoadBalancerId").await,
+        true => {
+            tokens(
+                api,
+                with(Query::new(NLB, "ListLoadBalancers")),
+                "/LoadBalancers",
+                "LoadBalancerId",
+            )
+            .await
+        }
         false => {
-            api.pages(with(Query::new(SLB, "DescribeLoadBalancers")), 100, "/LoadBalancers/LoadBalancer", id_of).await
+            api.pages(
+                with(Query::new(SLB, "DescribeLoadBalancers")),
+                100,
+                "/LoadBalancers/LoadBalancer",
+                id_of,
+            )
+            .await
         }
     }
 }
 
-async fn tokens(api: &Api, query: Query, place: &str, key: &'static str) -> Result<ListResult<Value>> {
+async fn tokens(
+    api: &Api,
+    query: Query,
+    place: &str,
+    key: &'static str,
+) -> Result<ListResult<Value>> {
     let key = move |it: &Value| text(it, key).to_owned();
-    api.tokens(query, ("MaxResults", 100), place, &SharedPriority::default(), key).await
+    api.tokens(
+        query,
+        ("MaxResults", 100),
+        place,
+        &SharedPriority::default(),
+        key,
+    )
+    .await
 }
 
 /// Reads a list of NLB whose pages are named by tokens.
-pub(super) async fn all_of(api: &Api, query: Query, place: &str, key: &'static str) -> Result<Vec<Value>> {
-    tokens(api, query, place, key).await?.complete().map(CompleteListing::into_items)
+pub(super) async fn all_of(
+    api: &Api,
+    query: Query,
+    place: &str,
+    key: &'static str,
+) -> Result<Vec<Value>> {
+    tokens(api, query, place, key)
+        .await?
+        .complete()
+        .map(CompleteListing::into_items)
 }

@@ -16,38 +16,75 @@ impl Work<'_> {
         let zones = self.spec.balancer.clone().only(&["ZoneMappings"]);
         let of = |action, keys: &[&str]| {
             let query = self.query(action).fields(settings.clone().only(keys));
-            if keys.contains(&"ZoneMappings") { query.fields(&zones) } else { query }
+            if keys.contains(&"ZoneMappings") {
+                query.fields(&zones)
+            } else {
+                query
+            }
         };
         let table: &[(&'static str, &[&str])] = match self.is_network {
             false => &[
                 ("SetLoadBalancerName", &["LoadBalancerName"]),
-                ("ModifyLoadBalancerInstanceChargeType", &["InstanceChargeType", "LoadBalancerSpec"]),
+                (
+                    "ModifyLoadBalancerInstanceChargeType",
+                    &["InstanceChargeType", "LoadBalancerSpec"],
+                ),
                 ("ModifyLoadBalancerInstanceSpec", &["LoadBalancerSpec"]),
-                ("ModifyLoadBalancerInternetSpec", &["InternetChargeType", "Bandwidth"]),
+                (
+                    "ModifyLoadBalancerInternetSpec",
+                    &["InternetChargeType", "Bandwidth"],
+                ),
                 ("SetLoadBalancerDeleteProtection", &["DeleteProtection"]),
-                ("SetLoadBalancerModificationProtection", &["ModificationProtectionStatus"]),
+                (
+                    "SetLoadBalancerModificationProtection",
+                    &["ModificationProtectionStatus"],
+                ),
             ],
             true => &[
-                ("UpdateLoadBalancerAddressTypeConfig", &["AddressType", "ZoneMappings"]),
+                (
+                    "UpdateLoadBalancerAddressTypeConfig",
+                    &["AddressType", "ZoneMappings"],
+                ),
                 ("UpdateLoadBalancerZones", &["ZoneMappings"]),
-                ("UpdateLoadBalancerAttribute", &["LoadBalancerName", "CrossZoneEnabled"]),
+                (
+                    "UpdateLoadBalancerAttribute",
+                    &["LoadBalancerName", "CrossZoneEnabled"],
+                ),
             ],
         };
         for (action, keys) in table {
             // The first key decides where other parameters only go along.
-            let goes_along =
-                matches!(*action, "ModifyLoadBalancerInstanceChargeType" | "UpdateLoadBalancerAddressTypeConfig");
-            let is_due = if goes_along { is_changed(keys[0]) } else { keys.iter().any(|key| is_changed(key)) };
+            let goes_along = matches!(
+                *action,
+                "ModifyLoadBalancerInstanceChargeType" | "UpdateLoadBalancerAddressTypeConfig"
+            );
+            let is_due = if goes_along {
+                is_changed(keys[0])
+            } else {
+                keys.iter().any(|key| is_changed(key))
+            };
             if is_due {
                 self.send(of(action, keys)).await?;
             }
         }
-        if self.is_network { self.update_network(settings, &is_changed).await } else { Ok(None) }
+        if self.is_network {
+            self.update_network(settings, &is_changed).await
+        } else {
+            Ok(None)
+        }
     }
 
     /// Changes the settings of an NLB, and returns the ID of the security group for source ranges, if they changed.
-    async fn update_network(&self, settings: &Attributes, is_changed: &(impl Fn(&str) -> bool + Sync)) -> Made {
-        let group = if is_changed(RANGES) { self.set_ranges(settings).await? } else { None };
+    async fn update_network(
+        &self,
+        settings: &Attributes,
+        is_changed: &(impl Fn(&str) -> bool + Sync),
+    ) -> Made {
+        let group = if is_changed(RANGES) {
+            self.set_ranges(settings).await?
+        } else {
+            None
+        };
         if is_changed("Ipv6AddressType") {
             let action = match settings.text("Ipv6AddressType") {
                 Some("Internet") => "EnableLoadBalancerIpv6Internet",
@@ -56,7 +93,8 @@ impl Work<'_> {
             self.send(self.query(action)).await?;
         }
         let ids = |it: Option<&Attributes>| -> Vec<String> {
-            it.and_then(|it| serde_json::from_value(it.get("SecurityGroupIds")?.clone()).ok()).unwrap_or_default()
+            it.and_then(|it| serde_json::from_value(it.get("SecurityGroupIds")?.clone()).ok())
+                .unwrap_or_default()
         };
         if is_changed("SecurityGroupIds") {
             let (there, wanted) = (ids(self.before.balancer_attributes()), ids(Some(settings)));
@@ -64,7 +102,10 @@ impl Work<'_> {
             let gone: Vec<_> = there.iter().filter(|id| !wanted.contains(id)).collect();
             let send = async |action, ids: &[&String]| match ids {
                 [] => Ok(None),
-                ids => self.send(self.query(action).set("SecurityGroupIds", ids)).await,
+                ids => {
+                    self.send(self.query(action).set("SecurityGroupIds", ids))
+                        .await
+                }
             };
             match send("LoadBalancerJoinSecurityGroup", &new).await {
                 // There is no room for both the old and the new groups.
@@ -79,15 +120,19 @@ impl Work<'_> {
             }
         }
         if is_changed("BandwidthPackageId") {
-            let package =
-                |it: Option<&Attributes>| Some(it?.text("BandwidthPackageId")?.to_owned()).filter(|id| !id.is_empty());
+            let package = |it: Option<&Attributes>| {
+                Some(it?.text("BandwidthPackageId")?.to_owned()).filter(|id| !id.is_empty())
+            };
             if let Some(id) = package(self.before.balancer_attributes()) {
                 let query = self.query("DetachCommonBandwidthPackageFromLoadBalancer");
                 self.send(query.set("BandwidthPackageId", id)).await?;
             }
             if let Some(id) = package(Some(settings)) {
-                self.send(self.query("AttachCommonBandwidthPackageToLoadBalancer").set("BandwidthPackageId", id))
-                    .await?;
+                self.send(
+                    self.query("AttachCommonBandwidthPackageToLoadBalancer")
+                        .set("BandwidthPackageId", id),
+                )
+                .await?;
             }
         }
         Ok(group)

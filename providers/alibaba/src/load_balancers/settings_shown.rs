@@ -12,7 +12,10 @@ pub(super) fn fields(it: &Value) -> Map<String, Value> {
 /// Returns the settings of a CLB, with the values of requests: lists show the kind of payment as a number.
 pub(super) fn classic_balancer(it: &Value) -> Value {
     let mut all = fields(it);
-    let payment = match (text(it, "InternetChargeTypeAlias"), text(it, "InternetChargeType")) {
+    let payment = match (
+        text(it, "InternetChargeTypeAlias"),
+        text(it, "InternetChargeType"),
+    ) {
         ("", "3") => "paybybandwidth",
         ("", "4") => "paybytraffic",
         ("", _) => return all.into(),
@@ -35,7 +38,10 @@ pub(super) fn classic_listener(it: &Value) -> Value {
         let proxy = &of_protocol["ProxyProtocolV2Enabled"];
         set("HealthCheckSwitch", of_protocol["HealthCheck"].clone());
         set("HealthCheck", Value::Null);
-        set("ProxyProtocolV2Enabled", json!(*proxy == "true" || *proxy == true));
+        set(
+            "ProxyProtocolV2Enabled",
+            json!(*proxy == "true" || *proxy == true),
+        );
     }
     if of_protocol["ListenerForward"] != "on" {
         set("ForwardPort", Value::Null);
@@ -50,9 +56,17 @@ pub(super) fn network_balancer(it: &Value) -> Map<String, Value> {
     let zone = |zone: &Value| {
         let address = &zone["LoadBalancerAddresses"][0];
         let of_zone = ["ZoneId", "VSwitchId"].map(|key| (key, &zone[key]));
-        let fields = of_zone.into_iter().chain(["AllocationId", "PrivateIPv4Address"].map(|key| (key, &address[key])));
-        fields.filter(|(_, it)| !it.is_null()).map(|(key, it)| (key.to_owned(), it.clone())).collect::<Value>()
+        let fields = of_zone
+            .into_iter()
+            .chain(["AllocationId", "PrivateIPv4Address"].map(|key| (key, &address[key])));
+        fields
+            .filter(|(_, it)| !it.is_null())
+            .map(|(key, it)| (key.to_owned(), it.clone()))
+            .collect::<Value>()
     };
-    all.insert("ZoneMappings".to_owned(), list(it, "ZoneMappings").map(zone).collect());
+    all.insert(
+        "ZoneMappings".to_owned(),
+        list(it, "ZoneMappings").map(zone).collect(),
+    );
     all
 }

@@ -36,7 +36,10 @@ pub(super) fn group_key() -> ResourceKey {
 /// Returns a range in the form in which it is compared: `192.0.2.1/32` for `192.0.2.1`.
 fn normal(range: &str) -> String {
     let address = || range.parse::<IpAddr>().map(IpNet::from);
-    range.parse().or_else(|_| address()).map_or_else(|_| range.to_owned(), |range: IpNet| range.trunc().to_string())
+    range.parse().or_else(|_| address()).map_or_else(
+        |_| range.to_owned(),
+        |range: IpNet| range.trunc().to_string(),
+    )
 }
 
 /// A rule of a security group: what happens to packets from a range.
@@ -49,7 +52,10 @@ struct Rule {
 
 impl Rule {
     fn of(it: &Value) -> Self {
-        let range = ["SourceCidrIp", "Ipv6SourceCidrIp"].map(|key| text(it, key)).into_iter().find(|it| !it.is_empty());
+        let range = ["SourceCidrIp", "Ipv6SourceCidrIp"]
+            .map(|key| text(it, key))
+            .into_iter()
+            .find(|it| !it.is_empty());
         Self {
             id: text(it, "SecurityGroupRuleId").to_owned(),
             accepts: text(it, "Policy").eq_ignore_ascii_case("accept"),
@@ -62,15 +68,33 @@ impl Rule {
     }
 
     fn wanted(ranges: &[String], is_dual_stack: bool) -> Vec<Self> {
-        let rule = |range: &str, accepts| Self { id: String::new(), accepts, range: normal(range) };
-        let families = if is_dual_stack { &EVERYTHING[..] } else { &EVERYTHING[..1] };
+        let rule = |range: &str, accepts| Self {
+            id: String::new(),
+            accepts,
+            range: normal(range),
+        };
+        let families = if is_dual_stack {
+            &EVERYTHING[..]
+        } else {
+            &EVERYTHING[..1]
+        };
         let admitted = ranges.iter().map(|range| rule(range, true));
-        admitted.chain(families.iter().map(|range| rule(range, false))).collect()
+        admitted
+            .chain(families.iter().map(|range| rule(range, false)))
+            .collect()
     }
 
     fn permission(&self, description: &str) -> Value {
-        let key = if self.range.contains(':') { "Ipv6SourceCidrIp" } else { "SourceCidrIp" };
-        let (policy, priority) = if self.accepts { ("accept", "1") } else { ("drop", "100") };
+        let key = if self.range.contains(':') {
+            "Ipv6SourceCidrIp"
+        } else {
+            "SourceCidrIp"
+        };
+        let (policy, priority) = if self.accepts {
+            ("accept", "1")
+        } else {
+            ("drop", "100")
+        };
         json!({"IpProtocol": "ALL", "PortRange": "-1/-1", "Policy": policy, "Priority": priority, key: self.range,
             "Description": description})
     }
@@ -86,10 +110,24 @@ pub(super) struct RangesGroup {
 impl RangesGroup {
     /// Returns the ranges that are admitted; `None` if other addresses are admitted, too.
     pub(super) fn ranges(&self, is_dual_stack: bool) -> Option<Vec<&str>> {
-        let drops = |range: &&&str| self.rules.iter().any(|it| !it.accepts && it.range == **range);
-        let families = if is_dual_stack { &EVERYTHING[..] } else { &EVERYTHING[..1] };
+        let drops = |range: &&&str| {
+            self.rules
+                .iter()
+                .any(|it| !it.accepts && it.range == **range)
+        };
+        let families = if is_dual_stack {
+            &EVERYTHING[..]
+        } else {
+            &EVERYTHING[..1]
+        };
         let is_closed = families.iter().filter(drops).count() == families.len();
-        is_closed.then(|| self.rules.iter().filter(|it| it.accepts).map(|it| &*it.range).collect())
+        is_closed.then(|| {
+            self.rules
+                .iter()
+                .filter(|it| it.accepts)
+                .map(|it| &*it.range)
+                .collect()
+        })
     }
 }
 
@@ -100,22 +138,41 @@ pub(super) fn is_dual_stack(it: &Value) -> bool {
 
 /// Returns the desired state in which an NLB loses the source ranges that the Service no longer has.
 pub(super) fn without_ranges(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
-    let has = |graph: &ResourceGraph| graph.balancer_attributes().is_some_and(|it| it.get(RANGES).is_some());
+    let has = |graph: &ResourceGraph| {
+        graph
+            .balancer_attributes()
+            .is_some_and(|it| it.get(RANGES).is_some())
+    };
     match desired.balancer_attributes().cloned() {
-        Some(settings) if has(seen) && !has(&desired) => desired.balancer(settings.set(RANGES, Vec::<String>::new())),
+        Some(settings) if has(seen) && !has(&desired) => {
+            desired.balancer(settings.set(RANGES, Vec::<String>::new()))
+        }
         _ => desired,
     }
 }
 
 impl AlibabaLoadBalancers {
     /// Keeps the security groups of an NLB if they may not be read: one that admits source ranges must not be left.
-    pub(super) fn keep_unknown_groups(&self, desired: &mut ResourceGraph, seen: &ResourceGraph, service: &Service) {
+    pub(super) fn keep_unknown_groups(
+        &self,
+        desired: &mut ResourceGraph,
+        seen: &ResourceGraph,
+        service: &Service,
+    ) {
         let reason = seen.balancer_attributes().and_then(|it| it.text(UNKNOWN));
-        let is_wanted = desired.balancer_attributes().is_some_and(|it| it.get("SecurityGroupIds").is_some());
+        let is_wanted = desired
+            .balancer_attributes()
+            .is_some_and(|it| it.get("SecurityGroupIds").is_some());
         if let Some(reason) = reason.filter(|_| is_wanted) {
-            let text =
-                format!("the security groups of the NLB stay as they are, because they cannot be read: {reason}");
-            self.events.warn(true, EventSubject::Service(service), "SecurityGroupsUnknown", &text);
+            let text = format!(
+                "the security groups of the NLB stay as they are, because they cannot be read: {reason}"
+            );
+            self.events.warn(
+                true,
+                EventSubject::Service(service),
+                "SecurityGroupsUnknown",
+                &text,
+            );
             desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroupIds"]);
         }
     }
@@ -123,27 +180,48 @@ impl AlibabaLoadBalancers {
     /// Returns the security group for the source ranges of the Service with this default name.
     pub(super) async fn ranges_group(&self, name: &str) -> Result<Option<RangesGroup>> {
         let cluster = &self.api.config.cluster;
-        let tags = json!([{"Key": NAME_TAG, "Value": name}, {"Key": CLUSTER_TAG, "Value": cluster}]);
-        let query = Query::new(ECS, "DescribeSecurityGroups").set("VpcId", self.api.metadata.vpc().await?);
-        let query = query.set("SecurityGroupName", group_name(name)).set("Tag", tags);
+        let tags =
+            json!([{"Key": NAME_TAG, "Value": name}, {"Key": CLUSTER_TAG, "Value": cluster}]);
+        let query =
+            Query::new(ECS, "DescribeSecurityGroups").set("VpcId", self.api.metadata.vpc().await?);
+        let query = query
+            .set("SecurityGroupName", group_name(name))
+            .set("Tag", tags);
         let place = "/SecurityGroups/SecurityGroup";
-        let Some(it) = self.all_rules(query, place, "SecurityGroupId").await?.into_iter().next() else {
+        let Some(it) = self
+            .all_rules(query, place, "SecurityGroupId")
+            .await?
+            .into_iter()
+            .next()
+        else {
             return Ok(None);
         };
         let id = text(&it, "SecurityGroupId").to_owned();
         let query = Query::new(ECS, "DescribeSecurityGroupAttribute").set("SecurityGroupId", &id);
         let query = query.set("Direction", "ingress");
-        let all = self.all_rules(query, "/Permissions/Permission", "SecurityGroupRuleId").await?;
+        let all = self
+            .all_rules(query, "/Permissions/Permission", "SecurityGroupRuleId")
+            .await?;
         let end = format!(".{cluster}");
-        let is_ours =
-            |it: &&Value| text(it, "Description").starts_with("k8s.") && text(it, "Description").ends_with(&end);
+        let is_ours = |it: &&Value| {
+            text(it, "Description").starts_with("k8s.") && text(it, "Description").ends_with(&end)
+        };
         let rules = all.iter().filter(is_ours).map(Rule::of).collect();
         Ok(Some(RangesGroup { id, it, rules }))
     }
 
     async fn all_rules(&self, query: Query, place: &str, key: &'static str) -> Result<Vec<Value>> {
         let id = |it: &Value| text(it, key).to_owned();
-        let found = self.api.tokens(query, ("MaxResults", 100), place, &SharedPriority::default(), id).await?;
+        let found = self
+            .api
+            .tokens(
+                query,
+                ("MaxResults", 100),
+                place,
+                &SharedPriority::default(),
+                id,
+            )
+            .await?;
         found.complete().map(CompleteListing::into_items)
     }
 }
@@ -156,15 +234,23 @@ impl Work<'_> {
     /// Lets the NLB admit its source ranges alone: the rules are written before the NLB joins the security group. Without
     /// ranges, the NLB leaves the group, which is deleted. Returns the ID of the group that the NLB has.
     pub(super) async fn set_ranges(&self, settings: &Attributes) -> Made {
-        let ranges: Vec<_> = texts(settings.get(RANGES)).into_iter().map(str::to_owned).collect();
+        let ranges: Vec<_> = texts(settings.get(RANGES))
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         let found = self.cloud.ranges_group(&self.name_tag()).await?;
-        let attached = texts(self.before.balancer_attributes().and_then(|it| it.get(ATTACHED)));
+        let attached = texts(
+            self.before
+                .balancer_attributes()
+                .and_then(|it| it.get(ATTACHED)),
+        );
         let is_attached = |id: &str| attached.contains(&id);
         let of_group = |action, id: &str| self.query(action).set("SecurityGroupIds", [id]);
         if ranges.is_empty() {
             let Some(group) = found else { return Ok(None) };
             if is_attached(&group.id) {
-                self.send(of_group("LoadBalancerLeaveSecurityGroup", &group.id)).await?;
+                self.send(of_group("LoadBalancerLeaveSecurityGroup", &group.id))
+                    .await?;
             }
             return self.delete_ranges_group(&group.id).await;
         }
@@ -172,11 +258,17 @@ impl Work<'_> {
             Some(group) => (group.id, group.rules),
             None => (self.create_ranges_group().await?, Vec::new()),
         };
-        let is_dual_stack = settings.text("AddressIpVersion").is_some_and(|it| it.eq_ignore_ascii_case("DualStack"));
+        let is_dual_stack = settings
+            .text("AddressIpVersion")
+            .is_some_and(|it| it.eq_ignore_ascii_case("DualStack"));
         let wanted = Rule::wanted(&ranges, is_dual_stack);
         let has = |all: &[Rule], rule: &Rule| all.iter().any(|it| it.is_like(rule));
         let new: Vec<_> = wanted.iter().filter(|rule| !has(&there, rule)).collect();
-        let old: Vec<_> = there.iter().filter(|rule| !has(&wanted, rule)).map(|rule| &rule.id).collect();
+        let old: Vec<_> = there
+            .iter()
+            .filter(|rule| !has(&wanted, rule))
+            .map(|rule| &rule.id)
+            .collect();
         match self.authorize(&id, &new).await {
             // There is no room for both the old and the new rules.
             Err(error) if error.is_quota() && !old.is_empty() => {
@@ -189,7 +281,8 @@ impl Work<'_> {
             }
         }
         if !is_attached(&id) {
-            self.send(of_group("LoadBalancerJoinSecurityGroup", &id)).await?;
+            self.send(of_group("LoadBalancerJoinSecurityGroup", &id))
+                .await?;
         }
         Ok(Some(id))
     }
@@ -197,10 +290,18 @@ impl Work<'_> {
     async fn create_ranges_group(&self) -> Result<String> {
         let api = &self.cloud.api;
         let name = self.name_tag();
-        let query = Query::new(ECS, "CreateSecurityGroup").set("SecurityGroupName", group_name(&name));
-        let query = query.set("SecurityGroupType", "enterprise").set("VpcId", api.metadata.vpc().await?);
-        let query = query.set("Description", format!("Source ranges of load balancer {name}"));
-        let query = query.set("ResourceGroupId", &api.config.resource_group).set("Tag", tag_list(&self.group_tags()));
+        let query =
+            Query::new(ECS, "CreateSecurityGroup").set("SecurityGroupName", group_name(&name));
+        let query = query
+            .set("SecurityGroupType", "enterprise")
+            .set("VpcId", api.metadata.vpc().await?);
+        let query = query.set(
+            "Description",
+            format!("Source ranges of load balancer {name}"),
+        );
+        let query = query
+            .set("ResourceGroupId", &api.config.resource_group)
+            .set("Tag", tag_list(&self.group_tags()));
         created_id(&api.create(query).await?, "SecurityGroupId")
     }
 
@@ -208,7 +309,10 @@ impl Work<'_> {
         let [namespace, name] = names(self.change.identity.service);
         let description = ["k8s", namespace, name, &self.cloud.api.config.cluster].join(".");
         for rules in rules.chunks(RULES) {
-            let permissions: Vec<_> = rules.iter().map(|rule| rule.permission(&description)).collect();
+            let permissions: Vec<_> = rules
+                .iter()
+                .map(|rule| rule.permission(&description))
+                .collect();
             let query = Query::new(ECS, "AuthorizeSecurityGroup").set("SecurityGroupId", id);
             self.send(query.set("Permissions", permissions)).await?;
         }
@@ -224,7 +328,10 @@ impl Work<'_> {
     }
 
     async fn delete_ranges_group(&self, id: &str) -> Made {
-        match self.send(Query::new(ECS, "DeleteSecurityGroup").set("SecurityGroupId", id)).await {
+        match self
+            .send(Query::new(ECS, "DeleteSecurityGroup").set("SecurityGroupId", id))
+            .await
+        {
             Err(error) if error.is_not_found() => Ok(None),
             outcome => outcome,
         }

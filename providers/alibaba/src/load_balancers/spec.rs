@@ -21,7 +21,11 @@ use crate::config::Config;
 /// Keys of tags by which this program and the Go program know load balancers.
 const RESERVED_TAGS: ReservedTags = ReservedTags {
     prefixes: &["acs:", "aliyun"],
-    keys: &["kubernetes.do.not.delete", "ack.aliyun.com", "kubernetes.reused.by.user"],
+    keys: &[
+        "kubernetes.do.not.delete",
+        "ack.aliyun.com",
+        "kubernetes.reused.by.user",
+    ],
 };
 
 /// A Service, parsed into the settings of its load balancer.
@@ -57,13 +61,22 @@ pub(crate) struct Spec {
 
 /// Returns `true` if a Service asks for an NLB.
 pub(super) fn is_network(service: &Service, config: &Config) -> bool {
-    let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_deref());
-    let is_named = || Annotations::of(service).get(&key::BALANCER_TYPE).unwrap_or_default();
+    let class = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_class.as_deref());
+    let is_named = || {
+        Annotations::of(service)
+            .get(&key::BALANCER_TYPE)
+            .unwrap_or_default()
+    };
     class == Some(NLB_CLASS) || config.has_type_annotation && is_named()
 }
 
 /// Returns the settings from annotations, as an object.
-pub(super) fn object<R: Resource + DeserializeOwned + Default>(annotations: &mut Annotations<'_>) -> Value {
+pub(super) fn object<R: Resource + DeserializeOwned + Default>(
+    annotations: &mut Annotations<'_>,
+) -> Value {
     match serde_json::to_value(filled::<R>(annotations)) {
         Ok(it @ Value::Object(_)) => it,
         _ => json!({}),
@@ -75,7 +88,11 @@ pub(super) fn attributes<R: Resource>(resource: &R) -> Attributes {
 }
 
 pub(super) fn capitalized(text: &str) -> String {
-    text.chars().take(1).flat_map(char::to_uppercase).chain(text.chars().skip(1)).collect()
+    text.chars()
+        .take(1)
+        .flat_map(char::to_uppercase)
+        .chain(text.chars().skip(1))
+        .collect()
 }
 
 impl Spec {
@@ -85,40 +102,67 @@ impl Spec {
         let mut annotations = Annotations::of(service);
         let is_network = is_network(service, config);
         let requested = annotations.get(&key::ID).filter(|it| !it.is_empty());
-        let (balancer, overrides) = (balancer(is_network, config, &mut annotations), annotations.get(&key::OVERRIDE));
+        let (balancer, overrides) = (
+            balancer(is_network, config, &mut annotations),
+            annotations.get(&key::OVERRIDE),
+        );
         let mut tags = annotations.get(&key::TAGS).unwrap_or_default();
         tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
         let selector = annotations.get(&key::BACKEND_LABEL).unwrap_or_default();
         let spec = service.spec.clone().unwrap_or_default();
-        let mode = match annotations.get(&key::BACKEND_TYPE).unwrap_or(config.has_eni_backends) {
+        let mode = match annotations
+            .get(&key::BACKEND_TYPE)
+            .unwrap_or(config.has_eni_backends)
+        {
             true => Mode::Pods,
             false if spec.external_traffic_policy.as_deref() == Some("Local") => Mode::Local,
             false => Mode::Nodes,
         };
-        if let Some(id) = requested.as_ref().filter(|id| id.starts_with("nlb-") != is_network) {
-            let (kind, other) = if is_network { ("an NLB", "nlb-") } else { ("a CLB", "lb-") };
+        if let Some(id) = requested
+            .as_ref()
+            .filter(|id| id.starts_with("nlb-") != is_network)
+        {
+            let (kind, other) = if is_network {
+                ("an NLB", "nlb-")
+            } else {
+                ("a CLB", "lb-")
+            };
             annotations.mistake(format!(
                 "annotation {}: {id:?} is no ID of {kind}, which this Service asks for; name one that begins with {other}",
                 key::ID.key()
             ));
         }
         // Groups and weights count in a load balancer of the user only.
-        let (groups, total_weight) = (annotations.get(&key::GROUPS), annotations.get(&key::WEIGHT_TOTAL));
+        let (groups, total_weight) = (
+            annotations.get(&key::GROUPS),
+            annotations.get(&key::WEIGHT_TOTAL),
+        );
         let groups = groups.filter(|_| requested.is_some()).unwrap_or_default().0;
         let family = family(is_network, config, &mut annotations);
         let spec = Self {
             kind: names::kind(is_network, requested.is_some()),
             is_elsewhere: !is_network
-                && (annotations.get(&key::CLASS).is_some_and(|it| !it.is_empty()) || annotations.is_set(&key::TUNNEL)),
+                && (annotations
+                    .get(&key::CLASS)
+                    .is_some_and(|it| !it.is_empty())
+                    || annotations.is_set(&key::TUNNEL)),
             overrides: overrides.unwrap_or_default(),
-            is_preserved: annotations.get(&key::PRESERVE).is_some_and(|it| !it.is_empty()),
+            is_preserved: annotations
+                .get(&key::PRESERVE)
+                .is_some_and(|it| !it.is_empty()),
             hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
-            shows_eip: !is_network && annotations.get(&key::EXTERNAL_IP_TYPE).is_some_and(|it| it == "eip"),
+            shows_eip: !is_network
+                && annotations
+                    .get(&key::EXTERNAL_IP_TYPE)
+                    .is_some_and(|it| it == "eip"),
             balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
             warnings: Vec::new(),
             ports: ports(service, is_network, mode, family, &groups, &mut annotations),
             mode,
-            has_addresses: is_network && annotations.get(&key::SERVER_GROUP).is_some_and(|it| it == "Ip"),
+            has_addresses: is_network
+                && annotations
+                    .get(&key::SERVER_GROUP)
+                    .is_some_and(|it| it == "Ip"),
             family,
             weight: annotations.get(&key::DEFAULT_WEIGHT).unwrap_or(100),
             total_weight: total_weight.filter(|_| !groups.is_empty()),
@@ -139,14 +183,19 @@ impl Spec {
                 key::ACL.key()
             )),
         }
-        let affinity = service.spec.as_ref().and_then(|spec| spec.session_affinity.as_deref());
+        let affinity = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.session_affinity.as_deref());
         if affinity.is_some_and(|it| it != "None") {
             annotations.mistake(format!(
                 "sessionAffinity: set it to None, and annotation {} for TCP listeners",
                 key::PERSISTENCE.key()
             ));
         }
-        if let Some(name) = annotations.get(&key::LB_NAME).filter(|name| names::is_generated_for_another(name, service))
+        if let Some(name) = annotations
+            .get(&key::LB_NAME)
+            .filter(|name| names::is_generated_for_another(name, service))
         {
             annotations.mistake(format!(
                 "annotation {}: {name:?} has the form of a name that is generated for another Service; choose another name",
@@ -166,17 +215,35 @@ impl Spec {
 
 /// Warns of settings that have no effect: those of the other kind of load balancer, and those that need another one.
 fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) {
-    let (own, other) = if is_network { ("an NLB", "CLB:") } else { ("a CLB", "NLB:") };
-    let is_set = |key: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
-    for row in key::ALL.iter().map(|it| it.row()).filter(|row| row.doc.trim_start().starts_with(other)) {
+    let (own, other) = if is_network {
+        ("an NLB", "CLB:")
+    } else {
+        ("a CLB", "NLB:")
+    };
+    let is_set = |key: &str| {
+        service
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key(key))
+    };
+    for row in key::ALL
+        .iter()
+        .map(|it| it.row())
+        .filter(|row| row.doc.trim_start().starts_with(other))
+    {
         if is_set(row.key) {
             annotations.warning(format!("annotation {} has no effect on {own}", row.key));
         }
     }
-    let is_charged = annotations.get(&key::CHARGE).is_some_and(|it| it == "paybybandwidth");
+    let is_charged = annotations
+        .get(&key::CHARGE)
+        .is_some_and(|it| it == "paybybandwidth");
     if !is_network && annotations.is_set(&key::BANDWIDTH) && !is_charged {
         let (key, charge) = (key::BANDWIDTH.key(), key::CHARGE.key());
-        annotations.warning(format!("annotation {key} has no effect without {charge}: paybybandwidth"));
+        annotations.warning(format!(
+            "annotation {key} has no effect without {charge}: paybybandwidth"
+        ));
     }
     if annotations.is_set(&key::WEIGHT_TOTAL) && !annotations.is_set(&key::GROUPS) {
         let (key, groups) = (key::WEIGHT_TOTAL.key(), key::GROUPS.key());
@@ -186,7 +253,13 @@ fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_
 
 /// Warns of settings of the load balancer itself, which have no effect on a load balancer of the user.
 fn ignored_of_user(service: &Service, annotations: &mut Annotations<'_>) {
-    let is_set = |key: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    let is_set = |key: &str| {
+        service
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key(key))
+    };
     let of_balancer = [
         key::LB_NAME.key(),
         key::TAGS.key(),
@@ -202,7 +275,9 @@ fn ignored_of_user(service: &Service, annotations: &mut Annotations<'_>) {
         key::MODIFICATION_PROTECTION.key(),
     ];
     for key in of_balancer.into_iter().filter(|key| is_set(key)) {
-        annotations.warning(format!("annotation {key} has no effect on a load balancer of yours: change it there"));
+        annotations.warning(format!(
+            "annotation {key} has no effect on a load balancer of yours: change it there"
+        ));
     }
 }
 
@@ -224,16 +299,24 @@ fn family(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) 
     let wanted = annotations.get(&key::BACKEND_IP).unwrap_or_default();
     let needed = if is_network { "DualStack" } else { "ipv6" };
     let is_possible = config.has_dual_stack
-        && annotations.get(&key::IP_VERSION).is_some_and(|it| it.eq_ignore_ascii_case(needed))
+        && annotations
+            .get(&key::IP_VERSION)
+            .is_some_and(|it| it.eq_ignore_ascii_case(needed))
         && (is_network || wanted != AddressFamily::Dualstack);
-    if is_possible { wanted } else { AddressFamily::Ipv4 }
+    if is_possible {
+        wanted
+    } else {
+        AddressFamily::Ipv4
+    }
 }
 
 fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> Attributes {
     // The default counts at the creation only: a load balancer that exists may be of the other type.
     let has_type = annotations.is_set(&key::ADDRESS_TYPE);
     let stated = |mut all: Value| {
-        all.as_object_mut().into_iter().for_each(|all| all.retain(|name, _| has_type || name != "AddressType"));
+        all.as_object_mut()
+            .into_iter()
+            .for_each(|all| all.retain(|name, _| has_type || name != "AddressType"));
         all
     };
     if !is_network {
@@ -252,10 +335,15 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
             all["LoadBalancerSpec"] = json!("slb.s1.small");
         }
         let fields = all.as_object_mut().into_iter();
-        fields
-            .for_each(|all| all.retain(|name, _| is_public || !["InternetChargeType", "Bandwidth"].contains(&&**name)));
+        fields.for_each(|all| {
+            all.retain(|name, _| {
+                is_public || !["InternetChargeType", "Bandwidth"].contains(&&**name)
+            })
+        });
         if all["InternetChargeType"] != "paybybandwidth" {
-            all.as_object_mut().into_iter().for_each(|all| drop(all.remove("Bandwidth")));
+            all.as_object_mut()
+                .into_iter()
+                .for_each(|all| drop(all.remove("Bandwidth")));
         }
         return attributes(&ClassicBalancer(stated(all)));
     }

@@ -6,13 +6,19 @@ use cloud_provider::{CompleteListing, Result};
 use futures::future::try_join_all;
 use futures::try_join;
 use provider_kit::inventory::SharedPriority;
-use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, Port, ResourceGraph, ResourceKey, Targets};
+use provider_kit::load_balancers::{
+    Attributes, ObservedLoadBalancer, Port, ResourceGraph, ResourceKey, Targets,
+};
 use serde_json::{Value, json};
 
 use super::certificates::{ADDITIONAL, DOMAINS};
-use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener};
+use super::model::{
+    ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener,
+};
 use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, is_of_kubernetes, kind};
-use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, span, tags, text};
+use super::read::{
+    AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, span, tags, text,
+};
 use super::settings_shown::{classic_balancer, classic_listener, fields, network_balancer};
 use super::source_ranges::{ATTACHED, GROUP, RANGES, UNKNOWN, is_dual_stack};
 use super::{AlibabaLoadBalancers, ID, OF_USERS, OWNER};
@@ -44,26 +50,43 @@ struct Listener<'a> {
 impl<'a> Listener<'a> {
     /// Returns the ID of the server group.
     fn group(&self) -> Option<&'a str> {
-        ["VServerGroupId", "ServerGroupId"].into_iter().find_map(|key| self.it[key].as_str())
+        ["VServerGroupId", "ServerGroupId"]
+            .into_iter()
+            .find_map(|key| self.it[key].as_str())
     }
 }
 
 fn texts(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the name of the pool of a server group. A second group of the same name, which a lost answer to a creation
 /// leaves, gets another one, so that it is deleted.
 pub(super) fn pool_name(graph: &ResourceGraph, part: &Part<'_>, id: &str) -> String {
-    let is_second = graph.resources.contains_key(&ResourceKey::Pool(part.port.to_owned()));
-    if is_second { format!("{} {id}", part.port) } else { part.port.to_owned() }
+    let is_second = graph
+        .resources
+        .contains_key(&ResourceKey::Pool(part.port.to_owned()));
+    if is_second {
+        format!("{} {id}", part.port)
+    } else {
+        part.port.to_owned()
+    }
 }
 
 pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) -> Targets {
     let server = |it: &Value| {
         let weight = it["Weight"].as_u64().unwrap_or_default();
         let (kind, id, ip) = (
-            it["ServerType"].as_str().or(it["Type"].as_str()).unwrap_or("ecs"),
+            it["ServerType"]
+                .as_str()
+                .or(it["Type"].as_str())
+                .unwrap_or("ecs"),
             text(it, "ServerId"),
             text(it, "ServerIp"),
         );
@@ -74,7 +97,9 @@ pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) ->
         };
         format!("{weight} {kind} {} {id}", port(&it["Port"]))
     };
-    all.filter(|it| text(it, "Status") != "Removing").map(server).collect()
+    all.filter(|it| text(it, "Status") != "Removing")
+        .map(server)
+        .collect()
 }
 
 /// Returns `true` if a backend in a server group of a Service was added for the Service. Old versions of the Go program
@@ -102,20 +127,38 @@ impl AlibabaLoadBalancers {
         {
             all.insert(DOMAINS.to_owned(), self.domains_of(it).await?);
         }
-        Ok(Listener { it, description, settings: Attributes::observed(&ClassicListener(all))? })
+        Ok(Listener {
+            it,
+            description,
+            settings: Attributes::observed(&ClassicListener(all))?,
+        })
     }
 
     /// Returns a listener of an NLB, with the further certificates of one of the cluster.
     async fn network_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
         let (mut all, description) = (fields(it), text(it, "ListenerDescription"));
         let [first, last] = span(it);
-        let port = |port| if first == last { Value::Null } else { json!(port) };
-        all.extend([("StartPort".to_owned(), port(first)), ("EndPort".to_owned(), port(last))]);
+        let port = |port| {
+            if first == last {
+                Value::Null
+            } else {
+                json!(port)
+            }
+        };
+        all.extend([
+            ("StartPort".to_owned(), port(first)),
+            ("EndPort".to_owned(), port(last)),
+        ]);
         if it["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
             all.insert(ADDITIONAL.to_owned(), self.additional_of(it).await?);
         }
-        let settings = Attributes::observed(&NetworkListener(all.into()))?.set(ID, text(it, "ListenerId"));
-        Ok(Listener { it, description, settings })
+        let settings =
+            Attributes::observed(&NetworkListener(all.into()))?.set(ID, text(it, "ListenerId"));
+        Ok(Listener {
+            it,
+            description,
+            settings,
+        })
     }
 
     pub(super) async fn whole_classic(&self, found: &[Found]) -> Result<Vec<ObservedLoadBalancer>> {
@@ -123,16 +166,36 @@ impl AlibabaLoadBalancers {
         let ids: Vec<_> = ids.into_iter().collect();
         let listeners = try_join_all(ids.chunks(AT_ONCE[0]).map(async |ids| {
             let query = Query::new(SLB, "DescribeLoadBalancerListeners").set("LoadBalancerId", ids);
-            let key = |it: &Value| [id_of(it), it["ListenerPort"].to_string(), text(it, "ListenerProtocol").to_owned()];
-            let found =
-                self.api.tokens(query, ("MaxResults", 100), "/Listeners", &SharedPriority::default(), key).await;
+            let key = |it: &Value| {
+                [
+                    id_of(it),
+                    it["ListenerPort"].to_string(),
+                    text(it, "ListenerProtocol").to_owned(),
+                ]
+            };
+            let found = self
+                .api
+                .tokens(
+                    query,
+                    ("MaxResults", 100),
+                    "/Listeners",
+                    &SharedPriority::default(),
+                    key,
+                )
+                .await;
             found?.complete().map(CompleteListing::into_items)
         }));
-        let (listeners, groups) = try_join!(listeners, try_join_all(found.iter().map(|it| self.classic_groups(it))))?;
+        let (listeners, groups) = try_join!(
+            listeners,
+            try_join_all(found.iter().map(|it| self.classic_groups(it)))
+        )?;
         let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
         let whole = async |(found, groups): (&Found, Vec<Group>)| {
             let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.it)))?;
-            let own = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).map(|it| self.classic_listener(it));
+            let own = listeners
+                .iter()
+                .filter(|it| id_of(it) == id_of(&found.it))
+                .map(|it| self.classic_listener(it));
             Ok(self.assembled(&region, found, settings, try_join_all(own).await?, groups))
         };
         try_join_all(found.iter().zip(groups).map(whole)).await
@@ -140,16 +203,29 @@ impl AlibabaLoadBalancers {
 
     /// Reads server groups of a CLB with their backends: those of the cluster, and those in which a share may be.
     async fn classic_groups(&self, found: &Found) -> Result<Vec<Group>> {
-        let query = Query::new(SLB, "DescribeVServerGroups").set("LoadBalancerId", id_of(&found.it));
+        let query =
+            Query::new(SLB, "DescribeVServerGroups").set("LoadBalancerId", id_of(&found.it));
         let answer: Value = self.api.read(query).await?;
         let all = list(&answer["VServerGroups"], "VServerGroup");
-        let meant = all.filter(|it| found.share.is_some() || self.is_of_cluster(CLASSIC, text(it, "VServerGroupName")));
+        let meant = all.filter(|it| {
+            found.share.is_some() || self.is_of_cluster(CLASSIC, text(it, "VServerGroupName"))
+        });
         let whole = async |it: &Value| {
-            let (id, name) = (text(it, "VServerGroupId").to_owned(), text(it, "VServerGroupName").to_owned());
+            let (id, name) = (
+                text(it, "VServerGroupId").to_owned(),
+                text(it, "VServerGroupName").to_owned(),
+            );
             let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", &id);
             let whole: Value = self.api.read(query).await?;
-            let servers = list(&whole["BackendServers"], "BackendServer").cloned().collect();
-            Ok(Group { id, name, settings: Attributes::default(), servers })
+            let servers = list(&whole["BackendServers"], "BackendServer")
+                .cloned()
+                .collect();
+            Ok(Group {
+                id,
+                name,
+                settings: Attributes::default(),
+                servers,
+            })
         };
         try_join_all(meant.map(whole)).await
     }
@@ -175,15 +251,26 @@ impl AlibabaLoadBalancers {
         let whole = async |found: &Found| {
             let name = found.default_name();
             let share = found.share.as_ref();
-            let is_own = |it: &&Value| tags(it).get(NAME_TAG) == Some(&name) && is_group_of(it, share);
+            let is_own =
+                |it: &&Value| tags(it).get(NAME_TAG) == Some(&name) && is_group_of(it, share);
             let mut own: Vec<_> = groups.iter().filter(is_own).cloned().collect();
-            let listeners: Vec<_> = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).collect();
+            let listeners: Vec<_> = listeners
+                .iter()
+                .filter(|it| id_of(it) == id_of(&found.it))
+                .collect();
             if share.is_some() {
                 own.extend(self.groups_of_user(found, &listeners).await?);
             }
             let settings = self.network_settings(found, &name).await?;
-            let listeners = try_join_all(listeners.into_iter().map(|it| self.network_listener(it))).await?;
-            Ok(self.assembled(&region, found, settings, listeners, self.with_servers(&own).await?))
+            let listeners =
+                try_join_all(listeners.into_iter().map(|it| self.network_listener(it))).await?;
+            Ok(self.assembled(
+                &region,
+                found,
+                settings,
+                listeners,
+                self.with_servers(&own).await?,
+            ))
         };
         try_join_all(found.iter().map(whole)).await
     }
@@ -197,26 +284,42 @@ impl AlibabaLoadBalancers {
             true => match self.ranges_group(name).await {
                 // A policy without security groups is enough for Services without source ranges.
                 Err(error) if error.is_unauthorized() => {
-                    return Ok(Attributes::observed(&NetworkBalancer(all.into()))?.set(UNKNOWN, error.to_string()));
+                    return Ok(Attributes::observed(&NetworkBalancer(all.into()))?
+                        .set(UNKNOWN, error.to_string()));
                 }
                 group => group?,
             },
             false => None,
         };
-        let Some(group) = group else { return Attributes::observed(&NetworkBalancer(all.into())) };
-        let is_attached = attached.as_array().is_some_and(|ids| ids.contains(&json!(group.id)));
-        if let Some(ranges) = group.ranges(is_dual_stack(&found.it)).filter(|_| is_attached) {
+        let Some(group) = group else {
+            return Attributes::observed(&NetworkBalancer(all.into()));
+        };
+        let is_attached = attached
+            .as_array()
+            .is_some_and(|ids| ids.contains(&json!(group.id)));
+        if let Some(ranges) = group
+            .ranges(is_dual_stack(&found.it))
+            .filter(|_| is_attached)
+        {
             all.insert(RANGES.to_owned(), json!(ranges));
         }
-        if let Some(ids) = all.get_mut("SecurityGroupIds").and_then(Value::as_array_mut) {
+        if let Some(ids) = all
+            .get_mut("SecurityGroupIds")
+            .and_then(Value::as_array_mut)
+        {
             ids.retain(|id| *id != *group.id);
         }
-        Ok(Attributes::observed(&NetworkBalancer(all.into()))?.set(GROUP, &group.id).set(ATTACHED, attached))
+        Ok(Attributes::observed(&NetworkBalancer(all.into()))?
+            .set(GROUP, &group.id)
+            .set(ATTACHED, attached))
     }
 
     /// Reads the server groups of the user that an NLB or the Service uses.
     async fn groups_of_user(&self, of: &Found, listeners: &[&Value]) -> Result<Vec<Value>> {
-        let used = listeners.iter().map(|it| text(it, "ServerGroupId")).chain(of.groups.iter().map(String::as_str));
+        let used = listeners
+            .iter()
+            .map(|it| text(it, "ServerGroupId"))
+            .chain(of.groups.iter().map(String::as_str));
         let ids: BTreeSet<_> = used.filter(|id| !id.is_empty()).collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let cluster = &self.api.config.cluster;
@@ -224,7 +327,9 @@ impl AlibabaLoadBalancers {
             let query = Query::new(NLB, "ListServerGroups").set("ServerGroupIds", ids);
             self.all_of(query, "/ServerGroups", "ServerGroupId").await
         };
-        let found = try_join_all(ids.chunks(AT_ONCE[1]).map(read)).await?.concat();
+        let found = try_join_all(ids.chunks(AT_ONCE[1]).map(read))
+            .await?
+            .concat();
         let balancer = id_of(&of.it);
         // A group of another NLB is not read, so that its use is refused.
         let is_meant = |it: &Value| {
@@ -238,49 +343,97 @@ impl AlibabaLoadBalancers {
     /// Reads the backends of server groups.
     pub(super) async fn with_servers(&self, groups: &[Value]) -> Result<Vec<Group>> {
         let whole = async |it: &Value| {
-            let query = Query::new(NLB, "ListServerGroupServers").set("ServerGroupId", &it["ServerGroupId"]);
-            let key = |it: &Value| [text(it, "ServerId"), text(it, "ServerIp"), &it["Port"].to_string()].join(" ");
-            let found = self.api.tokens(query, ("MaxResults", 100), "/Servers", &SharedPriority::default(), key).await;
+            let query = Query::new(NLB, "ListServerGroupServers")
+                .set("ServerGroupId", &it["ServerGroupId"]);
+            let key = |it: &Value| {
+                [
+                    text(it, "ServerId"),
+                    text(it, "ServerIp"),
+                    &it["Port"].to_string(),
+                ]
+                .join(" ")
+            };
+            let found = self
+                .api
+                .tokens(
+                    query,
+                    ("MaxResults", 100),
+                    "/Servers",
+                    &SharedPriority::default(),
+                    key,
+                )
+                .await;
             let servers = found?.complete()?.into_items();
             let mut group = fields(it);
             let check = group.remove("HealthCheck").unwrap_or_default();
             group.insert("HealthCheckConfig".to_owned(), check);
             let settings = Attributes::observed(&NetworkGroup(group.into()))?;
-            let (id, name) = (text(it, "ServerGroupId").to_owned(), text(it, "ServerGroupName").to_owned());
-            Ok(Group { id, name, settings, servers })
+            let (id, name) = (
+                text(it, "ServerGroupId").to_owned(),
+                text(it, "ServerGroupName").to_owned(),
+            );
+            Ok(Group {
+                id,
+                name,
+                settings,
+                servers,
+            })
         };
         try_join_all(groups.iter().map(whole)).await
     }
 
     /// Reads a server group that the user names, with the backends of a Service in it.
-    pub(super) async fn group_of_user(&self, is_network: bool, id: &str, share: &Share) -> Result<Option<UserGroup>> {
+    pub(super) async fn group_of_user(
+        &self,
+        is_network: bool,
+        id: &str,
+        share: &Share,
+    ) -> Result<Option<UserGroup>> {
         let found = match is_network {
             true => {
                 let query = Query::new(NLB, "ListServerGroups").set("ServerGroupIds", [id]);
                 let found = self.all_of(query, "/ServerGroups", "ServerGroupId").await?;
-                let balancers = found.last().map(|it| texts(&it["RelatedLoadBalancerIds"])).unwrap_or_default();
-                self.with_servers(&found).await?.pop().map(|group| (group.name, group.servers, balancers))
+                let balancers = found
+                    .last()
+                    .map(|it| texts(&it["RelatedLoadBalancerIds"]))
+                    .unwrap_or_default();
+                self.with_servers(&found)
+                    .await?
+                    .pop()
+                    .map(|group| (group.name, group.servers, balancers))
             }
             false => {
-                let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", id);
+                let query =
+                    Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", id);
                 match self.api.read::<Value>(query).await {
                     Err(error) if error.is_not_found() => None,
                     answer => {
                         let answer = answer?;
-                        let servers = list(&answer["BackendServers"], "BackendServer").cloned().collect();
-                        Some((text(&answer, "VServerGroupName").to_owned(), servers, vec![id_of(&answer)]))
+                        let servers = list(&answer["BackendServers"], "BackendServer")
+                            .cloned()
+                            .collect();
+                        Some((
+                            text(&answer, "VServerGroupName").to_owned(),
+                            servers,
+                            vec![id_of(&answer)],
+                        ))
                     }
                 }
             }
         };
         let kind = kind(is_network, true);
         let is_own = |it: &&Value| {
-            Part::of(kind, text(it, "Description"), &self.api.config.cluster).is_some_and(|part| share.has(&part))
+            Part::of(kind, text(it, "Description"), &self.api.config.cluster)
+                .is_some_and(|part| share.has(&part))
         };
         let region = self.api.metadata.region().await?;
         Ok(found.map(|(name, all, balancers)| {
             let targets = servers(all.iter().filter(is_own), &region);
-            UserGroup { name, balancers, targets }
+            UserGroup {
+                name,
+                balancers,
+                targets,
+            }
         }))
     }
 
@@ -305,22 +458,30 @@ impl AlibabaLoadBalancers {
             match (Part::of(kind, &group.name, cluster), share) {
                 (Some(part), _) if is_own(&part) => {
                     let pool = pool_name(&graph, &part, &group.id);
-                    let (own, others): (Vec<_>, Vec<_>) =
-                        group.servers.iter().partition(|it| has_sign_of(it, &part, kind, cluster));
+                    let (own, others): (Vec<_>, Vec<_>) = group
+                        .servers
+                        .iter()
+                        .partition(|it| has_sign_of(it, &part, kind, cluster));
                     let mut settings = settings.set(OWNER, owner(&part));
                     if !others.is_empty() {
-                        settings =
-                            settings.set(OF_USERS, servers(others.into_iter(), region).iter().collect::<Vec<_>>());
+                        settings = settings.set(
+                            OF_USERS,
+                            servers(others.into_iter(), region)
+                                .iter()
+                                .collect::<Vec<_>>(),
+                        );
                     }
                     graph = graph.pool(&pool, settings, Some(servers(own.into_iter(), region)));
                     pools.insert(group.id, pool);
                 }
                 (None, Some(share)) => {
                     let is_own = |it: &&Value| {
-                        Part::of(kind, text(it, "Description"), cluster).is_some_and(|part| share.has(&part))
+                        Part::of(kind, text(it, "Description"), cluster)
+                            .is_some_and(|part| share.has(&part))
                     };
                     let own = servers(group.servers.iter().filter(is_own), region);
-                    let is_named = found.groups.contains(&group.id) && !is_of_kubernetes(kind, &group.name);
+                    let is_named =
+                        found.groups.contains(&group.id) && !is_of_kubernetes(kind, &group.name);
                     if !own.is_empty() || is_named {
                         graph = graph.pool(&group.id, settings, Some(own));
                     }
@@ -331,17 +492,32 @@ impl AlibabaLoadBalancers {
         let (mut foreign, mut of_users) = (BTreeMap::new(), Vec::new());
         for listener in listeners {
             let group = listener.group();
-            let Listener { it, description, settings } = listener;
-            let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") { "UDP" } else { "TCP" };
+            let Listener {
+                it,
+                description,
+                settings,
+            } = listener;
+            let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") {
+                "UDP"
+            } else {
+                "TCP"
+            };
             let number = span(it)[0];
             match Part::of(kind, description, cluster) {
                 Some(part) if is_own(&part) => {
                     let pool = group.map_or("", |id| pools.get(id).map_or(id, |pool| pool));
-                    graph = graph.listener(number, transport, pool, settings.set(OWNER, owner(&part)));
+                    graph =
+                        graph.listener(number, transport, pool, settings.set(OWNER, owner(&part)));
                 }
                 _ if share.is_some() && description.starts_with("k8s") => {
-                    let port = Port { number, protocol: transport.into() };
-                    foreign.insert(ResourceKey::Listener(port), format!("of another Service ({description})"));
+                    let port = Port {
+                        number,
+                        protocol: transport.into(),
+                    };
+                    foreign.insert(
+                        ResourceKey::Listener(port),
+                        format!("of another Service ({description})"),
+                    );
                 }
                 _ if share.is_none() => of_users.push(format!("{number}/{transport}")),
                 _ => {}
@@ -353,7 +529,10 @@ impl AlibabaLoadBalancers {
             graph = graph.balancer(settings.set(OF_USERS, of_users));
         }
         observed.foreign.extend(foreign);
-        ObservedLoadBalancer { graph: Some(graph), ..observed }
+        ObservedLoadBalancer {
+            graph: Some(graph),
+            ..observed
+        }
     }
 }
 

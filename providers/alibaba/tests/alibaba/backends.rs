@@ -10,11 +10,12 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslice
 
 /// Sets the Pods of the Service: addresses with their Nodes.
 pub(crate) fn set_pods(harness: &Harness, pods: &[(&str, &str)]) {
-    let endpoint =
-        |(ip, node): &(&str, &str)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
+    let endpoint = |(ip, node): &(&str, &str)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
     let slice = json!({"addressType": "IPv4", "ports": [{"name": "", "port": 8080}],
         "endpoints": pods.iter().map(endpoint).collect::<Vec<_>>()});
-    harness.cluster.set_document(SLICES, json!({"items": [slice]}).to_string());
+    harness
+        .cluster
+        .set_document(SLICES, json!({"items": [slice]}).to_string());
 }
 
 /// Adds a network interface with the address of a Pod.
@@ -29,11 +30,21 @@ pub(crate) fn add_interface(harness: &Harness, ip: &str) {
 
 fn servers(harness: &Harness, is_network: bool) -> Vec<String> {
     let group = harness.only(if is_network { "group" } else { "vgroup" });
-    let all = if is_network { &group["_servers"] } else { &group["BackendServers"]["BackendServer"] };
+    let all = if is_network {
+        &group["_servers"]
+    } else {
+        &group["BackendServers"]["BackendServer"]
+    };
     let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
     let shown = |it: &Value| {
         let kind = text(it, "Type") + &text(it, "ServerType");
-        format!("{kind} {} {} {} {}", text(it, "ServerId"), text(it, "ServerIp"), it["Port"], it["Weight"])
+        format!(
+            "{kind} {} {} {} {}",
+            text(it, "ServerId"),
+            text(it, "ServerIp"),
+            it["Port"],
+            it["Weight"]
+        )
     };
     let mut shown: Vec<_> = all.as_array().unwrap().iter().map(shown).collect();
     shown.sort();
@@ -41,9 +52,16 @@ fn servers(harness: &Harness, is_network: bool) -> Vec<String> {
 }
 
 pub(crate) fn of_pods(is_network: bool) -> Service {
-    let mut service = if is_network { network(&[]) } else { service(&[]) };
+    let mut service = if is_network {
+        network(&[])
+    } else {
+        service(&[])
+    };
     let annotations = service.metadata.annotations.get_or_insert_default();
-    annotations.insert("service.beta.kubernetes.io/backend-type".into(), "eni".into());
+    annotations.insert(
+        "service.beta.kubernetes.io/backend-type".into(),
+        "eni".into(),
+    );
     service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].target_port =
         serde_json::from_value(json!(8080)).unwrap();
     service
@@ -53,17 +71,33 @@ pub(crate) fn of_pods(is_network: bool) -> Service {
 async fn pods_are_backends_by_their_network_interfaces() {
     for is_network in [false, true] {
         let harness = Harness::new().at_once();
-        set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-2")]);
-        ["10.1.0.1", "10.1.0.2"].iter().for_each(|ip| add_interface(&harness, ip));
+        set_pods(
+            &harness,
+            &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-2")],
+        );
+        ["10.1.0.1", "10.1.0.2"]
+            .iter()
+            .for_each(|ip| add_interface(&harness, ip));
         let provider = harness.started().await;
         let mut service = of_pods(is_network);
         harness.ensure(&provider, &mut service).await.unwrap();
         let kind = if is_network { "Eni" } else { "eni" };
         let expected = ["1", "2"].map(|it| format!("{kind} eni-10.1.0.{it} 10.1.0.{it} 8080 100"));
         assert_eq!(servers(&harness, is_network), expected);
-        let name = if is_network { "k8s.8080.TCP.web.default.testbed" } else { "k8s/8080/web/default/testbed" };
+        let name = if is_network {
+            "k8s.8080.TCP.web.default.testbed"
+        } else {
+            "k8s/8080/web/default/testbed"
+        };
         let group = harness.only(if is_network { "group" } else { "vgroup" });
-        assert_eq!(group[if is_network { "ServerGroupName" } else { "VServerGroupName" }], name);
+        assert_eq!(
+            group[if is_network {
+                "ServerGroupName"
+            } else {
+                "VServerGroupName"
+            }],
+            name
+        );
         set_pods(&harness, &[("10.1.0.2", "worker-2")]);
         harness.changes();
         harness.ensure(&provider, &mut service).await.unwrap();
@@ -84,23 +118,41 @@ async fn range_of_ports_of_an_nlb_leads_to_the_same_ports_of_pods() {
     let (group, listener) = (harness.only("group"), harness.only("listener"));
     let ports = ["ListenerPort", "StartPort", "EndPort"].map(|key| listener[key].clone());
     assert_eq!(ports, [json!(0), json!("1000"), json!("2000")]);
-    assert_eq!(listener["ListenerDescription"], "k8s.1000_2000.TCP.web.default.testbed");
-    assert_eq!(group["ServerGroupName"], "k8s.1000_2000.TCP.web.default.testbed");
     assert_eq!(
-        (&group["AnyPortEnabled"], &group["HealthCheck"]["HealthCheckConnectPort"]),
+        listener["ListenerDescription"],
+        "k8s.1000_2000.TCP.web.default.testbed"
+    );
+    assert_eq!(
+        group["ServerGroupName"],
+        "k8s.1000_2000.TCP.web.default.testbed"
+    );
+    assert_eq!(
+        (
+            &group["AnyPortEnabled"],
+            &group["HealthCheck"]["HealthCheckConnectPort"]
+        ),
         (&json!(true), &json!(8080))
     );
     assert_eq!(servers(&harness, true), ["Eni eni-10.1.0.1 10.1.0.1 0 100"]);
     harness.changes();
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut service)
+        .await
+        .unwrap();
     assert_eq!(harness.changes(), [""; 0], "a restart changes nothing");
-    for (value, expected) in
-        [("1000-3000:80", json!(["1000", "3000"])), ("", json!([null, null])), ("80-90:80", json!(["80", "90"]))]
-    {
+    for (value, expected) in [
+        ("1000-3000:80", json!(["1000", "3000"])),
+        ("", json!([null, null])),
+        ("80-90:80", json!(["80", "90"])),
+    ] {
         annotate(&mut service, "listener-port-range", value);
         harness.ensure(&provider, &mut service).await.unwrap();
         let listener = harness.only("listener");
-        assert_eq!(json!([listener["StartPort"], listener["EndPort"]]), expected, "{value}");
+        assert_eq!(
+            json!([listener["StartPort"], listener["EndPort"]]),
+            expected,
+            "{value}"
+        );
         harness.only("group");
     }
     harness.delete(&provider, &service).await.unwrap();
@@ -122,13 +174,24 @@ async fn ranges_of_ports_need_pods_numbers_and_room() {
     for (service, range, expected) in [
         (&mut of_nodes, "1000-2000:80", "backend-type"),
         (&mut ports("TCP", json!(8080)), "1000-2000:80", "overlap"),
-        (&mut ports("UDP", json!("http")), "1000-2000:80", "needs a number"),
+        (
+            &mut ports("UDP", json!("http")),
+            "1000-2000:80",
+            "needs a number",
+        ),
         (&mut of_pods(true), "2000-1000:80", "first-last:port"),
         (&mut of_pods(true), "0-1000:80", "first-last:port"),
     ] {
         annotate(service, "listener-port-range", range);
-        let error = harness.ensure(&provider, service).await.unwrap_err().to_string();
-        assert!(error.contains("listener-port-range") && error.contains(expected), "{error}");
+        let error = harness
+            .ensure(&provider, service)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("listener-port-range") && error.contains(expected),
+            "{error}"
+        );
     }
     assert!(harness.changes().is_empty());
 }
@@ -141,40 +204,88 @@ async fn pod_whose_interface_is_not_known_keeps_its_backend() {
     let provider = harness.started().await;
     let mut service = of_pods(false);
     harness.ensure(&provider, &mut service).await.unwrap();
-    harness.fake.lock().each("interface").retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
-    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.3", "worker-1"), ("192.0.2.1", "worker-2")]);
+    harness
+        .fake
+        .lock()
+        .each("interface")
+        .retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
+    set_pods(
+        &harness,
+        &[
+            ("10.1.0.1", "worker-1"),
+            ("10.1.0.3", "worker-1"),
+            ("192.0.2.1", "worker-2"),
+        ],
+    );
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(servers(&harness, false), ["eni eni-10.1.0.1 10.1.0.1 8080 100"]);
-    let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
-    let has = |text: &str| events.iter().any(|it| it.contains("SkipSyncBackends") && it.contains(text));
-    assert!(has("10.1.0.1, 10.1.0.3 have no network interface yet"), "{events:?}");
+    assert_eq!(
+        servers(&harness, false),
+        ["eni eni-10.1.0.1 10.1.0.1 8080 100"]
+    );
+    let events: Vec<_> = harness
+        .cluster
+        .take_events()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let has = |text: &str| {
+        events
+            .iter()
+            .any(|it| it.contains("SkipSyncBackends") && it.contains(text))
+    };
+    assert!(
+        has("10.1.0.1, 10.1.0.3 have no network interface yet"),
+        "{events:?}"
+    );
     assert!(has("192.0.2.1 are outside of the VPC"), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn local_traffic_goes_to_nodes_with_pods_by_their_number() {
     let harness = Harness::new();
-    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-1")]);
+    set_pods(
+        &harness,
+        &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-1")],
+    );
     let provider = harness.started().await;
     let mut service = service(&[]);
     service.spec.as_mut().unwrap().external_traffic_policy = Some("Local".into());
     harness.ensure(&provider, &mut service).await.unwrap();
-    let id = harness.instance("worker-1")["InstanceId"].as_str().unwrap().to_owned();
+    let id = harness.instance("worker-1")["InstanceId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(servers(&harness, false), [format!("ecs {id}  30080 2")]);
-    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-2")]);
+    set_pods(
+        &harness,
+        &[("10.1.0.1", "worker-1"), ("10.1.0.2", "worker-2")],
+    );
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(servers(&harness, false).len(), 2);
     harness.cluster.remove_document(SLICES);
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert!(servers(&harness, false).iter().all(|it| it.ends_with(" 100")), "without EndpointSlices: all Nodes");
+    assert!(
+        servers(&harness, false)
+            .iter()
+            .all(|it| it.ends_with(" 100")),
+        "without EndpointSlices: all Nodes"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_on_virtual_nodes_are_further_backends() {
     let harness = Harness::new();
     let labels = [("type", "virtual-kubelet")].into_iter().collect();
-    harness.cluster.set_node(Node { name: "virtual".into(), uid: "uid-v".into(), labels, ..Node::default() });
-    set_pods(&harness, &[("10.1.0.1", "worker-1"), ("10.1.0.5", "virtual")]);
+    harness.cluster.set_node(Node {
+        name: "virtual".into(),
+        uid: "uid-v".into(),
+        labels,
+        ..Node::default()
+    });
+    set_pods(
+        &harness,
+        &[("10.1.0.1", "worker-1"), ("10.1.0.5", "virtual")],
+    );
     add_interface(&harness, "10.1.0.5");
     let provider = harness.started().await;
     let mut service = service(&[]);
@@ -190,10 +301,11 @@ async fn pods_on_virtual_nodes_are_further_backends() {
 /// Sets an endpoint that is not ready, and its Pod with a readiness gate.
 fn set_waiting_pod(harness: &Harness, ip: &str, containers: &str) {
     let target = json!({"kind": "Pod", "namespace": "default", "name": "p"});
-    let endpoint =
-        json!({"addresses": [ip], "nodeName": "worker-1", "conditions": {"ready": false}, "targetRef": target});
+    let endpoint = json!({"addresses": [ip], "nodeName": "worker-1", "conditions": {"ready": false}, "targetRef": target});
     let slice = json!({"addressType": "IPv4", "ports": [{"name": "", "port": 8080}], "endpoints": [endpoint]});
-    harness.cluster.set_document(SLICES, json!({"items": [slice]}).to_string());
+    harness
+        .cluster
+        .set_document(SLICES, json!({"items": [slice]}).to_string());
     let pod = json!({"spec": {"readinessGates": [{"conditionType": "service.readiness.alibabacloud.com/web"}]},
         "status": {"conditions": [{"type": "ContainersReady", "status": containers}]}});
     harness.cluster.set_document(POD, pod.to_string());
@@ -204,10 +316,18 @@ const POD: &str = "/api/v1/namespaces/default/pods/p";
 /// Returns the states that were written to the gate of the Pod, in order, each once. The Pod here does not change.
 async fn gates(harness: &Harness) -> Vec<String> {
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    let patches = harness.cluster.take_patches().into_iter().filter(|(path, _)| path.starts_with(POD));
-    let status = |body: Vec<u8>| serde_json::from_slice::<Value>(&body).unwrap()["status"]["conditions"][0].clone();
-    let mut states: Vec<_> =
-        patches.map(|(_, body)| status(body)).map(|it| format!("{} {}", it["status"], it["reason"])).collect();
+    let patches = harness
+        .cluster
+        .take_patches()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with(POD));
+    let status = |body: Vec<u8>| {
+        serde_json::from_slice::<Value>(&body).unwrap()["status"]["conditions"][0].clone()
+    };
+    let mut states: Vec<_> = patches
+        .map(|(_, body)| status(body))
+        .map(|it| format!("{} {}", it["status"], it["reason"]))
+        .collect();
     states.dedup();
     states
 }
@@ -220,10 +340,18 @@ async fn readiness_gate_opens_when_the_pod_is_a_backend() {
         set_waiting_pod(&harness, "10.1.0.1", "False");
         add_interface(&harness, "10.1.0.1");
         let provider = harness.started().await;
-        let mut service = if mode == "eni" { of_pods(false) } else { service(&[]) };
-        service.spec.as_mut().unwrap().external_traffic_policy = Some(mode.into()).filter(|_| mode != "eni");
+        let mut service = if mode == "eni" {
+            of_pods(false)
+        } else {
+            service(&[])
+        };
+        service.spec.as_mut().unwrap().external_traffic_policy =
+            Some(mode.into()).filter(|_| mode != "eni");
         harness.ensure(&provider, &mut service).await.unwrap();
-        assert!(gates(&harness).await.is_empty(), "{mode}: its containers are not ready");
+        assert!(
+            gates(&harness).await.is_empty(),
+            "{mode}: its containers are not ready"
+        );
         set_waiting_pod(&harness, "10.1.0.1", "True");
         harness.ensure(&provider, &mut service).await.unwrap();
         assert_eq!(gates(&harness).await, opened, "{mode}");
@@ -237,7 +365,10 @@ async fn readiness_gate_stays_closed_without_a_network_interface() {
     let harness = Harness::new();
     set_waiting_pod(&harness, "10.1.0.1", "True");
     let provider = harness.started().await;
-    harness.ensure(&provider, &mut of_pods(false)).await.unwrap();
+    harness
+        .ensure(&provider, &mut of_pods(false))
+        .await
+        .unwrap();
     assert_eq!(gates(&harness).await, [r#""False" "ServerInvalidServer""#]);
 }
 
@@ -259,24 +390,40 @@ pub(crate) fn set_pods_of_both_families(harness: &Harness) {
 
 #[tokio::test(start_paused = true)]
 async fn dual_stack_nlb_has_pods_of_both_ip_families() {
-    let harness = Harness::new().at_once().with("featureGates", "IPv6DualStack=true");
+    let harness = Harness::new()
+        .at_once()
+        .with("featureGates", "IPv6DualStack=true");
     set_pods_of_both_families(&harness);
     let provider = harness.started().await;
     let mut service = of_pods(true);
     annotate(&mut service, "backend-ip-version", "DualStack");
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(servers(&harness, true).len(), 1, "an IPv4 NLB has IPv4 backends only");
+    assert_eq!(
+        servers(&harness, true).len(),
+        1,
+        "an IPv4 NLB has IPv4 backends only"
+    );
     annotate(&mut service, "ip-version", "DualStack");
     harness.delete(&provider, &service).await.unwrap();
     for (version, affinity, expected) in [
         ("ipv6", "NonAffinity", &["Eni eni-6 fd00:1::1 8080 100"][..]),
-        ("dualstack", "Affinity", &["Eni eni-10.1.0.1 10.1.0.1 8080 100", "Eni eni-6 fd00:1::1 8080 100"]),
+        (
+            "dualstack",
+            "Affinity",
+            &[
+                "Eni eni-10.1.0.1 10.1.0.1 8080 100",
+                "Eni eni-6 fd00:1::1 8080 100",
+            ],
+        ),
     ] {
         annotate(&mut service, "backend-ip-version", version);
         harness.ensure(&provider, &mut service).await.unwrap();
         assert_eq!(servers(&harness, true), expected, "{version}");
         let group = harness.only("group");
-        assert_eq!([&group["AddressIPVersion"], &group["IpVersionAffinityMode"]], ["DualStack", affinity]);
+        assert_eq!(
+            [&group["AddressIPVersion"], &group["IpVersionAffinityMode"]],
+            ["DualStack", affinity]
+        );
     }
 }
 
@@ -288,11 +435,17 @@ async fn full_server_group_loses_old_backends_before_it_gets_new_ones() {
     harness.ensure(&provider, &mut service).await.unwrap();
     harness.add_node("worker-3");
     harness.cluster.remove_node("worker-1");
-    let full = Fault::code("POST /slb/AddVServerGroupBackendServers", "InstanceBackendServerNumberOverLimit");
+    let full = Fault::code(
+        "POST /slb/AddVServerGroupBackendServers",
+        "InstanceBackendServerNumberOverLimit",
+    );
     harness.fake.fault_injector().fail(full.times(1));
     harness.changes();
     harness.ensure(&provider, &mut service).await.unwrap();
-    let expected =
-        ["AddVServerGroupBackendServers", "RemoveVServerGroupBackendServers", "AddVServerGroupBackendServers"];
+    let expected = [
+        "AddVServerGroupBackendServers",
+        "RemoveVServerGroupBackendServers",
+        "AddVServerGroupBackendServers",
+    ];
     assert_eq!(harness.changes(), expected);
 }

@@ -51,7 +51,11 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
         ("healthy-threshold", "3"),
         ("health-check-interval", "5"),
     ];
-    for mut service in [service(&[]), service_of(&layer_7, ports.clone()), service_of(&layer_4, ports)] {
+    for mut service in [
+        service(&[]),
+        service_of(&layer_7, ports.clone()),
+        service_of(&layer_4, ports),
+    ] {
         harness.ensure(provider, &mut service).await.unwrap();
         for (key, value) in [
             ("instance-charge-type", "PayBySpec"),
@@ -64,7 +68,10 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
             ("unhealthy-threshold", "4"),
             ("health-check-interval", "6"),
             ("default-weight", "40"),
-            ("domain-extensions", "a.example.com:cert-3,b.example.com:cert-2"),
+            (
+                "domain-extensions",
+                "a.example.com:cert-3,b.example.com:cert-2",
+            ),
             ("cert-id", "cert-2"),
         ] {
             annotate(&mut service, key, value);
@@ -90,7 +97,10 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
         ("cacert", "on"),
         ("cacert-id", "ca-1"),
     ];
-    let services = [network(&tls), network(&[("server-group-type", "Ip"), ("ip-version", "ipv4")])];
+    let services = [
+        network(&tls),
+        network(&[("server-group-type", "Ip"), ("ip-version", "ipv4")]),
+    ];
     for mut service in services.into_iter().take(count) {
         harness.ensure(provider, &mut service).await.unwrap();
         for (key, value) in [
@@ -122,7 +132,10 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
         annotate(&mut service, "bandwidth-package-id", "");
         harness.ensure(provider, &mut service).await.unwrap();
         harness.delete(provider, &service).await.unwrap();
-        assert!(harness.fake.lock().all("network").is_empty() && harness.fake.lock().all("group").is_empty());
+        assert!(
+            harness.fake.lock().all("network").is_empty()
+                && harness.fake.lock().all("group").is_empty()
+        );
     }
 }
 
@@ -134,30 +147,49 @@ async fn range_of_ports(harness: &Harness, provider: &provider_alibaba::Alibaba)
     annotate(&mut service, "listener-port-range", "1000-2000:80");
     harness.ensure(provider, &mut service).await.unwrap();
     harness.delete(provider, &service).await.unwrap();
-    harness.fake.lock().each("interface").retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
+    harness
+        .fake
+        .lock()
+        .each("interface")
+        .retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
 }
 
 /// Creates and deletes an NLB with Pods of both IP families.
 async fn dual_stack(harness: &Harness, provider: &provider_alibaba::Alibaba) {
     set_pods_of_both_families(harness);
     let mut service = of_pods(true);
-    for (key, value) in
-        [("ip-version", "DualStack"), ("backend-ip-version", "ipv6"), ("backend-ip-version", "dualstack")]
-    {
+    for (key, value) in [
+        ("ip-version", "DualStack"),
+        ("backend-ip-version", "ipv6"),
+        ("backend-ip-version", "dualstack"),
+    ] {
         annotate(&mut service, key, value);
         harness.ensure(provider, &mut service).await.unwrap();
     }
     harness.delete(provider, &service).await.unwrap();
-    harness.fake.lock().each("interface").retain(|it| it["InstanceId"].is_string());
+    harness
+        .fake
+        .lock()
+        .each("interface")
+        .retain(|it| it["InstanceId"].is_string());
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_alibaba::Alibaba) {
-    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+    let request = LookupRequest {
+        existence: true,
+        shutdown: true,
+        metadata: MetadataLevel::Full,
+        fresh: true,
+    };
     let instances: &dyn Instances = provider.instances().unwrap();
     let found = instances.lookup(&harness.cluster.nodes(), request).await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     let routes = provider.routes().unwrap();
-    let route = Route { target_node: "worker-1".into(), destination_cidr: "10.244.0.0/24".into(), ..Route::default() };
+    let route = Route {
+        target_node: "worker-1".into(),
+        destination_cidr: "10.244.0.0/24".into(),
+        ..Route::default()
+    };
     routes.create(&cluster(), "", &route).await.unwrap();
     let listed = routes.list(&cluster()).await.unwrap();
     routes.delete(&cluster(), &listed[0]).await.unwrap();
@@ -166,16 +198,33 @@ async fn nodes_and_routes(harness: &Harness, provider: &provider_alibaba::Alibab
 #[tokio::test]
 #[ignore = "needs a validating proxy"]
 async fn every_request_answer_and_signature_fits_the_description() {
-    let variable = |name: &str| std::env::var(format!("CCM_TEST_ALIBABA_{name}")).expect("the variables of this test");
+    let variable = |name: &str| {
+        std::env::var(format!("CCM_TEST_ALIBABA_{name}")).expect("the variables of this test")
+    };
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "token").unwrap();
     let check = Transport::builder(&*proxy).build().unwrap();
-    let endpoints = ["ECS_ENDPOINT", "SLB_ENDPOINT", "NLB_ENDPOINT", "VPC_ENDPOINT", "STS_ENDPOINT"];
-    let harness = endpoints.iter().fold(Harness::new().at_once(), |harness, name| harness.set(name, &proxy));
-    let mut harness = harness.with("routeTableIDs", "").with("featureGates", "IPv6DualStack=true");
+    let endpoints = [
+        "ECS_ENDPOINT",
+        "SLB_ENDPOINT",
+        "NLB_ENDPOINT",
+        "VPC_ENDPOINT",
+        "STS_ENDPOINT",
+    ];
+    let harness = endpoints
+        .iter()
+        .fold(Harness::new().at_once(), |harness, name| {
+            harness.set(name, &proxy)
+        });
+    let mut harness = harness
+        .with("routeTableIDs", "")
+        .with("featureGates", "IPv6DualStack=true");
     harness.fake.lock().limit = (1_000_000, 1);
-    let _served = Port::open(&upstream).await.unwrap().serve(router(&harness.fake));
+    let _served = Port::open(&upstream)
+        .await
+        .unwrap()
+        .serve(router(&harness.fake));
     for signature in ["3", "1"] {
         harness = harness.set("ALIBABA_CLOUD_SIGNATURE_VERSION", signature);
         let provider = Arc::new(harness.started_with(|it| it).await.unwrap());
@@ -185,7 +234,12 @@ async fn every_request_answer_and_signature_fits_the_description() {
         dual_stack(&harness, &provider).await;
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
-        assert!(findings.iter().all(|it| it.severity == cloud_provider::Severity::Ok), "{findings:?}");
+        assert!(
+            findings
+                .iter()
+                .all(|it| it.severity == cloud_provider::Severity::Ok),
+            "{findings:?}"
+        );
     }
     let seen: Value = check.read(Call::get("/__contract", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);

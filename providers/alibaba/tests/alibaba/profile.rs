@@ -8,10 +8,12 @@ use alibaba_fake::{ACCOUNT, CLUSTER, Fault, Handle, KEY_ID, REGION, SECRET, VPC,
 use axum::Router;
 use ccm_conformance::json::{comparable, list, number, same_targets, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
-use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name};
+use cloud_provider::{
+    CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name,
+};
 use provider_alibaba::{Alibaba, NAME};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
@@ -39,13 +41,19 @@ impl AlibabaCloud {
     /// Makes a cloud whose Services get classic load balancers.
     #[must_use]
     pub(crate) fn classic() -> Self {
-        Self { fake: Handle::new(World::default()), is_network: false }
+        Self {
+            fake: Handle::new(World::default()),
+            is_network: false,
+        }
     }
 
     /// Makes a cloud whose Services get network load balancers.
     #[must_use]
     pub(crate) fn network() -> Self {
-        Self { is_network: true, ..Self::classic() }
+        Self {
+            is_network: true,
+            ..Self::classic()
+        }
     }
 
     /// The annotations of Services that ask for load balancers of this kind; `null` removes one.
@@ -71,7 +79,11 @@ impl AlibabaCloud {
 
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
         let mut cloud = self.fake.lock();
-        cloud.each("instance").iter_mut().filter(|it| it["InstanceName"] == name).for_each(change);
+        cloud
+            .each("instance")
+            .iter_mut()
+            .filter(|it| it["InstanceName"] == name)
+            .for_each(change);
     }
 
     fn add_balancer(&self, is_network: bool, name: &str) {
@@ -92,16 +104,29 @@ impl AlibabaCloud {
 }
 
 fn tag(it: &Value, key: &str) -> Option<String> {
-    let classic = list(&it["Tags"]["Tag"]).find(|it| it["TagKey"] == key).map(|it| text(&it["TagValue"]));
-    classic.or_else(|| list(&it["Tags"]).find(|it| it["Key"] == key).map(|it| text(&it["Value"])))
+    let classic = list(&it["Tags"]["Tag"])
+        .find(|it| it["TagKey"] == key)
+        .map(|it| text(&it["TagValue"]));
+    classic.or_else(|| {
+        list(&it["Tags"])
+            .find(|it| it["Key"] == key)
+            .map(|it| text(&it["Value"]))
+    })
 }
 
 fn provider_id(instance: &Value) -> String {
-    format!("{}.{}", text(&instance["RegionId"]), text(&instance["InstanceId"]))
+    format!(
+        "{}.{}",
+        text(&instance["RegionId"]),
+        text(&instance["InstanceId"])
+    )
 }
 
 fn machine_of(cloud: &World, id: &Value) -> String {
-    let found = cloud.all("instance").iter().find(|it| it["InstanceId"] == *id);
+    let found = cloud
+        .all("instance")
+        .iter()
+        .find(|it| it["InstanceId"] == *id);
     found.map_or_else(|| format!("nobody at {id}"), provider_id)
 }
 
@@ -111,39 +136,84 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
         false => ["classic listener", "vgroup", "VServerGroupId"],
     };
     let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
-    for listener in cloud.all(listeners).iter().filter(|listener| listener["LoadBalancerId"] == it["LoadBalancerId"]) {
-        let group = cloud.all(groups).iter().find(|it| it[group_id] == listener[group_id]).unwrap_or(&Value::Null);
-        let servers: Vec<_> = list(&group["_servers"]).chain(list(&group["BackendServers"]["BackendServer"])).collect();
+    for listener in cloud
+        .all(listeners)
+        .iter()
+        .filter(|listener| listener["LoadBalancerId"] == it["LoadBalancerId"])
+    {
+        let group = cloud
+            .all(groups)
+            .iter()
+            .find(|it| it[group_id] == listener[group_id])
+            .unwrap_or(&Value::Null);
+        let servers: Vec<_> = list(&group["_servers"])
+            .chain(list(&group["BackendServers"]["BackendServer"]))
+            .collect();
         let name = text(&group["VServerGroupName"]);
-        let of_name = name.split('/').nth(1).and_then(|it| it.parse().ok()).unwrap_or_default();
+        let of_name = name
+            .split('/')
+            .nth(1)
+            .and_then(|it| it.parse().ok())
+            .unwrap_or_default();
         let node_port = servers.first().map_or(of_name, |it| number(&it["Port"]));
         let is_udp = text(&listener["ListenerProtocol"]).eq_ignore_ascii_case("udp");
         let protocol = if is_udp { "UDP" } else { "TCP" };
-        ports.insert((number(&listener["ListenerPort"]), protocol.to_owned(), node_port));
-        sets.insert(servers.iter().map(|it| machine_of(cloud, &it["ServerId"])).collect::<BTreeSet<_>>());
+        ports.insert((
+            number(&listener["ListenerPort"]),
+            protocol.to_owned(),
+            node_port,
+        ));
+        sets.insert(
+            servers
+                .iter()
+                .map(|it| machine_of(cloud, &it["ServerId"]))
+                .collect::<BTreeSet<_>>(),
+        );
     }
     let targets = same_targets(sets);
-    let address = it[if is_network { "DNSName" } else { "Address" }].as_str().map(str::to_owned);
-    LoadBalancerFacts { service_uid: tag(it, OWNER), address, ports, targets }
+    let address = it[if is_network { "DNSName" } else { "Address" }]
+        .as_str()
+        .map(str::to_owned);
+    LoadBalancerFacts {
+        service_uid: tag(it, OWNER),
+        address,
+        ports,
+        targets,
+    }
 }
 
 /// The fields of objects that differ from run to run and concern nobody.
 const LEFT_OUT: &[&str] = &["_job", "LoadBalancerStatus", "JobId"];
 
-const KINDS: [&str; 9] =
-    ["classic", "vgroup", "classic listener", "network", "group", "listener", "security group", "route", "table"];
+const KINDS: [&str; 9] = [
+    "classic",
+    "vgroup",
+    "classic listener",
+    "network",
+    "group",
+    "listener",
+    "security group",
+    "route",
+    "table",
+];
 
 impl CloudProfile for AlibabaCloud {
     fn name(&self) -> &'static str {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         let [load_balancers, create] = match self.is_network {
             true => ["GET /nlb/ListLoadBalancers", "POST /nlb/CreateLoadBalancer"],
-            false => ["GET /slb/DescribeLoadBalancers", "POST /slb/CreateLoadBalancer"],
+            false => [
+                "GET /slb/DescribeLoadBalancers",
+                "POST /slb/CreateLoadBalancer",
+            ],
         };
         ApiRequests {
             machines: "GET /ecs/DescribeInstances",
@@ -153,16 +223,30 @@ impl CloudProfile for AlibabaCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 5, chaos_seeds: 20 }
+        Effort {
+            crash_every: 5,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
         alibaba_fake::router(&self.fake)
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "cloud-config".into(), text: Self::cloud_config() };
-        let variables = [("ACCESS_KEY_ID", KEY_ID), ("ACCESS_KEY_SECRET", SECRET), ("ALICLOUD_CLIENT_SCHEME", "HTTP")];
-        let setup = Setup { environment: Environment::of(variables), fence: fence.clone(), ..Setup::of(file) };
+        let file = ConfigFile {
+            path: "cloud-config".into(),
+            text: Self::cloud_config(),
+        };
+        let variables = [
+            ("ACCESS_KEY_ID", KEY_ID),
+            ("ACCESS_KEY_SECRET", SECRET),
+            ("ALICLOUD_CLIENT_SCHEME", "HTTP"),
+        ];
+        let setup = Setup {
+            environment: Environment::of(variables),
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
         let provider = Alibaba::new(&setup, move |http| {
             let api = api.clone();
             http.service(service_fn(move |request| {
@@ -173,18 +257,37 @@ impl CloudProfile for AlibabaCloud {
         Arc::new(provider.expect("a configuration without mistakes"))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        let endpoints = ["ECS_ENDPOINT", "SLB_ENDPOINT", "NLB_ENDPOINT", "VPC_ENDPOINT", "METADATA_ENDPOINT"];
-        let keys = [("ACCESS_KEY_ID", KEY_ID), ("ACCESS_KEY_SECRET", SECRET), ("ALICLOUD_CLIENT_SCHEME", "HTTP")];
+        let endpoints = [
+            "ECS_ENDPOINT",
+            "SLB_ENDPOINT",
+            "NLB_ENDPOINT",
+            "VPC_ENDPOINT",
+            "METADATA_ENDPOINT",
+        ];
+        let keys = [
+            ("ACCESS_KEY_ID", KEY_ID),
+            ("ACCESS_KEY_SECRET", SECRET),
+            ("ALICLOUD_CLIENT_SCHEME", "HTTP"),
+        ];
         let all = endpoints.map(|name| (name, url)).into_iter().chain(keys);
-        let environment = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        ProgramSettings { environment, cloud_config: Some(Self::cloud_config()) }
+        let environment = all
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        ProgramSettings {
+            environment,
+            cloud_config: Some(Self::cloud_config()),
+        }
     }
 
     fn has_session_affinity(&self) -> bool {
         false
     }
     fn service_annotations(&self) -> Value {
-        if self.is_network { Self::annotations(true) } else { Value::Null }
+        if self.is_network {
+            Self::annotations(true)
+        } else {
+            Value::Null
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -200,7 +303,9 @@ impl CloudProfile for AlibabaCloud {
     }
     fn terminate(&self, name: &str) {
         let mut cloud = self.fake.lock();
-        cloud.each("instance").retain(|it| it["InstanceName"] != name);
+        cloud
+            .each("instance")
+            .retain(|it| it["InstanceName"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
         let machine = |it: &Value| Machine {
@@ -209,19 +314,42 @@ impl CloudProfile for AlibabaCloud {
             is_stopped: it["Status"] == "Stopped",
         };
         let cloud = self.fake.lock();
-        cloud.all("instance").iter().filter(|it| it["_account"] == ACCOUNT).map(machine).collect()
+        cloud
+            .all("instance")
+            .iter()
+            .filter(|it| it["_account"] == ACCOUNT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
-        let all = cloud.all("classic").iter().map(|it| facts(&cloud, false, it));
-        all.chain(cloud.all("network").iter().map(|it| facts(&cloud, true, it))).collect()
+        let all = cloud
+            .all("classic")
+            .iter()
+            .map(|it| facts(&cloud, false, it));
+        all.chain(
+            cloud
+                .all("network")
+                .iter()
+                .map(|it| facts(&cloud, true, it)),
+        )
+        .collect()
     }
     fn leftovers(&self) -> Vec<String> {
-        let served: Vec<_> = self.load_balancers().into_iter().filter_map(|it| it.service_uid).collect();
+        let served: Vec<_> = self
+            .load_balancers()
+            .into_iter()
+            .filter_map(|it| it.service_uid)
+            .collect();
         let cloud = self.fake.lock();
         let is_left = |it: &&Value| tag(it, OWNER).is_some_and(|uid| !served.contains(&uid));
-        cloud.all("group").iter().filter(is_left).map(|it| format!("left over: {}", it["ServerGroupName"])).collect()
+        cloud
+            .all("group")
+            .iter()
+            .filter(is_left)
+            .map(|it| format!("left over: {}", it["ServerGroupName"]))
+            .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
@@ -238,7 +366,10 @@ impl CloudProfile for AlibabaCloud {
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let kinds = KINDS.into_iter().filter(|kind| *kind != "table");
-        kinds.flat_map(|kind| cloud.all(kind)).map(|it| comparable(it, LEFT_OUT)).collect()
+        kinds
+            .flat_map(|kind| cloud.all(kind))
+            .map(|it| comparable(it, LEFT_OUT))
+            .collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
@@ -248,22 +379,32 @@ impl CloudProfile for AlibabaCloud {
         }
         for it in cloud.all("classic").iter().chain(cloud.all("network")) {
             let name = text(&it["LoadBalancerName"]);
-            for key in ["LoadBalancerId", "DNSName", "Address"].into_iter().filter(|key| it[*key].is_string()) {
+            for key in ["LoadBalancerId", "DNSName", "Address"]
+                .into_iter()
+                .filter(|key| it[*key].is_string())
+            {
                 aliases.push((text(&it[key]), format!("<{key} of {name}>")));
             }
         }
-        for (kind, id, name) in
-            [("vgroup", "VServerGroupId", "VServerGroupName"), ("group", "ServerGroupId", "ServerGroupName")]
-        {
+        for (kind, id, name) in [
+            ("vgroup", "VServerGroupId", "VServerGroupName"),
+            ("group", "ServerGroupId", "ServerGroupName"),
+        ] {
             for it in cloud.all(kind) {
                 aliases.push((text(&it[id]), format!("<group {}>", text(&it[name]))));
             }
         }
         for it in cloud.all("listener") {
-            aliases.push((text(&it["ListenerId"]), format!("<listener {}>", text(&it["ListenerDescription"]))));
+            aliases.push((
+                text(&it["ListenerId"]),
+                format!("<listener {}>", text(&it["ListenerDescription"])),
+            ));
         }
         for it in cloud.all("route") {
-            aliases.push((text(&it["RouteEntryId"]), format!("<route {}>", text(&it["DestinationCidrBlock"]))));
+            aliases.push((
+                text(&it["RouteEntryId"]),
+                format!("<route {}>", text(&it["DestinationCidrBlock"])),
+            ));
         }
         aliases
     }
@@ -278,7 +419,10 @@ impl CloudProfile for AlibabaCloud {
         self.add_balancer(false, THEIRS);
         self.add_balancer(true, THEIRS);
         let mut cloud = self.fake.lock();
-        let hop = cloud.all("instance").first().map(|it| it["InstanceId"].clone());
+        let hop = cloud
+            .all("instance")
+            .first()
+            .map(|it| it["InstanceId"].clone());
         cloud.add(
             "route",
             json!({"RouteTableId": "vtb-main", "DestinationCidrBlock": THEIR_RANGE, "RouteEntryId": "rte-theirs",
@@ -296,9 +440,15 @@ impl CloudProfile for AlibabaCloud {
     }
     fn things_of_others(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let all = ["classic", "network", "vgroup"].into_iter().flat_map(|kind| cloud.all(kind));
-        let named = all.filter(|it| it["LoadBalancerName"] == THEIRS || it["VServerGroupName"] == THEIRS);
-        let routes = cloud.all("route").iter().filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
+        let all = ["classic", "network", "vgroup"]
+            .into_iter()
+            .flat_map(|kind| cloud.all(kind));
+        let named =
+            all.filter(|it| it["LoadBalancerName"] == THEIRS || it["VServerGroupName"] == THEIRS);
+        let routes = cloud
+            .all("route")
+            .iter()
+            .filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
         named.chain(routes).cloned().collect()
     }
 
@@ -307,11 +457,15 @@ impl CloudProfile for AlibabaCloud {
         for it in cloud.all("classic").to_vec() {
             let (number, mut twin) = (cloud.number(), it.clone());
             let id = format!("lb-a{number}");
-            (twin["LoadBalancerId"], twin["Address"]) = (id.clone().into(), format!("198.19.1.{number}").into());
+            (twin["LoadBalancerId"], twin["Address"]) =
+                (id.clone().into(), format!("198.19.1.{number}").into());
             let group = format!("rsp-a{number}");
             for kind in ["vgroup", "classic listener"] {
-                for mut part in cloud.matching(kind, |part| part["LoadBalancerId"] == it["LoadBalancerId"]) {
-                    (part["LoadBalancerId"], part["VServerGroupId"]) = (id.clone().into(), group.clone().into());
+                for mut part in
+                    cloud.matching(kind, |part| part["LoadBalancerId"] == it["LoadBalancerId"])
+                {
+                    (part["LoadBalancerId"], part["VServerGroupId"]) =
+                        (id.clone().into(), group.clone().into());
                     cloud.add(kind, part);
                 }
             }
@@ -325,7 +479,11 @@ impl CloudProfile for AlibabaCloud {
     }
     fn setting_of_the_creation(&self) -> Option<Value> {
         // The address type of an NLB is changed in place.
-        let (setting, value) = if self.is_network { ("ip-version", "DualStack") } else { ("address-type", "intranet") };
+        let (setting, value) = if self.is_network {
+            ("ip-version", "DualStack")
+        } else {
+            ("address-type", "intranet")
+        };
         Some(json!({"metadata": {"annotations": {format!("{PREFIX}{setting}"): value}}}))
     }
 
@@ -333,14 +491,26 @@ impl CloudProfile for AlibabaCloud {
         Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
-        let codes =
-            ["Throttling.User", "ServiceUnavailable", "InternalError", "SignatureDoesNotMatch", "Forbidden.RAM"];
-        Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
+        let codes = [
+            "Throttling.User",
+            "ServiceUnavailable",
+            "InternalError",
+            "SignatureDoesNotMatch",
+            "Forbidden.RAM",
+        ];
+        Fault::of_list(route)
+            .into_iter()
+            .chain(codes.map(|code| Fault::code("", code)))
+            .collect()
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code(
             self.api().create,
-            if self.is_network { "QuotaExceeded.LoadBalancersNum" } else { "QuotaExceeded" },
+            if self.is_network {
+                "QuotaExceeded.LoadBalancersNum"
+            } else {
+                "QuotaExceeded"
+            },
         ))
     }
     fn tamper(&self) -> bool {
@@ -352,7 +522,9 @@ impl CloudProfile for AlibabaCloud {
     fn remove_load_balancers(&self) -> bool {
         self.tamper();
         let mut cloud = self.fake.lock();
-        ["classic", "vgroup", "network"].into_iter().for_each(|kind| cloud.each(kind).clear());
+        ["classic", "vgroup", "network"]
+            .into_iter()
+            .for_each(|kind| cloud.each(kind).clear());
         true
     }
 
@@ -374,17 +546,42 @@ impl CloudProfile for AlibabaCloud {
         const NODES: usize = 240;
         const PAGES: usize = 3;
         const SERVICES: usize = 40;
-        let [created, joined, deleted] = if self.is_network { [20, 12, 8] } else { [40, 30, 3] };
+        let [created, joined, deleted] = if self.is_network {
+            [20, 12, 8]
+        } else {
+            [40, 30, 3]
+        };
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 20 },
-            created: Limit { changes: created * SERVICES, reads: 2 * SERVICES },
-            unchanged: Limit { changes: 0, reads: 8 * SERVICES },
-            steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
-            joined: Limit { changes: joined * SERVICES + 2, reads: 30 * SERVICES },
-            deleted: Limit { changes: deleted * SERVICES, reads: 30 * SERVICES },
+            initialised: Limit {
+                changes: 0,
+                reads: 20,
+            },
+            created: Limit {
+                changes: created * SERVICES,
+                reads: 2 * SERVICES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 8 * SERVICES,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 122 * PAGES,
+            },
+            joined: Limit {
+                changes: joined * SERVICES + 2,
+                reads: 30 * SERVICES,
+            },
+            deleted: Limit {
+                changes: deleted * SERVICES,
+                reads: 30 * SERVICES,
+            },
         }
     }
 }

@@ -8,7 +8,11 @@ use crate::harness::{Harness, annotate, service_of};
 const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
 
 fn kinds(is_network: bool) -> [&'static str; 3] {
-    if is_network { ["network", "group", "listener"] } else { ["classic", "vgroup", "classic listener"] }
+    if is_network {
+        ["network", "group", "listener"]
+    } else {
+        ["classic", "vgroup", "classic listener"]
+    }
 }
 
 /// Adds a load balancer of the user, with a listener on port 8080 and a server group with one backend.
@@ -55,7 +59,11 @@ pub(crate) fn add_balancer(harness: &Harness, is_network: bool) -> String {
 }
 
 fn class(is_network: bool) -> Value {
-    if is_network { json!({"loadBalancerClass": "alibabacloud.com/nlb"}) } else { json!({}) }
+    if is_network {
+        json!({"loadBalancerClass": "alibabacloud.com/nlb"})
+    } else {
+        json!({})
+    }
 }
 
 pub(crate) fn service(is_network: bool, annotations: &[(&str, &str)]) -> Service {
@@ -65,10 +73,21 @@ pub(crate) fn service(is_network: bool, annotations: &[(&str, &str)]) -> Service
 /// Returns what the user has created.
 pub(crate) fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
     let cloud = harness.fake.lock();
-    let ids = ["lb-users", "nlb-users", "rsp-users", "sgp-users", "lsn-users"];
-    let all = kinds(is_network).into_iter().flat_map(|kind| cloud.all(kind)).cloned();
+    let ids = [
+        "lb-users",
+        "nlb-users",
+        "rsp-users",
+        "sgp-users",
+        "lsn-users",
+    ];
+    let all = kinds(is_network)
+        .into_iter()
+        .flat_map(|kind| cloud.all(kind))
+        .cloned();
     let is_it = |it: &Value| {
-        ["VServerGroupId", "ServerGroupId", "ListenerId"].iter().any(|key| ids.iter().any(|id| it[*key] == **id))
+        ["VServerGroupId", "ServerGroupId", "ListenerId"]
+            .iter()
+            .any(|key| ids.iter().any(|id| it[*key] == **id))
             || ids.iter().any(|id| it["LoadBalancerId"] == **id)
                 && it["VServerGroupId"].is_null()
                 && it["ListenerPort"].is_null()
@@ -91,17 +110,35 @@ async fn load_balancer_of_the_user_stays_as_it_is_after_the_service() {
         for overrides in ["false", "true"] {
             let harness = Harness::new().at_once();
             let id = add_balancer(&harness, is_network);
-            let before: Vec<_> = of_user(&harness, is_network).into_iter().map(untagged).collect();
+            let before: Vec<_> = of_user(&harness, is_network)
+                .into_iter()
+                .map(untagged)
+                .collect();
             let provider = harness.started().await;
-            let annotations = [("id", &*id), ("force-override-listeners", overrides), ("preserve-lb-on-delete", "")];
+            let annotations = [
+                ("id", &*id),
+                ("force-override-listeners", overrides),
+                ("preserve-lb-on-delete", ""),
+            ];
             let mut service = service(is_network, &annotations);
             let status = harness.ensure(&provider, &mut service).await.unwrap();
             let ingress = &status.ingress.unwrap()[0];
-            assert_eq!(ingress.ip.clone().or(ingress.hostname.clone()).unwrap().contains("198.19.0.1"), !is_network);
+            assert_eq!(
+                ingress
+                    .ip
+                    .clone()
+                    .or(ingress.hostname.clone())
+                    .unwrap()
+                    .contains("198.19.0.1"),
+                !is_network
+            );
             let [balancer, group, listener] = kinds(is_network);
             assert_eq!(count(&harness, balancer), 1, "nothing is created");
             assert_eq!(count(&harness, group), 2, "a server group of the Service");
-            assert_eq!(count(&harness, listener), if overrides == "true" { 2 } else { 1 });
+            assert_eq!(
+                count(&harness, listener),
+                if overrides == "true" { 2 } else { 1 }
+            );
             harness.changes();
             harness.ensure(&provider, &mut service).await.unwrap();
             assert_eq!(harness.changes(), [""; 0], "a second sync changes nothing");
@@ -110,11 +147,21 @@ async fn load_balancer_of_the_user_stays_as_it_is_after_the_service() {
             assert_eq!(harness.changes(), [""; 0], "a restart changes nothing");
             harness.delete(&fresh, &service).await.unwrap();
             assert!(
-                harness.changes().iter().all(|it| !it.starts_with("DeleteLoadBalancer") || it.ends_with("Listener"))
+                harness
+                    .changes()
+                    .iter()
+                    .all(|it| !it.starts_with("DeleteLoadBalancer") || it.ends_with("Listener"))
             );
-            let after: Vec<_> = of_user(&harness, is_network).into_iter().map(untagged).collect();
+            let after: Vec<_> = of_user(&harness, is_network)
+                .into_iter()
+                .map(untagged)
+                .collect();
             assert_eq!(after, before, "all of the user stays");
-            assert_eq!((count(&harness, group), count(&harness, listener)), (1, 1), "all of the Service is gone");
+            assert_eq!(
+                (count(&harness, group), count(&harness, listener)),
+                (1, 1),
+                "all of the Service is gone"
+            );
             let tags = of_user(&harness, is_network)[0]["Tags"].to_string();
             assert!(!tags.contains(UID), "{tags}");
         }
@@ -127,14 +174,21 @@ async fn deletion_after_the_annotation_was_removed_finds_the_share_by_its_tag() 
         let harness = Harness::new().at_once();
         let id = add_balancer(&harness, is_network);
         let provider = harness.started().await;
-        let mut service = service(is_network, &[("id", &*id), ("force-override-listeners", "true")]);
+        let mut service = service(
+            is_network,
+            &[("id", &*id), ("force-override-listeners", "true")],
+        );
         harness.ensure(&provider, &mut service).await.unwrap();
         service.metadata.annotations.as_mut().unwrap().clear();
-        service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap();
+        service.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap();
         let fresh = harness.started().await;
         harness.delete(&fresh, &service).await.unwrap();
         let [balancer, group, listener] = kinds(is_network);
-        assert_eq!([balancer, group, listener].map(|kind| count(&harness, kind)), [1, 1, 1]);
+        assert_eq!(
+            [balancer, group, listener].map(|kind| count(&harness, kind)),
+            [1, 1, 1]
+        );
     }
 }
 
@@ -145,21 +199,51 @@ async fn server_group_of_the_user_gets_the_backends_and_keeps_those_of_others() 
         let id = add_balancer(&harness, is_network);
         let provider = harness.started().await;
         let groups = format!("{group}:80");
-        let mut service = service(is_network, &[("id", &*id), ("vgroup-port", &groups), ("weight", "60")]);
+        let mut service = service(
+            is_network,
+            &[("id", &*id), ("vgroup-port", &groups), ("weight", "60")],
+        );
         harness.ensure(&provider, &mut service).await.unwrap();
         let servers = || {
-            let it = of_user(&harness, is_network).into_iter().find(|it| it.to_string().contains("i-users")).unwrap();
-            let all = if is_network { it["_servers"].clone() } else { it["BackendServers"]["BackendServer"].clone() };
+            let it = of_user(&harness, is_network)
+                .into_iter()
+                .find(|it| it.to_string().contains("i-users"))
+                .unwrap();
+            let all = if is_network {
+                it["_servers"].clone()
+            } else {
+                it["BackendServers"]["BackendServer"].clone()
+            };
             all.as_array().unwrap().clone()
         };
-        let weights: Vec<_> = servers().iter().map(|it| it["Weight"].as_i64().unwrap()).collect();
-        assert_eq!(weights, [10, 30, 30], "the weight is shared by the backends of the Service");
-        let mine = if is_network { "k8s.30080.TCP.web.default.testbed" } else { "k8s/30080/web/default/testbed" };
-        assert_eq!(servers().iter().filter(|it| it["Description"] == mine).count(), 2);
+        let weights: Vec<_> = servers()
+            .iter()
+            .map(|it| it["Weight"].as_i64().unwrap())
+            .collect();
+        assert_eq!(
+            weights,
+            [10, 30, 30],
+            "the weight is shared by the backends of the Service"
+        );
+        let mine = if is_network {
+            "k8s.30080.TCP.web.default.testbed"
+        } else {
+            "k8s/30080/web/default/testbed"
+        };
+        assert_eq!(
+            servers()
+                .iter()
+                .filter(|it| it["Description"] == mine)
+                .count(),
+            2
+        );
         harness.changes();
         harness.ensure(&provider, &mut service).await.unwrap();
         assert_eq!(harness.changes(), [""; 0]);
-        harness.delete(&harness.started().await, &service).await.unwrap();
+        harness
+            .delete(&harness.started().await, &service)
+            .await
+            .unwrap();
         assert_eq!(servers().len(), 1, "the backend of the user stays");
         assert_eq!(count(&harness, kinds(is_network)[1]), 1);
     }
@@ -177,11 +261,19 @@ async fn listener_of_the_user_on_a_port_of_the_service_is_changed_only_with_the_
         let mut service = service_of(&[("id", &*id)], spec);
         harness.ensure(&provider, &mut service).await.unwrap();
         let listener = || harness.only(kinds(is_network)[2]);
-        let description = if is_network { "ListenerDescription" } else { "Description" };
+        let description = if is_network {
+            "ListenerDescription"
+        } else {
+            "Description"
+        };
         assert_eq!(listener()[description], "mine");
         annotate(&mut service, "force-override-listeners", "true");
         harness.ensure(&provider, &mut service).await.unwrap();
-        let name = if is_network { "k8s.8080.TCP.web.default.testbed" } else { "k8s/8080/web/default/testbed" };
+        let name = if is_network {
+            "k8s.8080.TCP.web.default.testbed"
+        } else {
+            "k8s/8080/web/default/testbed"
+        };
         assert_eq!(listener()[description], name);
     }
 }
@@ -198,15 +290,28 @@ async fn services_share_a_load_balancer_of_the_user_but_no_port() {
         second.metadata.name = Some("other".into());
         second.metadata.uid = Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into());
         harness.ensure(&provider, &mut first).await.unwrap();
-        let error = harness.ensure(&provider, &mut second).await.unwrap_err().to_string();
-        assert!(error.contains("listener 80/TCP") && error.contains("choose another port"), "{error}");
+        let error = harness
+            .ensure(&provider, &mut second)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("listener 80/TCP") && error.contains("choose another port"),
+            "{error}"
+        );
         second.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 81;
         second.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(30081);
         harness.ensure(&provider, &mut second).await.unwrap();
         let [balancer, group, listener] = kinds(is_network);
-        assert_eq!([balancer, group, listener].map(|kind| count(&harness, kind)), [1, 3, 3]);
+        assert_eq!(
+            [balancer, group, listener].map(|kind| count(&harness, kind)),
+            [1, 3, 3]
+        );
         harness.delete(&provider, &first).await.unwrap();
-        assert_eq!([balancer, group, listener].map(|kind| count(&harness, kind)), [1, 2, 2]);
+        assert_eq!(
+            [balancer, group, listener].map(|kind| count(&harness, kind)),
+            [1, 2, 2]
+        );
     }
 }
 
@@ -219,9 +324,15 @@ async fn zones_of_an_nlb_of_the_user_stay() {
     harness.fake.lock().each("network")[0]["ZoneMappings"] = json!([zone]);
     let provider = harness.started().await;
     let zones = ("zone-maps", "cn-hangzhou-a:vsw-a,cn-hangzhou-b:vsw-b");
-    harness.ensure(&provider, &mut service(true, &[("id", &*id), zones])).await.unwrap();
+    harness
+        .ensure(&provider, &mut service(true, &[("id", &*id), zones]))
+        .await
+        .unwrap();
     let changes = harness.changes();
-    assert!(!changes.is_empty() && !changes.contains(&"UpdateLoadBalancerZones".to_owned()), "{changes:?}");
+    assert!(
+        !changes.is_empty() && !changes.contains(&"UpdateLoadBalancerZones".to_owned()),
+        "{changes:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,12 +350,20 @@ async fn unusable_ids_and_groups_are_refused_before_anything_is_changed() {
         (&[("id", "nlb-users")], "is no ID of a CLB"),
         (&[("id", "lb-api")], "was created by Kubernetes"),
     ] {
-        let error = harness.ensure(&provider, &mut service(false, annotations)).await.unwrap_err().to_string();
+        let error = harness
+            .ensure(&provider, &mut service(false, annotations))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{annotations:?}: {error}");
         assert_eq!(harness.changes(), [""; 0], "{annotations:?}");
     }
     let mut wrong = service(false, &[("id", "lb-users"), ("vgroup-port", "rsp-none:80")]);
-    let error = harness.ensure(&provider, &mut wrong).await.unwrap_err().to_string();
+    let error = harness
+        .ensure(&provider, &mut wrong)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("rsp-none does not exist"), "{error}");
     assert_eq!(harness.only("vgroup")["VServerGroupId"], "rsp-users");
 }
@@ -263,10 +382,23 @@ async fn service_moves_between_a_load_balancer_of_its_own_and_that_of_the_user()
         let moved = harness.ensure(&provider, &mut service).await.unwrap();
         assert_ne!(own, moved);
         let [balancer, group, listener] = kinds(is_network);
-        assert_eq!([balancer, group, listener].map(|kind| count(&harness, kind)), [1, 2, 2], "the own one is deleted");
-        service.metadata.annotations.as_mut().unwrap().retain(|key, _| key.ends_with("zone-maps"));
+        assert_eq!(
+            [balancer, group, listener].map(|kind| count(&harness, kind)),
+            [1, 2, 2],
+            "the own one is deleted"
+        );
+        service
+            .metadata
+            .annotations
+            .as_mut()
+            .unwrap()
+            .retain(|key, _| key.ends_with("zone-maps"));
         harness.ensure(&provider, &mut service).await.unwrap();
         let listeners: Vec<_> = harness.fake.lock().all(listener).to_vec();
-        assert_eq!([balancer, group, listener].map(|kind| count(&harness, kind)), [2, 2, 2], "{listeners:#?}");
+        assert_eq!(
+            [balancer, group, listener].map(|kind| count(&harness, kind)),
+            [2, 2, 2],
+            "{listeners:#?}"
+        );
     }
 }

@@ -21,8 +21,18 @@ async fn ensure_all(harness: &Harness, provider: &provider_alibaba::Alibaba, ser
     harness.cluster.set_services(services.to_vec());
     let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
     join_all(services.iter().map(async |service| {
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().ensure(request).await.unwrap();
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .ensure(request)
+            .await
+            .unwrap();
     }))
     .await;
 }
@@ -39,7 +49,10 @@ async fn services_that_are_synced_at_the_same_time_share_searches_and_checks_of_
         1,
         "the list at the start: new Services have no load balancer of the other kind"
     );
-    let (searches, checks) = (count("GET /slb/DescribeLoadBalancers"), count("GET /vpc/DescribeVpcs"));
+    let (searches, checks) = (
+        count("GET /slb/DescribeLoadBalancers"),
+        count("GET /vpc/DescribeVpcs"),
+    );
     assert!(searches <= 3, "{searches} searches for 20 Services");
     assert!(checks <= 21, "{checks} checks for 20 Services");
 }
@@ -54,10 +67,18 @@ async fn long_list_of_load_balancers_is_not_read_again_for_a_single_service() {
     let provider = harness.started().await;
     let mut services = services_of(2);
     let count = |route: &str| harness.fake.fault_injector().count(route);
-    let requests = || count("GET /slb/DescribeLoadBalancers") + count("GET /slb/DescribeLoadBalancers/some");
+    let requests =
+        || count("GET /slb/DescribeLoadBalancers") + count("GET /slb/DescribeLoadBalancers/some");
     harness.ensure(&provider, &mut services[0]).await.unwrap();
     let first = requests();
-    assert_eq!(first, 8, "the list of the cluster, and seven pages of that of the region");
+    assert_eq!(
+        first, 8,
+        "the list of the cluster, and seven pages of that of the region"
+    );
     harness.ensure(&provider, &mut services[1]).await.unwrap();
-    assert_eq!(requests() - first, 3, "by tag, by name, and by the tag of the share");
+    assert_eq!(
+        requests() - first,
+        3,
+        "by tag, by name, and by the tag of the share"
+    );
 }

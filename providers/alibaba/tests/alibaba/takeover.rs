@@ -17,8 +17,17 @@ use tokio_util::sync::CancellationToken;
 use crate::harness::{Harness, cluster};
 
 /// The kinds of objects that are recorded.
-const KINDS: [&str; 9] =
-    ["instance", "interface", "classic", "vgroup", "classic listener", "network", "group", "listener", "route"];
+const KINDS: [&str; 9] = [
+    "instance",
+    "interface",
+    "classic",
+    "vgroup",
+    "classic listener",
+    "network",
+    "group",
+    "listener",
+    "route",
+];
 const PREFIX: &str = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-";
 
 fn list(value: &Value) -> Vec<Value> {
@@ -26,7 +35,11 @@ fn list(value: &Value) -> Vec<Value> {
 }
 
 /// Returns the changes that the provider makes to take over what is recorded.
-async fn changes_of_take_over(harness: &Harness, nodes: &[Value], services: &[Value]) -> Vec<String> {
+async fn changes_of_take_over(
+    harness: &Harness,
+    nodes: &[Value],
+    services: &[Value],
+) -> Vec<String> {
     for node in nodes {
         let node: Node = serde_json::from_value(node.clone()).unwrap();
         harness.cluster.set_node(node);
@@ -38,7 +51,10 @@ async fn changes_of_take_over(harness: &Harness, nodes: &[Value], services: &[Va
         harness.ensure(&provider, &mut service).await.unwrap();
         let shown = |status: &Option<_>| {
             let ingress = list(&serde_json::to_value(status).unwrap()["loadBalancer"]["ingress"]);
-            ingress.iter().map(|it| [it["ip"].clone(), it["hostname"].clone()]).collect::<Vec<_>>()
+            ingress
+                .iter()
+                .map(|it| [it["ip"].clone(), it["hostname"].clone()])
+                .collect::<Vec<_>>()
         };
         assert_eq!(shown(&service.status), shown(&before), "the address stays");
     }
@@ -53,10 +69,15 @@ async fn nothing_that_the_go_program_left_is_written() {
     let harness = Harness::empty();
     {
         let mut cloud = harness.fake.lock();
-        KINDS.into_iter().for_each(|kind| *cloud.each(kind) = list(&left[kind]));
+        KINDS
+            .into_iter()
+            .for_each(|kind| *cloud.each(kind) = list(&left[kind]));
     }
     let (nodes, services) = (list(&left["nodes"]), list(&left["services"]));
-    assert_eq!(changes_of_take_over(&harness, &nodes, &services).await, [""; 0]);
+    assert_eq!(
+        changes_of_take_over(&harness, &nodes, &services).await,
+        [""; 0]
+    );
     assert!(services.len() >= 6, "{}", services.len());
 }
 
@@ -74,8 +95,21 @@ fn services() -> Vec<Value> {
     let text = |key: &'static str, value: &str| (key, value.to_owned());
     let all = [
         ("plain", vec![], &one, false),
-        ("inside", vec![text("address-type", "intranet"), text("spec", "slb.s1.small")], &two, false),
-        ("mixed", vec![text("scheduler", "wrr"), text("name", "mixed")], &mixed, false),
+        (
+            "inside",
+            vec![
+                text("address-type", "intranet"),
+                text("spec", "slb.s1.small"),
+            ],
+            &two,
+            false,
+        ),
+        (
+            "mixed",
+            vec![text("scheduler", "wrr"), text("name", "mixed")],
+            &mixed,
+            false,
+        ),
         (
             "web",
             vec![
@@ -89,13 +123,32 @@ fn services() -> Vec<Value> {
             false,
         ),
         ("net", vec![zones.clone()], &two, true),
-        ("net-udp", vec![zones.clone(), text("scheduler", "wrr"), text("idle-timeout", "60")], &mixed, true),
-        ("reused", vec![text("id", "lb-users"), text("force-override-listeners", "true")], &one, false),
+        (
+            "net-udp",
+            vec![
+                zones.clone(),
+                text("scheduler", "wrr"),
+                text("idle-timeout", "60"),
+            ],
+            &mixed,
+            true,
+        ),
+        (
+            "reused",
+            vec![
+                text("id", "lb-users"),
+                text("force-override-listeners", "true"),
+            ],
+            &one,
+            false,
+        ),
         ("deleted", vec![], &one, false),
     ];
     let service = |(number, (name, annotations, ports, is_network)): (usize, Recorded<'_>)| {
-        let annotations: serde_json::Map<_, _> =
-            annotations.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
+        let annotations: serde_json::Map<_, _> = annotations
+            .into_iter()
+            .map(|(key, value)| (format!("{PREFIX}{key}"), json!(value)))
+            .collect();
         let mut ports = ports.clone();
         for (at, port) in ports.as_array_mut().unwrap().iter_mut().enumerate() {
             port["nodePort"] = json!(30_000 + 10 * number + at);
@@ -136,14 +189,22 @@ impl Peer {
         std::fs::write(&file, kubeconfig(&self.urls[1], None, None)).unwrap();
         let flags = "--leader-elect=false --configure-cloud-routes=true --allocate-node-cidrs=true --cluster-cidr=10.244.0.0/16";
         let mut command = Command::new("bash");
-        command.args(["-c", &format!("exec {} {} {flags}", self.command, self.urls[0])]);
-        command.env("KUBECONFIG", file).env("ACCESS_KEY_ID", encoded(KEY_ID)).env("ACCESS_KEY_SECRET", encoded(SECRET));
+        command.args([
+            "-c",
+            &format!("exec {} {} {flags}", self.command, self.urls[0]),
+        ]);
+        command
+            .env("KUBECONFIG", file)
+            .env("ACCESS_KEY_ID", encoded(KEY_ID))
+            .env("ACCESS_KEY_SECRET", encoded(SECRET));
         command
             .env("CLUSTER", CLUSTER)
             .env("REGION", REGION)
             .env("VPC", VPC)
             .env("SUBNET", format!("{REGION}-a:vsw-a"));
-        command.env("ROUTE_TABLE", "vtb-main").env("ZONE", format!("{REGION}-a"));
+        command
+            .env("ROUTE_TABLE", "vtb-main")
+            .env("ZONE", format!("{REGION}-a"));
         Stopped(command.spawn().unwrap())
     }
 
@@ -154,48 +215,80 @@ impl Peer {
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        let events: Vec<_> =
-            self.server.list("events").iter().map(|it| format!("{}: {}", it["reason"], it["message"])).collect();
+        let events: Vec<_> = self
+            .server
+            .list("events")
+            .iter()
+            .map(|it| format!("{}: {}", it["reason"], it["message"]))
+            .collect();
         panic!("{what}; events: {events:#?}");
     }
 
     fn services(&self) -> Vec<Value> {
-        self.server.list("services").into_iter().filter(|it| it["spec"]["type"] == "LoadBalancer").collect()
+        self.server
+            .list("services")
+            .into_iter()
+            .filter(|it| it["spec"]["type"] == "LoadBalancer")
+            .collect()
     }
 
     fn changes(&self) -> Vec<String> {
         let injector = self.fake.fault_injector();
-        let changes = injector.changes().into_iter().map(|(route, _)| route).collect();
+        let changes = injector
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect();
         injector.forget_requests();
         changes
     }
 }
 
 fn is_served(service: &Value) -> bool {
-    service["status"]["loadBalancer"]["ingress"].as_array().is_some_and(|it| !it.is_empty())
+    service["status"]["loadBalancer"]["ingress"]
+        .as_array()
+        .is_some_and(|it| !it.is_empty())
 }
 
 #[tokio::test]
 #[ignore = "needs the Go program"]
 async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
-    let [command, ports] = ["PEER", "PORTS"]
-        .map(|name| std::env::var(format!("CCM_TEST_ALIBABA_{name}")).expect("the variables of this test"));
+    let [command, ports] = ["PEER", "PORTS"].map(|name| {
+        std::env::var(format!("CCM_TEST_ALIBABA_{name}")).expect("the variables of this test")
+    });
     let (fake_port, api_port) = ports.split_once(',').unwrap();
     let harness = Harness::empty().at_once();
     harness.fake.lock().limit = (1_000_000, 1);
-    let _served = Port::open(&format!("127.0.0.1:{fake_port}")).await.unwrap().serve(router(&harness.fake));
-    let options = Options { taint_new_nodes: false, ..Options::default() };
+    let _served = Port::open(&format!("127.0.0.1:{fake_port}"))
+        .await
+        .unwrap()
+        .serve(router(&harness.fake));
+    let options = Options {
+        taint_new_nodes: false,
+        ..Options::default()
+    };
     let server = ApiServer::with_options(options);
-    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{api_port}")).await.unwrap();
+    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{api_port}"))
+        .await
+        .unwrap();
     let serving = server.clone();
     tokio::spawn(async move { serving.serve_tcp(listener, CancellationToken::new()).await });
     let urls = [fake_port, api_port].map(|port| format!("http://127.0.0.1:{port}"));
-    let peer = Peer { fake: harness.fake.clone(), server, command, urls };
+    let peer = Peer {
+        fake: harness.fake.clone(),
+        server,
+        command,
+        urls,
+    };
 
     for number in 1..=3_u8 {
         let name = format!("worker-{number}");
-        let id = harness.fake.lock().add_instance(alibaba_fake::ACCOUNT, &name);
-        let ip = harness.instance(&name)["VpcAttributes"]["PrivateIpAddress"]["IpAddress"][0].clone();
+        let id = harness
+            .fake
+            .lock()
+            .add_instance(alibaba_fake::ACCOUNT, &name);
+        let ip =
+            harness.instance(&name)["VpcAttributes"]["PrivateIpAddress"]["IpAddress"][0].clone();
         let now = "2026-11-26T00:00:00Z";
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
             "spec": {"providerID": format!("{REGION}.{id}"), "podCIDR": format!("10.244.{number}.0/24"),
@@ -212,30 +305,59 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
         "Address": "198.19.0.1", "AddressType": "internet", "AddressIPVersion": "ipv4", "DeleteProtection": "off",
         "ModificationProtectionStatus": "NonProtection", "RegionId": REGION, "Tags": {"Tag": []}}),
     );
-    services().into_iter().for_each(|it| drop(peer.server.seed(it).unwrap()));
+    services()
+        .into_iter()
+        .for_each(|it| drop(peer.server.seed(it).unwrap()));
 
     let child = peer.start();
-    peer.until("the Go program serves all Services", || peer.services().iter().all(is_served)).await;
-    let is_initialised =
-        |node: &Value| list(&node["spec"]["taints"]).iter().all(|it| !it["key"].to_string().contains("uninitialized"));
-    peer.until("the Go program initialises the Nodes", || peer.server.list("nodes").iter().all(is_initialised)).await;
-    peer.until("the Go program creates routes", || harness.fake.lock().all("route").len() == 3).await;
+    peer.until("the Go program serves all Services", || {
+        peer.services().iter().all(is_served)
+    })
+    .await;
+    let is_initialised = |node: &Value| {
+        list(&node["spec"]["taints"])
+            .iter()
+            .all(|it| !it["key"].to_string().contains("uninitialized"))
+    };
+    peer.until("the Go program initialises the Nodes", || {
+        peer.server.list("nodes").iter().all(is_initialised)
+    })
+    .await;
+    peer.until("the Go program creates routes", || {
+        harness.fake.lock().all("route").len() == 3
+    })
+    .await;
     println!("created by the Go program: {:#?}", peer.changes());
-    let mut changed = peer.server.get("services", Some("default"), "plain").unwrap();
+    let mut changed = peer
+        .server
+        .get("services", Some("default"), "plain")
+        .unwrap();
     changed["metadata"]["annotations"][format!("{PREFIX}name")] = json!("renamed");
     changed["spec"]["ports"][0]["port"] = json!(81);
     peer.server.seed(changed).unwrap();
-    let mut deleted = peer.server.get("services", Some("default"), "deleted").unwrap();
+    let mut deleted = peer
+        .server
+        .get("services", Some("default"), "deleted")
+        .unwrap();
     deleted["metadata"]["deletionTimestamp"] = json!("2026-11-26T00:00:00Z");
     deleted["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     peer.server.seed(deleted).unwrap();
-    let is_renamed = || harness.fake.lock().all("classic").iter().any(|it| it["LoadBalancerName"] == "renamed");
-    peer.until("the Go program renames a load balancer", is_renamed).await;
+    let is_renamed = || {
+        harness
+            .fake
+            .lock()
+            .all("classic")
+            .iter()
+            .any(|it| it["LoadBalancerName"] == "renamed")
+    };
+    peer.until("the Go program renames a load balancer", is_renamed)
+        .await;
     let is_gone = || {
         let left = peer.server.get("services", Some("default"), "deleted");
         left.is_none_or(|it| list(&it["metadata"]["finalizers"]).is_empty())
     };
-    peer.until("the Go program deletes a load balancer", is_gone).await;
+    peer.until("the Go program deletes a load balancer", is_gone)
+        .await;
     peer.server.remove("services", Some("default"), "deleted");
     tokio::time::sleep(Duration::from_secs(8)).await;
     println!("changed by the Go program: {:#?}", peer.changes());
@@ -243,12 +365,21 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
 
     let (mut nodes, mut services) = (peer.server.list("nodes"), peer.services());
     for it in nodes.iter_mut().chain(&mut services) {
-        it["metadata"].as_object_mut().unwrap().remove("managedFields");
+        it["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("managedFields");
     }
     let mut left = json!({"nodes": nodes, "services": services});
-    KINDS.into_iter().for_each(|kind| left[kind] = harness.fake.lock().all(kind).to_vec().into());
+    KINDS
+        .into_iter()
+        .for_each(|kind| left[kind] = harness.fake.lock().all(kind).to_vec().into());
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/alibaba/go.json");
-    std::fs::write(recording, serde_json::to_string_pretty(&left).unwrap() + "\n").unwrap();
+    std::fs::write(
+        recording,
+        serde_json::to_string_pretty(&left).unwrap() + "\n",
+    )
+    .unwrap();
     assert_eq!(
         changes_of_take_over(&harness, &nodes, &services).await,
         [""; 0],
@@ -270,11 +401,24 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     for route in routes.list(&cluster()).await.unwrap() {
         routes.delete(&cluster(), &route).await.unwrap();
         let target_node = route.target_node.clone();
-        routes.create(&cluster(), "", &Route { target_node, ..route }).await.unwrap();
+        routes
+            .create(
+                &cluster(),
+                "",
+                &Route {
+                    target_node,
+                    ..route
+                },
+            )
+            .await
+            .unwrap();
     }
     peer.changes();
     let child = peer.start();
     tokio::time::sleep(Duration::from_secs(30)).await;
     drop(child);
-    println!("changed by the Go program that takes over: {:#?}", peer.changes());
+    println!(
+        "changed by the Go program that takes over: {:#?}",
+        peer.changes()
+    );
 }

@@ -64,15 +64,29 @@ async fn settings_of_a_load_balancer_of_a_user_stay_and_are_reported() {
                 it
             };
             let before = without_tags(found());
-            let annotations = [&[("id", &*id), ("force-override-listeners", overrides)], settings].concat();
+            let annotations = [
+                &[("id", &*id), ("force-override-listeners", overrides)],
+                settings,
+            ]
+            .concat();
             let mut service = service(is_network, &annotations);
-            harness.ensure(&harness.started().await, &mut service).await.unwrap();
+            harness
+                .ensure(&harness.started().await, &mut service)
+                .await
+                .unwrap();
             assert_eq!(without_tags(found()), before, "{annotations:?}");
             let tags = found().unwrap()["Tags"].to_string();
             assert!(!tags.contains("mine"), "{tags}");
-            let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
+            let events: Vec<_> = harness
+                .cluster
+                .take_events()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             for (key, _) in settings {
-                let is_it = |it: &&String| it.contains(key) && it.contains("has no effect on a load balancer of yours");
+                let is_it = |it: &&String| {
+                    it.contains(key) && it.contains("has no effect on a load balancer of yours")
+                };
                 assert!(events.iter().any(|it| is_it(&it)), "{key}: {events:?}");
             }
         }
@@ -83,26 +97,50 @@ async fn settings_of_a_load_balancer_of_a_user_stay_and_are_reported() {
 async fn server_group_of_another_load_balancer_or_cluster_gets_no_backends() {
     for (is_network, id, balancer, name) in [
         (false, "rsp-theirs", "lb-theirs", "theirs"),
-        (false, "rsp-theirs", "lb-users", "k8s/30080/web/default/other"),
+        (
+            false,
+            "rsp-theirs",
+            "lb-users",
+            "k8s/30080/web/default/other",
+        ),
         (true, "sgp-theirs", "nlb-theirs", "theirs"),
-        (true, "sgp-theirs", "nlb-users", "k8s.80.TCP.web.default.other"),
+        (
+            true,
+            "sgp-theirs",
+            "nlb-users",
+            "k8s.80.TCP.web.default.other",
+        ),
     ] {
         let harness = Harness::new().at_once();
         let own = add_balancer(&harness, is_network);
         add_group(&mut harness.fake.lock(), is_network, [id, name, balancer]);
         let group = || {
             let cloud = harness.fake.lock();
-            let all = cloud.all(if is_network { "group" } else { "vgroup" }).to_vec();
-            all.into_iter().find(|it| it["VServerGroupId"] == id || it["ServerGroupId"] == id).unwrap()
+            let all = cloud
+                .all(if is_network { "group" } else { "vgroup" })
+                .to_vec();
+            all.into_iter()
+                .find(|it| it["VServerGroupId"] == id || it["ServerGroupId"] == id)
+                .unwrap()
         };
         let before = group();
         let groups = format!("{id}:80");
         let mut service = service(is_network, &[("id", &*own), ("vgroup-port", &groups)]);
-        let error = harness.ensure(&harness.started().await, &mut service).await.unwrap_err().to_string();
-        let expected =
-            if name == "theirs" { format!("is not of load balancer {own}") } else { "by Kubernetes".to_owned() };
+        let error = harness
+            .ensure(&harness.started().await, &mut service)
+            .await
+            .unwrap_err()
+            .to_string();
+        let expected = if name == "theirs" {
+            format!("is not of load balancer {own}")
+        } else {
+            "by Kubernetes".to_owned()
+        };
         assert!(error.contains(&expected), "{name}: {error}");
-        harness.delete(&harness.started().await, &service).await.unwrap();
+        harness
+            .delete(&harness.started().await, &service)
+            .await
+            .unwrap();
         assert_eq!(group(), before, "{name}");
     }
 }
@@ -112,13 +150,26 @@ async fn name_that_is_generated_for_another_service_is_refused() {
     let name = "a0123456789abcdef0123456789abcde";
     for is_network in [false, true] {
         let harness = Harness::new().at_once();
-        let mut service = if is_network { network(&[]) } else { service(false, &[]) };
+        let mut service = if is_network {
+            network(&[])
+        } else {
+            service(false, &[])
+        };
         annotate(&mut service, "name", name);
-        let error = harness.ensure(&harness.started().await, &mut service).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains(name), "{error}");
+        let error = harness
+            .ensure(&harness.started().await, &mut service)
+            .await
+            .unwrap_err();
+        assert!(
+            error.is_invalid() && error.to_string().contains(name),
+            "{error}"
+        );
         assert_eq!(harness.changes(), [""; 0]);
         annotate(&mut service, "name", "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1");
-        harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        harness
+            .ensure(&harness.started().await, &mut service)
+            .await
+            .unwrap();
     }
 }
 
@@ -129,18 +180,34 @@ async fn answer_of_another_form_is_no_panic() {
         let mut services = [service(false, &[]), network(&[])];
         services[1].metadata.uid = Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
         for service in &mut services {
-            harness.ensure(&harness.started().await, service).await.unwrap();
+            harness
+                .ensure(&harness.started().await, service)
+                .await
+                .unwrap();
         }
         {
             let mut cloud = harness.fake.lock();
-            cloud.each("classic listener").iter_mut().for_each(|it| it["TCPListenerConfig"] = odd.clone());
-            cloud.each("group").iter_mut().for_each(|it| it["HealthCheck"] = odd.clone());
-            cloud.each("network").iter_mut().for_each(|it| it["ZoneMappings"] = json!([odd]));
+            cloud
+                .each("classic listener")
+                .iter_mut()
+                .for_each(|it| it["TCPListenerConfig"] = odd.clone());
+            cloud
+                .each("group")
+                .iter_mut()
+                .for_each(|it| it["HealthCheck"] = odd.clone());
+            cloud
+                .each("network")
+                .iter_mut()
+                .for_each(|it| it["ZoneMappings"] = json!([odd]));
         }
         for service in &mut services {
             let provider = harness.started().await;
-            let request =
-                LoadBalancerRequest { cluster: &cluster(), service, nodes: &harness.cluster.nodes(), callbacks: &() };
+            let request = LoadBalancerRequest {
+                cluster: &cluster(),
+                service,
+                nodes: &harness.cluster.nodes(),
+                callbacks: &(),
+            };
             let _ = provider.load_balancers().unwrap().ensure(request).await;
         }
     }
@@ -156,9 +223,15 @@ async fn load_balancer_without_the_required_tag_is_not_used() {
         let outcome = harness.ensure(&harness.started().await, &mut service).await;
         assert_eq!(outcome.is_ok(), is_used, "{tag}: {outcome:?}");
         match outcome {
-            Ok(_) => harness.delete(&harness.started().await, &service).await.unwrap(),
+            Ok(_) => harness
+                .delete(&harness.started().await, &service)
+                .await
+                .unwrap(),
             Err(error) => {
-                assert!(error.is_invalid() && error.to_string().contains("give it the tag team=web"), "{error}");
+                assert!(
+                    error.is_invalid() && error.to_string().contains("give it the tag team=web"),
+                    "{error}"
+                );
                 assert_eq!(of_user(&harness, false), before);
             }
         }

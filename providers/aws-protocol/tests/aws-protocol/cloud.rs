@@ -24,7 +24,10 @@ impl Seen {
     /// Returns the access key that signed the request; empty without one.
     pub(crate) fn key(&self) -> &str {
         let signature = self.headers.get("authorization").map_or("", String::as_str);
-        signature.split_once("Credential=").and_then(|(_, rest)| rest.split('/').next()).unwrap_or_default()
+        signature
+            .split_once("Credential=")
+            .and_then(|(_, rest)| rest.split('/').next())
+            .unwrap_or_default()
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -47,8 +50,9 @@ pub(crate) fn ok(body: impl Into<String>) -> Reply {
 
 pub(crate) fn refusal(status: u16, code: &str) -> Reply {
     let message = "the words of the cloud";
-    let body =
-        format!("<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors></Response>");
+    let body = format!(
+        "<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors></Response>"
+    );
     (status, Vec::new(), body)
 }
 
@@ -70,11 +74,17 @@ pub(crate) fn assumed(action: &str, name: &str) -> String {
     )
 }
 
-pub(crate) const KEYS: [(&str, &str); 3] =
-    [("AWS_ACCESS_KEY_ID", "AKENV"), ("AWS_SECRET_ACCESS_KEY", "secret-of-env"), ("AWS_REGION", "eu-central-1")];
+pub(crate) const KEYS: [(&str, &str); 3] = [
+    ("AWS_ACCESS_KEY_ID", "AKENV"),
+    ("AWS_SECRET_ACCESS_KEY", "secret-of-env"),
+    ("AWS_REGION", "eu-central-1"),
+];
 
 pub(crate) fn region() -> Settings {
-    Settings { region: Some("eu-central-1".into()), ..Settings::default() }
+    Settings {
+        region: Some("eu-central-1".into()),
+        ..Settings::default()
+    }
 }
 
 pub(crate) fn aws(
@@ -98,12 +108,22 @@ pub(crate) fn aws(
                 std::future::pending::<()>().await;
             }
             let response = Response::builder().status(status);
-            let response = headers.into_iter().fold(response, |response, (name, value)| response.header(name, value));
+            let response = headers
+                .into_iter()
+                .fold(response, |response, (name, value)| {
+                    response.header(name, value)
+                });
             response.body(Body::from(body)).unwrap()
         }
     });
-    let setup = Setup { environment: Environment::of(variables.iter().copied()), ..Setup::default() };
-    (Aws::new(&setup, settings, move |http| http.service(service.clone())), log)
+    let setup = Setup {
+        environment: Environment::of(variables.iter().copied()),
+        ..Setup::default()
+    };
+    (
+        Aws::new(&setup, settings, move |http| http.service(service.clone())),
+        log,
+    )
 }
 
 fn tower_service<F, A>(answer: F) -> axum::Router
@@ -117,11 +137,26 @@ where
 async fn seen(request: Request) -> Seen {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
-    let pair = |pair: &str| pair.split_once('=').map(|(key, value)| (decoded(key), decoded(value)));
-    let form = std::str::from_utf8(&body).unwrap().split('&').filter_map(pair).collect();
+    let pair = |pair: &str| {
+        pair.split_once('=')
+            .map(|(key, value)| (decoded(key), decoded(value)))
+    };
+    let form = std::str::from_utf8(&body)
+        .unwrap()
+        .split('&')
+        .filter_map(pair)
+        .collect();
     let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
-    let headers = parts.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-    Seen { url: format!("{} {}", parts.method, parts.uri), headers, form }
+    let headers = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), text(value)))
+        .collect();
+    Seen {
+        url: format!("{} {}", parts.method, parts.uri),
+        headers,
+        form,
+    }
 }
 
 fn decoded(text: &str) -> String {

@@ -19,12 +19,16 @@ fn all_sources(seen: &Seen, _number: usize) -> Reply {
     match &*seen.url {
         "PUT http://169.254.169.254/latest/api/token" => ok("imds-token"),
         "GET http://169.254.169.254/latest/meta-data/iam/security-credentials/" => ok("node-role"),
-        "GET http://169.254.169.254/latest/meta-data/iam/security-credentials/node-role" => ok(keys("AKIMDS", 3600)),
+        "GET http://169.254.169.254/latest/meta-data/iam/security-credentials/node-role" => {
+            ok(keys("AKIMDS", 3600))
+        }
         "GET http://169.254.169.254/latest/meta-data/placement/region" => ok("eu-west-3"),
         "GET http://169.254.170.23/v1/credentials" => ok(keys("AKPOD", 3600)),
         "GET http://169.254.170.2/ecs?x=1" => ok(keys("AKECS", 3600)),
         "GET http://localhost/plain" => ok(keys("AKPLAIN", 3600).replace("token-of-AKPLAIN", "")),
-        _ if seen.action().starts_with("AssumeRole") => ok(assumed(seen.action(), &format!("AKROLE-{}", seen.key()))),
+        _ if seen.action().starts_with("AssumeRole") => {
+            ok(assumed(seen.action(), &format!("AKROLE-{}", seen.key())))
+        }
         url if url.starts_with("POST") => ok("<R/>"),
         _ => (404, Vec::new(), "<html>not here</html>".to_owned()),
     }
@@ -47,10 +51,20 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
                   [other]\naws_access_key_id = ignored\naws_secret_access_key = ignored\n";
     let config = file(&folder, "config", config);
     let token = file(&folder, "token", "web-token\n");
-    let shared = [("AWS_SHARED_CREDENTIALS_FILE", &*shared), ("AWS_CONFIG_FILE", &*config)];
-    let web = [("AWS_WEB_IDENTITY_TOKEN_FILE", &*token), ("AWS_ROLE_ARN", ROLE), ("AWS_ROLE_SESSION_NAME", "me")];
+    let shared = [
+        ("AWS_SHARED_CREDENTIALS_FILE", &*shared),
+        ("AWS_CONFIG_FILE", &*config),
+    ];
+    let web = [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", &*token),
+        ("AWS_ROLE_ARN", ROLE),
+        ("AWS_ROLE_SESSION_NAME", "me"),
+    ];
     let pod = [
-        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://169.254.170.23/v1/credentials"),
+        (
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "http://169.254.170.23/v1/credentials",
+        ),
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &*token),
     ];
     let ecs = [("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/ecs?x=1")];
@@ -65,7 +79,13 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
         ([&web[..], &pod].concat(), "AKROLE-"),
         (pod.to_vec(), "AKPOD"),
         (ecs.to_vec(), "AKECS"),
-        (vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://localhost/plain")], "AKPLAIN"),
+        (
+            vec![(
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                "http://localhost/plain",
+            )],
+            "AKPLAIN",
+        ),
         (Vec::new(), "AKIMDS"),
     ];
     for (variables, key) in table {
@@ -74,7 +94,11 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
         let log = log.lock();
         assert_eq!(log.last().unwrap().key(), key, "{variables:?}");
         let is_plain = ["AKENV", "AKDEFAULT", "AKOTHER", "AKPLAIN"].contains(&key);
-        let token = if is_plain { String::new() } else { format!("token-of-{key}") };
+        let token = if is_plain {
+            String::new()
+        } else {
+            format!("token-of-{key}")
+        };
         assert_eq!(log.last().unwrap().header("x-amz-security-token"), token);
         match key {
             "AKPOD" => assert_eq!(log[0].header("authorization"), "web-token"),
@@ -82,7 +106,11 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
             "AKROLE-" => {
                 let form = &log[0].form;
                 assert_eq!(
-                    (&*form["WebIdentityToken"], &*form["RoleSessionName"], &*form["RoleArn"]),
+                    (
+                        &*form["WebIdentityToken"],
+                        &*form["RoleSessionName"],
+                        &*form["RoleArn"]
+                    ),
                     ("web-token", "me", ROLE)
                 );
                 assert_eq!(log[0].url, "POST https://sts.eu-central-1.amazonaws.com/");
@@ -95,7 +123,11 @@ async fn credentials_come_from_the_first_source_that_is_configured() {
 #[tokio::test]
 async fn role_of_the_configuration_is_assumed_with_signed_source_headers() {
     let source = "arn:aws:eks:eu-central-1:123456789012:cluster/x".to_owned();
-    let settings = Settings { role_arn: Some(ROLE.into()), source_arn: Some(source.clone()), ..region() };
+    let settings = Settings {
+        role_arn: Some(ROLE.into()),
+        source_arn: Some(source.clone()),
+        ..region()
+    };
     let (aws, log) = aws(&KEYS, settings, all_sources);
     let aws = aws.unwrap();
     call(&aws).await.unwrap();
@@ -103,10 +135,18 @@ async fn role_of_the_configuration_is_assumed_with_signed_source_headers() {
     let log = log.lock();
     let actions: Vec<_> = log.iter().map(|it| (it.action(), it.key())).collect();
     let role = "AKROLE-AKENV";
-    assert_eq!(actions, [("AssumeRole", "AKENV"), ("DescribeVpcs", role), ("DescribeVpcs", role)]);
+    assert_eq!(
+        actions,
+        [
+            ("AssumeRole", "AKENV"),
+            ("DescribeVpcs", role),
+            ("DescribeVpcs", role)
+        ]
+    );
     assert_eq!(log[0].header("x-amz-source-arn"), source);
     assert_eq!(log[0].header("x-amz-source-account"), "123456789012");
-    let signed = "SignedHeaders=content-type;host;x-amz-date;x-amz-source-account;x-amz-source-arn,";
+    let signed =
+        "SignedHeaders=content-type;host;x-amz-date;x-amz-source-account;x-amz-source-arn,";
     assert!(log[0].header("authorization").contains(signed));
 }
 
@@ -115,7 +155,11 @@ async fn credentials_are_renewed_before_they_end_and_files_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let text = |key: &str| format!("[default]\naws_access_key_id={key}\naws_secret_access_key=s\n");
     let path = file(&folder, "credentials", &text("AK1"));
-    let (of_file, files) = aws(&[("AWS_SHARED_CREDENTIALS_FILE", &path)], region(), all_sources);
+    let (of_file, files) = aws(
+        &[("AWS_SHARED_CREDENTIALS_FILE", &path)],
+        region(),
+        all_sources,
+    );
     let pod = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://localhost/pod")];
     let (of_pod, pods) = aws(&pod, region(), |seen, number| match seen.action() {
         "" => ok(keys(&format!("AK{number}"), 600)),
@@ -123,7 +167,9 @@ async fn credentials_are_renewed_before_they_end_and_files_are_read_again() {
     });
     let (of_file, of_pod) = (of_file.unwrap(), of_pod.unwrap());
     let last = |log: &crate::cloud::Log| log.lock().last().unwrap().key().to_owned();
-    for (seconds, file_key, pod_key) in [(0, "AK1", "AK1"), (100, "AK1", "AK1"), (400, "AK2", "AK4")] {
+    for (seconds, file_key, pod_key) in
+        [(0, "AK1", "AK1"), (100, "AK1", "AK1"), (400, "AK2", "AK4")]
+    {
         tokio::time::advance(Duration::from_secs(seconds)).await;
         call(&of_file).await.unwrap();
         call(&of_pod).await.unwrap();
@@ -135,10 +181,12 @@ async fn credentials_are_renewed_before_they_end_and_files_are_read_again() {
 #[tokio::test]
 async fn refused_token_is_replaced_once_and_refused_keys_are_reported() {
     let pod = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://[::1]/pod")];
-    let (aws_of_pod, log) = aws(&pod, region(), |seen, number| match (seen.action(), seen.key()) {
-        ("", _) => ok(keys(&format!("AK{number}"), 3600)),
-        (_, "AK1") => refusal(403, "ExpiredToken"),
-        _ => ok("<R/>"),
+    let (aws_of_pod, log) = aws(&pod, region(), |seen, number| {
+        match (seen.action(), seen.key()) {
+            ("", _) => ok(keys(&format!("AK{number}"), 3600)),
+            (_, "AK1") => refusal(403, "ExpiredToken"),
+            _ => ok("<R/>"),
+        }
     });
     call(&aws_of_pod.unwrap()).await.unwrap();
     let seen: Vec<_> = log.lock().iter().map(|it| it.key().to_owned()).collect();
@@ -157,14 +205,25 @@ async fn clock_follows_the_date_of_an_answer_that_refused_a_signature() {
         "20300101T12" => ok("<R/>"),
         _ => {
             let (status, _, body) = refusal(400, "RequestExpired");
-            (status, vec![("date", "Tue, 01 Jan 2030 12:20:00 GMT".to_owned())], body)
+            (
+                status,
+                vec![("date", "Tue, 01 Jan 2030 12:20:00 GMT".to_owned())],
+                body,
+            )
         }
     });
     let aws = aws.unwrap();
     call(&aws).await.unwrap();
     call(&aws).await.unwrap();
-    aws.elb.read::<IgnoredAny>(Query::new("DescribeX")).await.unwrap();
-    assert_eq!(log.lock().len(), 4, "one refusal corrects the clock for all");
+    aws.elb
+        .read::<IgnoredAny>(Query::new("DescribeX"))
+        .await
+        .unwrap();
+    assert_eq!(
+        log.lock().len(),
+        4,
+        "one refusal corrects the clock for all"
+    );
 }
 
 #[tokio::test]
@@ -173,18 +232,34 @@ async fn region_comes_from_the_metadata_service_if_nothing_else_names_it() {
     let aws_of_machine = aws_of_machine.unwrap();
     assert_eq!(aws_of_machine.region().await.unwrap(), "eu-west-3");
     call(&aws_of_machine).await.unwrap();
-    assert_eq!(log.lock().last().unwrap().url, "POST https://ec2.eu-west-3.amazonaws.com/");
-    assert_eq!(aws_of_machine.metadata("meta-data/none").await.unwrap(), None);
+    assert_eq!(
+        log.lock().last().unwrap().url,
+        "POST https://ec2.eu-west-3.amazonaws.com/"
+    );
+    assert_eq!(
+        aws_of_machine.metadata("meta-data/none").await.unwrap(),
+        None
+    );
 
     let own = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://own:1/")];
     let (of_own, log) = aws(&own, Settings::default(), |_, _| ok("x"));
-    of_own.unwrap().metadata("meta-data/instance-id").await.unwrap();
-    assert_eq!(log.lock()[1].url, "GET http://own:1/latest/meta-data/instance-id");
+    of_own
+        .unwrap()
+        .metadata("meta-data/instance-id")
+        .await
+        .unwrap();
+    assert_eq!(
+        log.lock()[1].url,
+        "GET http://own:1/latest/meta-data/instance-id"
+    );
 
     let disabled = [&KEYS[..2], &[("AWS_EC2_METADATA_DISABLED", "true")]].concat();
     let (without, log) = aws(&disabled, Settings::default(), all_sources);
     let error = call(&without.unwrap()).await.unwrap_err().to_string();
-    assert!(error.contains("set Region in the cloud configuration, or AWS_REGION"), "{error}");
+    assert!(
+        error.contains("set Region in the cloud configuration, or AWS_REGION"),
+        "{error}"
+    );
     assert_eq!(log.lock().len(), 0);
 }
 
@@ -192,7 +267,10 @@ async fn region_comes_from_the_metadata_service_if_nothing_else_names_it() {
 async fn silent_metadata_service_hints_at_the_hop_limit() {
     let (aws, _) = aws(&[], region(), |_, _| (0, Vec::new(), String::new()));
     let error = call(&aws.unwrap()).await.unwrap_err();
-    assert!(error.is_unanswered() && error.to_string().contains("hop limit must be at least 2"), "{error}");
+    assert!(
+        error.is_unanswered() && error.to_string().contains("hop limit must be at least 2"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -204,22 +282,46 @@ async fn mistakes_are_reported_at_the_start() {
     let profile = |name: &'static str| vec![("AWS_CONFIG_FILE", &*config), ("AWS_PROFILE", name)];
     let uri = |url: &'static str| vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)];
     let table: [(Vec<(&str, &str)>, &str); 10] = [
-        (profile("none"), "AWS profile \"none\" is in neither the shared config nor the credentials file"),
-        (profile("half"), "AWS profile \"half\" has only one of access key ID and secret access key"),
+        (
+            profile("none"),
+            "AWS profile \"none\" is in neither the shared config nor the credentials file",
+        ),
+        (
+            profile("half"),
+            "AWS profile \"half\" has only one of access key ID and secret access key",
+        ),
         (profile("sso"), "sso_session is not supported"),
-        (profile("alone"), "role_arn and no credentials to assume it with"),
+        (
+            profile("alone"),
+            "role_arn and no credentials to assume it with",
+        ),
         (profile("circle"), "refers to itself"),
         (
             vec![("AWS_ACCESS_KEY_ID", "a")],
             "the environment has only one of access key ID and secret access key; set both, by AWS_ACCESS_KEY_ID",
         ),
-        (uri("http://169.254.170.24/"), "\"169.254.170.24\" is not allowed without TLS"),
-        (uri("http://example.com/"), "\"example.com\" is not allowed without TLS"),
-        (vec![("AWS_EC2_METADATA_DISABLED", "TRUE")], "no AWS credentials"),
-        (vec![("AWS_MAX_ATTEMPTS", "0")], "AWS_MAX_ATTEMPTS: \"0\" is not a whole number from 1 on"),
+        (
+            uri("http://169.254.170.24/"),
+            "\"169.254.170.24\" is not allowed without TLS",
+        ),
+        (
+            uri("http://example.com/"),
+            "\"example.com\" is not allowed without TLS",
+        ),
+        (
+            vec![("AWS_EC2_METADATA_DISABLED", "TRUE")],
+            "no AWS credentials",
+        ),
+        (
+            vec![("AWS_MAX_ATTEMPTS", "0")],
+            "AWS_MAX_ATTEMPTS: \"0\" is not a whole number from 1 on",
+        ),
     ];
     for (variables, expected) in table {
-        let error = aws(&variables, region(), all_sources).0.unwrap_err().to_string();
+        let error = aws(&variables, region(), all_sources)
+            .0
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{variables:?}: {error}");
     }
     for url in [
@@ -236,8 +338,10 @@ async fn mistakes_are_reported_at_the_start() {
 #[tokio::test]
 async fn secrets_are_in_no_message() {
     let echo = |seen: &Seen, _| {
-        let text =
-            format!("{} token-of-AK1 secret-of-AK1 secret-of-env web-token", seen.header("x-amz-security-token"));
+        let text = format!(
+            "{} token-of-AK1 secret-of-AK1 secret-of-env web-token",
+            seen.header("x-amz-security-token")
+        );
         match seen.action() {
             "" => ok(keys("AK1", 3600)),
             _ => (
@@ -254,9 +358,18 @@ async fn secrets_are_in_no_message() {
     let of_pod = of_pod.unwrap();
     let error: Error = call(&of_pod).await.unwrap_err();
     let shown = format!("{error} {error:?} {of_pod:?}");
-    assert!(!shown.contains("of-AK1") && shown.contains("[redacted]"), "{shown}");
-    let role = Settings { role_arn: Some(ROLE.into()), ..region() };
+    assert!(
+        !shown.contains("of-AK1") && shown.contains("[redacted]"),
+        "{shown}"
+    );
+    let role = Settings {
+        role_arn: Some(ROLE.into()),
+        ..region()
+    };
     let (of_role, _) = aws(&KEYS, role, echo);
     let error = call(&of_role.unwrap()).await.unwrap_err();
-    assert!(error.is_unauthorized() && !error.to_string().contains("secret-of-env"), "{error}");
+    assert!(
+        error.is_unauthorized() && !error.to_string().contains("secret-of-env"),
+        "{error}"
+    );
 }

@@ -35,25 +35,54 @@ struct Listener {
 }
 
 fn reservation(id: &str, instances: &[&str]) -> String {
-    let instance =
-        |id: &&str| format!("<item><instanceId>{id}</instanceId><sourceDestCheck>false</sourceDestCheck></item>");
+    let instance = |id: &&str| {
+        format!(
+            "<item><instanceId>{id}</instanceId><sourceDestCheck>false</sourceDestCheck></item>"
+        )
+    };
     let instances = instances.iter().map(instance).collect::<String>();
-    format!("<item><reservationId>{id}</reservationId><groupSet/><instancesSet>{instances}</instancesSet></item>")
+    format!(
+        "<item><reservationId>{id}</reservationId><groupSet/><instancesSet>{instances}</instancesSet></item>"
+    )
 }
 
 async fn instances(aws: &Aws, query: Query) -> cloud_provider::Result<Vec<String>> {
-    let key = |it: &Reservation| (it.reservation_id.clone(), it.instances_set.first().map(|it| it.instance_id.clone()));
-    let reading = aws.ec2.list(query, "reservationSet", &SharedPriority::default(), |it: Reservation| it, key).await?;
+    let key = |it: &Reservation| {
+        (
+            it.reservation_id.clone(),
+            it.instances_set.first().map(|it| it.instance_id.clone()),
+        )
+    };
+    let reading = aws
+        .ec2
+        .list(
+            query,
+            "reservationSet",
+            &SharedPriority::default(),
+            |it: Reservation| it,
+            key,
+        )
+        .await?;
     let reading = reading.flat_map(|it| it.instances_set).complete()?;
-    Ok(reading.into_items().into_iter().map(|it| it.instance_id).collect())
+    Ok(reading
+        .into_items()
+        .into_iter()
+        .map(|it| it.instance_id)
+        .collect())
 }
 
 #[tokio::test]
 async fn pages_of_instances_become_one_list() {
     let (aws, log) = aws(&KEYS, region(), |seen: &Seen, _| {
         let (items, next) = match seen.form.get("NextToken").map(String::as_str) {
-            None => (reservation("r-1", &["i-1", "i-2"]), "<nextToken>a+b/c=</nextToken>"),
-            Some("a+b/c=") => (reservation("r-1", &["i-3"]) + &reservation("r-2", &["i-4"]), "<nextToken/>"),
+            None => (
+                reservation("r-1", &["i-1", "i-2"]),
+                "<nextToken>a+b/c=</nextToken>",
+            ),
+            Some("a+b/c=") => (
+                reservation("r-1", &["i-3"]) + &reservation("r-2", &["i-4"]),
+                "<nextToken/>",
+            ),
             Some(_) => (String::new(), ""),
         };
         ok(format!(
@@ -61,8 +90,14 @@ async fn pages_of_instances_become_one_list() {
         ))
     });
     let aws = aws.unwrap();
-    let query = Query::new("DescribeInstances").filter("vpc-id", ["vpc-1"]).filter("tag-key", ["a", "b"]).page(1000);
-    assert_eq!(instances(&aws, query).await.unwrap(), ["i-1", "i-2", "i-3", "i-4"]);
+    let query = Query::new("DescribeInstances")
+        .filter("vpc-id", ["vpc-1"])
+        .filter("tag-key", ["a", "b"])
+        .page(1000);
+    assert_eq!(
+        instances(&aws, query).await.unwrap(),
+        ["i-1", "i-2", "i-3", "i-4"]
+    );
     let log = log.lock();
     let form = serde_json::to_value(&log[0].form).unwrap();
     let expected = json!({
@@ -72,15 +107,28 @@ async fn pages_of_instances_become_one_list() {
     });
     assert_eq!(form, expected);
     let signed = "SignedHeaders=content-type;host;x-amz-date,";
-    assert!(log[0].header("authorization").contains(signed), "{:?}", log[0]);
-    assert_eq!((&*log[0].url, log.len()), ("POST https://ec2.eu-central-1.amazonaws.com/", 2));
+    assert!(
+        log[0].header("authorization").contains(signed),
+        "{:?}",
+        log[0]
+    );
+    assert_eq!(
+        (&*log[0].url, log.len()),
+        ("POST https://ec2.eu-central-1.amazonaws.com/", 2)
+    );
 }
 
 #[tokio::test]
 async fn empty_lists_are_whole_and_other_answers_are_errors() {
     let table = [
-        ("<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>", true),
-        ("<DescribeInstancesResponse><requestId>7</requestId></DescribeInstancesResponse>", false),
+        (
+            "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>",
+            true,
+        ),
+        (
+            "<DescribeInstancesResponse><requestId>7</requestId></DescribeInstancesResponse>",
+            false,
+        ),
         ("<html><body>a proxy</body></html>", false),
         ("<DescribeInstancesResponse><reservationSet><item>", false),
         ("{}", false),
@@ -109,18 +157,39 @@ async fn load_balancers_are_read_by_markers_and_written_with_members() {
     let aws = aws.unwrap();
     let key = |it: &Balancer| it.load_balancer_name.clone();
     let query = Query::new("DescribeLoadBalancers").page(400);
-    let reading =
-        aws.elb.list(query, "LoadBalancerDescriptions", &SharedPriority::default(), |it: Balancer| it, key).await;
+    let reading = aws
+        .elb
+        .list(
+            query,
+            "LoadBalancerDescriptions",
+            &SharedPriority::default(),
+            |it: Balancer| it,
+            key,
+        )
+        .await;
     let balancers = reading.unwrap().complete().unwrap().into_items();
-    let ports: Vec<_> =
-        balancers.iter().map(|it| (&*it.load_balancer_name, it.listener_descriptions[0].load_balancer_port)).collect();
+    let ports: Vec<_> = balancers
+        .iter()
+        .map(|it| {
+            (
+                &*it.load_balancer_name,
+                it.listener_descriptions[0].load_balancer_port,
+            )
+        })
+        .collect();
     assert_eq!(ports, [("a1", 80), ("a2", 80)]);
     let query = Query::new("CreateLoadBalancerListeners").set("LoadBalancerName", "a1");
     let query =
         query.fields(json!({"Listeners": [{"Protocol": "tcp", "LoadBalancerPort": 80, "SSLCertificateId": null}]}));
-    aws.elb.change::<serde::de::IgnoredAny>(query.tags("x", [("k", "v")])).await.unwrap();
+    aws.elb
+        .change::<serde::de::IgnoredAny>(query.tags("x", [("k", "v")]))
+        .await
+        .unwrap();
     let log = log.lock();
-    assert_eq!((&*log[0].form["PageSize"], &*log[1].form["Marker"]), ("400", "m"));
+    assert_eq!(
+        (&*log[0].form["PageSize"], &*log[1].form["Marker"]),
+        ("400", "m")
+    );
     let expected = json!({
         "Action": "CreateLoadBalancerListeners", "Version": "2012-06-01", "LoadBalancerName": "a1",
         "Listeners.member.1.Protocol": "tcp", "Listeners.member.1.LoadBalancerPort": "80",

@@ -8,8 +8,17 @@ use aws_fake::{ACCOUNT, Handle, KEY_ID, Kind, Port, SECRET, World};
 use fake_cloud::console::{self, argument};
 use serde_json::{Value, json};
 
-const KINDS: [&str; 9] =
-    ["instance", "interface", "subnet", "table", "group", "classic", "network", "target-group", "listener"];
+const KINDS: [&str; 9] = [
+    "instance",
+    "interface",
+    "subnet",
+    "table",
+    "group",
+    "classic",
+    "network",
+    "target-group",
+    "listener",
+];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
@@ -18,22 +27,43 @@ async fn main() -> std::io::Result<()> {
     let port = Port::open(&address).await?;
     let fake = Handle::new(World::default());
     for number in 0..count {
-        fake.lock().add_instance(ACCOUNT, &format!("worker-{number}"));
+        fake.lock()
+            .add_instance(ACCOUNT, &format!("worker-{number}"));
     }
-    println!("AWS_ENDPOINT_URL={} AWS_ACCESS_KEY_ID={KEY_ID} AWS_SECRET_ACCESS_KEY={SECRET}", port.url());
-    console::serve(port, aws_fake::router(&fake), fake, |cloud, command, name| {
-        match command {
-            "terminate" => {
-                let instances = cloud.each(Kind::Instance).iter_mut().filter(|it| it["privateDnsName"] == name);
-                instances.for_each(|it| it["instanceState"] = json!({"code": 48, "name": "terminated"}));
+    println!(
+        "AWS_ENDPOINT_URL={} AWS_ACCESS_KEY_ID={KEY_ID} AWS_SECRET_ACCESS_KEY={SECRET}",
+        port.url()
+    );
+    console::serve(
+        port,
+        aws_fake::router(&fake),
+        fake,
+        |cloud, command, name| {
+            match command {
+                "terminate" => {
+                    let instances = cloud
+                        .each(Kind::Instance)
+                        .iter_mut()
+                        .filter(|it| it["privateDnsName"] == name);
+                    instances.for_each(|it| {
+                        it["instanceState"] = json!({"code": 48, "name": "terminated"})
+                    });
+                }
+                "rules" => cloud.rules = name.parse().unwrap_or(cloud.rules),
+                "page" => cloud.page = name.parse().unwrap_or(cloud.page),
+                "limits" => cloud.limits = name.parse().map_or(cloud.limits, |it| [(it, 1); 2]),
+                "dump" => {
+                    return Some(
+                        KINDS
+                            .iter()
+                            .map(|kind| ((*kind).to_owned(), json!(cloud.all(kind))))
+                            .collect(),
+                    );
+                }
+                _ => return None,
             }
-            "rules" => cloud.rules = name.parse().unwrap_or(cloud.rules),
-            "page" => cloud.page = name.parse().unwrap_or(cloud.page),
-            "limits" => cloud.limits = name.parse().map_or(cloud.limits, |it| [(it, 1); 2]),
-            "dump" => return Some(KINDS.iter().map(|kind| ((*kind).to_owned(), json!(cloud.all(kind)))).collect()),
-            _ => return None,
-        }
-        Some(Value::Null)
-    })
+            Some(Value::Null)
+        },
+    )
     .await
 }

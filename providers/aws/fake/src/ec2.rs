@@ -14,7 +14,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DescribeSecurityGroups" => return world.describe(Kind::Group, body),
         "DescribeInstances" => return instances(world, body),
         "DescribeInstanceTopology" => return topology(world, body),
-        "DescribeAvailabilityZones" => return Ok(json!({"availabilityZoneInfo": data()["there"]["zones"]})),
+        "DescribeAvailabilityZones" => {
+            return Ok(json!({"availabilityZoneInfo": data()["there"]["zones"]}));
+        }
         "StopInstances" => return change_state(world, body, "stopped", 80),
         "StartInstances" => return change_state(world, body, "running", 16),
         "TerminateInstances" => return change_state(world, body, "terminated", 48),
@@ -36,26 +38,41 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 /// Each instance is in a reservation of its own.
 fn instances(world: &mut World, body: &Value) -> Answer {
     if let Some(id) = array(&body["InstanceId"]).find(|it| !text(it).starts_with("i-")) {
-        return refuse("InvalidInstanceID.Malformed", format!("Invalid id: \"{}\"", text(id)));
+        return refuse(
+            "InvalidInstanceID.Malformed",
+            format!("Invalid id: \"{}\"", text(id)),
+        );
     }
     let owner = world.account;
     let reservation = |it: Value| {
         let id = text(&it["instanceId"]).replace("i-", "r-");
         json!({"reservationId": id, "ownerId": owner, "groupSet": [], "instancesSet": [it]})
     };
-    let found = world.chosen(Kind::Instance, body)?.into_iter().map(reservation).collect();
+    let found = world
+        .chosen(Kind::Instance, body)?
+        .into_iter()
+        .map(reservation)
+        .collect();
     world.paged(body, found, "reservationSet")
 }
 
 /// Types without a topology are left out.
 fn topology(world: &mut World, body: &Value) -> Answer {
-    let has_topology =
-        |it: &Value| ["p", "trn", "hpc"].iter().any(|type_| text(&it["instanceType"]).starts_with(type_));
+    let has_topology = |it: &Value| {
+        ["p", "trn", "hpc"]
+            .iter()
+            .any(|type_| text(&it["instanceType"]).starts_with(type_))
+    };
     let node = |it: Value| {
         json!({"instanceId": it["instanceId"], "instanceType": it["instanceType"], "availabilityZone": it["placement"]["availabilityZone"],
             "networkNodeSet": ["nn-1", "nn-12", "nn-123"]})
     };
-    let found = world.chosen(Kind::Instance, body)?.into_iter().filter(has_topology).map(node).collect();
+    let found = world
+        .chosen(Kind::Instance, body)?
+        .into_iter()
+        .filter(has_topology)
+        .map(node)
+        .collect();
     world.paged(body, found, "instanceSet")
 }
 
@@ -76,37 +93,54 @@ fn change_state(world: &mut World, body: &Value, state: &str, code: u8) -> Answe
 impl World {
     /// Lets the routes to an instance lead nowhere.
     pub fn break_routes(&mut self, instance: &Value) {
-        let routes = self.each(Kind::Table).iter_mut().filter_map(|it| it["routeSet"].as_array_mut()).flatten();
+        let routes = self
+            .each(Kind::Table)
+            .iter_mut()
+            .filter_map(|it| it["routeSet"].as_array_mut())
+            .flatten();
         for route in routes.filter(|it| it["instanceId"] == *instance) {
             (route["instanceId"], route["state"]) = (Value::Null, "blackhole".into());
         }
     }
 }
 
-const DESTINATIONS: [(&str, &str); 2] =
-    [("DestinationCidrBlock", "destinationCidrBlock"), ("DestinationIpv6CidrBlock", "destinationIpv6CidrBlock")];
+const DESTINATIONS: [(&str, &str); 2] = [
+    ("DestinationCidrBlock", "destinationCidrBlock"),
+    ("DestinationIpv6CidrBlock", "destinationIpv6CidrBlock"),
+];
 
 fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Refused> {
-    let Some((key, field)) = DESTINATIONS.into_iter().find(|(key, _)| body[*key].is_string()) else {
+    let Some((key, field)) = DESTINATIONS
+        .into_iter()
+        .find(|(key, _)| body[*key].is_string())
+    else {
         return refuse("MissingParameter", "a route has a destination");
     };
-    let mut route =
-        json!({field: body[key], "instanceOwnerId": world.account, "origin": "CreateRoute", "state": "active"});
+    let mut route = json!({field: body[key], "instanceOwnerId": world.account, "origin": "CreateRoute", "state": "active"});
     if action != "DeleteRoute" {
         let instance = world.find(Kind::Instance, &body["InstanceId"])?;
         route["instanceId"] = instance["instanceId"].clone();
-        route["networkInterfaceId"] = instance["networkInterfaceSet"][0]["networkInterfaceId"].clone();
+        route["networkInterfaceId"] =
+            instance["networkInterfaceSet"][0]["networkInterfaceId"].clone();
     }
     let table = world.find(Kind::Table, &body["RouteTableId"])?;
     let is_it = |it: &Value| it[field] == body[key];
     match (action, array(&table["routeSet"]).any(is_it)) {
         ("CreateRoute", true) => {
-            return refuse("RouteAlreadyExists", format!("The route identified by {} already exists.", body[key]));
+            return refuse(
+                "RouteAlreadyExists",
+                format!("The route identified by {} already exists.", body[key]),
+            );
         }
         ("ReplaceRoute", false) => {
-            return refuse("InvalidParameterValue", "There is no route defined for this destination");
+            return refuse(
+                "InvalidParameterValue",
+                "There is no route defined for this destination",
+            );
         }
-        ("DeleteRoute", false) => return refuse("InvalidRoute.NotFound", "no route with that destination"),
+        ("DeleteRoute", false) => {
+            return refuse("InvalidRoute.NotFound", "no route with that destination");
+        }
         _ => {}
     }
     let routes = table["routeSet"].as_array_mut().into_iter();
@@ -120,9 +154,19 @@ fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Ref
 
 /// Returns the kind of an ID.
 fn kind_of(id: &Value) -> Result<Kind, Refused> {
-    let kinds = [("i-", Kind::Instance), ("sg-", Kind::Group), ("subnet-", Kind::Subnet), ("rtb-", Kind::Table)];
-    let found = kinds.into_iter().find(|(prefix, _)| text(id).starts_with(prefix));
-    found.map_or_else(|| refuse("InvalidID", format!("The ID '{}' is not valid", text(id))), |(_, kind)| Ok(kind))
+    let kinds = [
+        ("i-", Kind::Instance),
+        ("sg-", Kind::Group),
+        ("subnet-", Kind::Subnet),
+        ("rtb-", Kind::Table),
+    ];
+    let found = kinds
+        .into_iter()
+        .find(|(prefix, _)| text(id).starts_with(prefix));
+    found.map_or_else(
+        || refuse("InvalidID", format!("The ID '{}' is not valid", text(id))),
+        |(_, kind)| Ok(kind),
+    )
 }
 
 fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refused> {
@@ -131,12 +175,20 @@ fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refu
     }
     for id in array(&body["ResourceId"]) {
         if is_set {
-            world.later(world.lag, kind_of(id)?, text(id), json!({"+tags": body["Tag"]}));
+            world.later(
+                world.lag,
+                kind_of(id)?,
+                text(id),
+                json!({"+tags": body["Tag"]}),
+            );
             continue;
         }
-        let is_it =
-            |it: &Value, has: &Value| it["Key"] == has["key"] && (it["Value"].is_null() || it["Value"] == has["value"]);
-        retain(&mut world.find(kind_of(id)?, id)?["tagSet"], |has| !array(&body["Tag"]).any(|it| is_it(it, has)));
+        let is_it = |it: &Value, has: &Value| {
+            it["Key"] == has["key"] && (it["Value"].is_null() || it["Value"] == has["value"])
+        };
+        retain(&mut world.find(kind_of(id)?, id)?["tagSet"], |has| {
+            !array(&body["Tag"]).any(|it| is_it(it, has))
+        });
     }
     Ok(())
 }
@@ -144,7 +196,8 @@ fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refu
 /// Returns the tags of a new object of EC2.
 pub(crate) fn new_tags(body: &Value, resource: &str) -> Value {
     let mut tags = json!([]);
-    let specifications = array(&body["TagSpecification"]).filter(|it| it["ResourceType"] == resource);
+    let specifications =
+        array(&body["TagSpecification"]).filter(|it| it["ResourceType"] == resource);
     specifications.for_each(|it| tag(&mut tags, ["key", "value"], &it["Tag"]));
     tags
 }

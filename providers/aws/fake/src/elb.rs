@@ -24,10 +24,16 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 release(world, &it);
             }
         }
-        "AddTags" => tag(&mut tagged(world, body)?["_tags"], ["Key", "Value"], &body["Tags"]),
+        "AddTags" => tag(
+            &mut tagged(world, body)?["_tags"],
+            ["Key", "Value"],
+            &body["Tags"],
+        ),
         "RemoveTags" => {
             let keys = &body["Tags"];
-            retain(&mut tagged(world, body)?["_tags"], |it| !array(keys).any(|gone| gone["Key"] == it["Key"]));
+            retain(&mut tagged(world, body)?["_tags"], |it| {
+                !array(keys).any(|gone| gone["Key"] == it["Key"])
+            });
         }
         "RegisterInstancesWithLoadBalancer" | "DeregisterInstancesFromLoadBalancer" => {
             return set_instances(world, body, action.starts_with('R'));
@@ -38,7 +44,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             subnets.retain(|it| !named.contains(it));
             subnets.extend(named.into_iter().filter(|_| is_added));
             check_network(world, &subnets, &Value::Null)?;
-            check(!subnets.is_empty(), "InvalidConfigurationRequest", "the last subnet cannot be detached")?;
+            check(
+                !subnets.is_empty(),
+                "InvalidConfigurationRequest",
+                "the last subnet cannot be detached",
+            )?;
             balancer(world, body)?["Subnets"] = json!(subnets);
             return Ok(json!({"Subnets": subnets}));
         }
@@ -51,7 +61,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DeleteLoadBalancerListeners" => {
             let gone = list("LoadBalancerPorts");
             let listeners = &mut balancer(world, body)?["ListenerDescriptions"];
-            retain(listeners, |it| !gone.contains(&it["Listener"]["LoadBalancerPort"]));
+            retain(listeners, |it| {
+                !gone.contains(&it["Listener"]["LoadBalancerPort"])
+            });
         }
         "ConfigureHealthCheck" => {
             check_health_check(&body["HealthCheck"])?;
@@ -60,7 +72,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "ModifyLoadBalancerAttributes" => {
             let found = balancer(world, body)?;
-            for (group, fields) in body["LoadBalancerAttributes"].as_object().into_iter().flatten() {
+            for (group, fields) in body["LoadBalancerAttributes"]
+                .as_object()
+                .into_iter()
+                .flatten()
+            {
                 if found["_attributes"][group].is_object() {
                     merge(&mut found["_attributes"][group], fields);
                 }
@@ -72,10 +88,16 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "CreateLoadBalancerPolicy" => create_policy(world, body)?,
         "DeleteLoadBalancerPolicy" => {
             let found = balancer(world, body)?;
-            retain(&mut found["_policies"], |it| it["PolicyName"] != body["PolicyName"]);
-            retain(&mut found["Policies"]["OtherPolicies"], |it| *it != body["PolicyName"]);
+            retain(&mut found["_policies"], |it| {
+                it["PolicyName"] != body["PolicyName"]
+            });
+            retain(&mut found["Policies"]["OtherPolicies"], |it| {
+                *it != body["PolicyName"]
+            });
         }
-        "SetLoadBalancerPoliciesForBackendServer" | "SetLoadBalancerPoliciesOfListener" => set_policies(world, body)?,
+        "SetLoadBalancerPoliciesForBackendServer" | "SetLoadBalancerPoliciesOfListener" => {
+            set_policies(world, body)?
+        }
         _ => return Err(Refused::new(404, "InvalidAction", action)),
     }
     Ok(json!({}))
@@ -83,7 +105,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 
 fn named<'a>(world: &'a mut World, name: &Value) -> Result<&'a mut Value, Refused> {
     let missing = format!("There is no ACTIVE Load Balancer named '{}'", text(name));
-    world.find(Kind::Classic, name).or_else(|_| refuse("LoadBalancerNotFound", missing))
+    world
+        .find(Kind::Classic, name)
+        .or_else(|_| refuse("LoadBalancerNotFound", missing))
 }
 
 fn balancer<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refused> {
@@ -98,39 +122,73 @@ fn tagged<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refus
 /// Refuses names that no load balancer can have.
 pub(crate) fn check_name(name: &Value) -> Result<(), Refused> {
     let is_inner = |it: char| it.is_ascii_alphanumeric() || it == '-';
-    let is_right =
-        (1..=32).contains(&text(name).len()) && text(name).chars().all(is_inner) && !text(name).starts_with('-');
-    check(is_right, "ValidationError", format!("the name {name} is not valid"))
+    let is_right = (1..=32).contains(&text(name).len())
+        && text(name).chars().all(is_inner)
+        && !text(name).starts_with('-');
+    check(
+        is_right,
+        "ValidationError",
+        format!("the name {name} is not valid"),
+    )
 }
 
 /// Refuses subnets and security groups that are not of the account, and two subnets in a zone.
-pub(crate) fn check_network(world: &mut World, subnets: &[Value], groups: &Value) -> Result<(), Refused> {
+pub(crate) fn check_network(
+    world: &mut World,
+    subnets: &[Value],
+    groups: &Value,
+) -> Result<(), Refused> {
     let mut zones = Vec::new();
     for id in subnets {
         let Ok(subnet) = world.find(Kind::Subnet, id) else {
             return refuse("SubnetNotFound", format!("The subnet {id} does not exist"));
         };
         let is_new = !zones.contains(&subnet["availabilityZone"]);
-        check(is_new, "InvalidConfigurationRequest", "only one subnet per zone")?;
+        check(
+            is_new,
+            "InvalidConfigurationRequest",
+            "only one subnet per zone",
+        )?;
         zones.push(subnet["availabilityZone"].clone());
     }
     let unknown = array(groups).find(|id| !world.has(Kind::Group, id));
-    check(unknown.is_none(), "InvalidSecurityGroup", format!("The security group {unknown:?} does not exist"))
+    check(
+        unknown.is_none(),
+        "InvalidSecurityGroup",
+        format!("The security group {unknown:?} does not exist"),
+    )
 }
 
 /// Refuses listeners that no classic load balancer can have.
 fn check_listener(listener: &Value) -> Result<(), Refused> {
-    let [outer, inner] = ["Protocol", "InstanceProtocol"].map(|key| text(&listener[key]).to_uppercase());
+    let [outer, inner] =
+        ["Protocol", "InstanceProtocol"].map(|key| text(&listener[key]).to_uppercase());
     let are_ports = ["LoadBalancerPort", "InstancePort"]
         .iter()
         .all(|key| text(&listener[*key]).parse::<u16>().is_ok_and(|it| it > 0));
     let layers = [["TCP", "SSL"], ["HTTP", "HTTPS"]];
-    let is_right = are_ports && layers.iter().any(|it| it.contains(&&*outer) && it.contains(&&*inner));
-    check(is_right, "ValidationError", format!("the listener {listener} is not valid"))?;
-    let (is_secure, certificate) = (["SSL", "HTTPS"].contains(&&*outer), text(&listener["SSLCertificateId"]));
+    let is_right = are_ports
+        && layers
+            .iter()
+            .any(|it| it.contains(&&*outer) && it.contains(&&*inner));
+    check(
+        is_right,
+        "ValidationError",
+        format!("the listener {listener} is not valid"),
+    )?;
+    let (is_secure, certificate) = (
+        ["SSL", "HTTPS"].contains(&&*outer),
+        text(&listener["SSLCertificateId"]),
+    );
     match (is_secure, certificate.starts_with("arn:")) {
-        (true, false) => refuse("CertificateNotFound", "Server Certificate not found for the key"),
-        (false, true) => refuse("InvalidConfigurationRequest", "a listener without encryption has no certificate"),
+        (true, false) => refuse(
+            "CertificateNotFound",
+            "Server Certificate not found for the key",
+        ),
+        (false, true) => refuse(
+            "InvalidConfigurationRequest",
+            "a listener without encryption has no certificate",
+        ),
         _ => Ok(()),
     }
 }
@@ -147,15 +205,32 @@ fn create(world: &mut World, body: &Value) -> Answer {
     let name = text(&body["LoadBalancerName"]);
     check_name(&body["LoadBalancerName"])?;
     let is_free = !world.has(Kind::Classic, &body["LoadBalancerName"]);
-    check(is_free, "DuplicateLoadBalancerName", format!("The load balancer {name} already exists"))?;
+    check(
+        is_free,
+        "DuplicateLoadBalancerName",
+        format!("The load balancer {name} already exists"),
+    )?;
     let subnets: Vec<_> = array(&body["Subnets"]).cloned().collect();
     check_network(world, &subnets, &body["SecurityGroups"])?;
     array(&body["Listeners"]).try_for_each(check_listener)?;
-    let Some(first) = array(&body["Listeners"]).next().filter(|_| !subnets.is_empty()) else {
-        return refuse("ValidationError", "a load balancer has listeners and subnets");
+    let Some(first) = array(&body["Listeners"])
+        .next()
+        .filter(|_| !subnets.is_empty())
+    else {
+        return refuse(
+            "ValidationError",
+            "a load balancer has listeners and subnets",
+        );
     };
-    let prefix = if body["Scheme"] == "internal" { "internal-" } else { "" };
-    let dns = format!("{prefix}{name}-{:09}.{REGION}.elb.amazonaws.com", world.number());
+    let prefix = if body["Scheme"] == "internal" {
+        "internal-"
+    } else {
+        ""
+    };
+    let dns = format!(
+        "{prefix}{name}-{:09}.{REGION}.elb.amazonaws.com",
+        world.number()
+    );
     let mut tags = json!([]);
     tag(&mut tags, ["Key", "Value"], &body["Tags"]);
     let fields = json!({"LoadBalancerName": name, "DNSName": dns, "CanonicalHostedZoneName": dns, "Subnets": subnets, "_tags": tags,
@@ -168,20 +243,34 @@ fn create(world: &mut World, body: &Value) -> Answer {
 
 fn tags(world: &mut World, body: &Value) -> Answer {
     let names: Vec<_> = array(&body["LoadBalancerNames"]).collect();
-    check(names.len() <= 20, "ValidationError", "at most 20 load balancers")?;
-    let shown =
-        names.into_iter().map(|name| Ok(json!({"LoadBalancerName": name, "Tags": named(world, name)?["_tags"]})));
+    check(
+        names.len() <= 20,
+        "ValidationError",
+        "at most 20 load balancers",
+    )?;
+    let shown = names
+        .into_iter()
+        .map(|name| Ok(json!({"LoadBalancerName": name, "Tags": named(world, name)?["_tags"]})));
     Ok(json!({"TagDescriptions": shown.collect::<Result<Vec<_>, Refused>>()?}))
 }
 
 fn set_instances(world: &mut World, body: &Value, is_added: bool) -> Answer {
     balancer(world, body)?;
-    let wanted: Vec<_> = array(&body["Instances"]).map(|it| it["InstanceId"].clone()).collect();
+    let wanted: Vec<_> = array(&body["Instances"])
+        .map(|it| it["InstanceId"].clone())
+        .collect();
     let is_right = !is_added || wanted.iter().all(|id| world.has(Kind::Instance, id));
-    check(is_right, "InvalidInstance", format!("Could not find EC2 instances {wanted:?}"))?;
+    check(
+        is_right,
+        "InvalidInstance",
+        format!("Could not find EC2 instances {wanted:?}"),
+    )?;
     let instances = &mut balancer(world, body)?["Instances"];
     retain(instances, |it| !wanted.contains(&it["InstanceId"]));
-    wanted.into_iter().filter(|_| is_added).for_each(|id| push(instances, json!({"InstanceId": id})));
+    wanted
+        .into_iter()
+        .filter(|_| is_added)
+        .for_each(|id| push(instances, json!({"InstanceId": id})));
     Ok(json!({"Instances": instances}))
 }
 
@@ -189,9 +278,16 @@ fn create_listeners(world: &mut World, body: &Value) -> Result<(), Refused> {
     array(&body["Listeners"]).try_for_each(check_listener)?;
     let listeners = &mut balancer(world, body)?["ListenerDescriptions"];
     for new in array(&body["Listeners"]).map(shown) {
-        let is_beside = |it: &&Value| it["Listener"]["LoadBalancerPort"] == new["Listener"]["LoadBalancerPort"];
-        let there = array(listeners).find(is_beside).map(|it| it["Listener"] == new["Listener"]);
-        check(there != Some(false), "DuplicateListener", "A listener already exists on this port")?;
+        let is_beside =
+            |it: &&Value| it["Listener"]["LoadBalancerPort"] == new["Listener"]["LoadBalancerPort"];
+        let there = array(listeners)
+            .find(is_beside)
+            .map(|it| it["Listener"] == new["Listener"]);
+        check(
+            there != Some(false),
+            "DuplicateListener",
+            "A listener already exists on this port",
+        )?;
         if there.is_none() {
             push(listeners, new);
         }
@@ -200,7 +296,9 @@ fn create_listeners(world: &mut World, body: &Value) -> Result<(), Refused> {
 }
 
 fn check_health_check(it: &Value) -> Result<(), Refused> {
-    let (target, number) = (text(&it["Target"]), |key: &str| text(&it[key]).parse::<u32>().unwrap_or(0));
+    let (target, number) = (text(&it["Target"]), |key: &str| {
+        text(&it[key]).parse::<u32>().unwrap_or(0)
+    });
     let is_http = target.starts_with("HTTP:") || target.starts_with("HTTPS:");
     let is_target = is_http || target.starts_with("TCP:") || target.starts_with("SSL:");
     let is_right = is_target
@@ -208,19 +306,38 @@ fn check_health_check(it: &Value) -> Result<(), Refused> {
         && (5..=300).contains(&number("Interval"))
         && (2..=60).contains(&number("Timeout"))
         && number("Timeout") < number("Interval")
-        && ["UnhealthyThreshold", "HealthyThreshold"].iter().all(|key| (2..=10).contains(&number(key)));
-    check(is_right, "ValidationError", format!("the health check {it} is not valid"))
+        && ["UnhealthyThreshold", "HealthyThreshold"]
+            .iter()
+            .all(|key| (2..=10).contains(&number(key)));
+    check(
+        is_right,
+        "ValidationError",
+        format!("the health check {it} is not valid"),
+    )
 }
 
 fn create_policy(world: &mut World, body: &Value) -> Result<(), Refused> {
-    let (name, kind, found) = (&body["PolicyName"], &body["PolicyTypeName"], balancer(world, body)?);
+    let (name, kind, found) = (
+        &body["PolicyName"],
+        &body["PolicyTypeName"],
+        balancer(world, body)?,
+    );
     let is_known = ["ProxyProtocolPolicyType", "SSLNegotiationPolicyType"].contains(&text(kind));
-    check(is_known, "PolicyTypeNotFound", "There is no policy type of this name")?;
-    let policy =
-        json!({"PolicyName": name, "PolicyTypeName": kind, "PolicyAttributeDescriptions": body["PolicyAttributes"]});
+    check(
+        is_known,
+        "PolicyTypeNotFound",
+        "There is no policy type of this name",
+    )?;
+    let policy = json!({"PolicyName": name, "PolicyTypeName": kind, "PolicyAttributeDescriptions": body["PolicyAttributes"]});
     // Creating the same again changes nothing, and is what the Go cloud-controller-manager does at each sync.
-    let there = array(&found["_policies"]).find(|it| it["PolicyName"] == *name).map(|it| *it == policy);
-    check(there != Some(false), "DuplicatePolicyName", "There is a policy of this name")?;
+    let there = array(&found["_policies"])
+        .find(|it| it["PolicyName"] == *name)
+        .map(|it| *it == policy);
+    check(
+        there != Some(false),
+        "DuplicatePolicyName",
+        "There is a policy of this name",
+    )?;
     if there.is_some() {
         return Ok(());
     }
@@ -231,23 +348,37 @@ fn create_policy(world: &mut World, body: &Value) -> Result<(), Refused> {
 
 /// Returns the policies that a request names, if the load balancer has them.
 fn policies_of(found: &Value, body: &Value) -> Result<Vec<Value>, Refused> {
-    let policy = |name: &Value| array(&found["_policies"]).find(|it| it["PolicyName"] == *name).cloned();
+    let policy = |name: &Value| {
+        array(&found["_policies"])
+            .find(|it| it["PolicyName"] == *name)
+            .cloned()
+    };
     let all: Option<Vec<_>> = array(&body["PolicyNames"]).map(policy).collect();
-    all.map_or_else(|| refuse("PolicyNotFound", "There is no policy of this name"), Ok)
+    all.map_or_else(
+        || refuse("PolicyNotFound", "There is no policy of this name"),
+        Ok,
+    )
 }
 
 fn policies(world: &mut World, body: &Value) -> Answer {
     let found = balancer(world, body)?;
     let wanted = policies_of(found, body)?;
-    Ok(json!({"PolicyDescriptions": if wanted.is_empty() { found["_policies"].clone() } else { wanted.into() }}))
+    Ok(
+        json!({"PolicyDescriptions": if wanted.is_empty() { found["_policies"].clone() } else { wanted.into() }}),
+    )
 }
 
 /// Sets the policies of a listener, or of a port of the instances.
 fn set_policies(world: &mut World, body: &Value) -> Result<(), Refused> {
     let found = balancer(world, body)?;
-    let names: Value = policies_of(found, body)?.iter().map(|it| it["PolicyName"].clone()).collect();
+    let names: Value = policies_of(found, body)?
+        .iter()
+        .map(|it| it["PolicyName"].clone())
+        .collect();
     if body["InstancePort"].is_string() {
-        retain(&mut found["BackendServerDescriptions"], |it| it["InstancePort"] != body["InstancePort"]);
+        retain(&mut found["BackendServerDescriptions"], |it| {
+            it["InstancePort"] != body["InstancePort"]
+        });
         if array(&names).next().is_some() {
             push(
                 &mut found["BackendServerDescriptions"],
@@ -256,7 +387,10 @@ fn set_policies(world: &mut World, body: &Value) -> Result<(), Refused> {
         }
         return Ok(());
     }
-    let mut listeners = found["ListenerDescriptions"].as_array_mut().into_iter().flatten();
+    let mut listeners = found["ListenerDescriptions"]
+        .as_array_mut()
+        .into_iter()
+        .flatten();
     match listeners.find(|it| it["Listener"]["LoadBalancerPort"] == body["LoadBalancerPort"]) {
         Some(listener) => listener["PolicyNames"] = names,
         None => return refuse("ListenerNotFound", "There is no listener on this port"),

@@ -27,24 +27,35 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "ModifyTargetGroup" => return modify_target_group(world, body),
         "ModifyListener" => return modify_listener(world, body),
         "DeleteLoadBalancer" | "DeleteTargetGroup" | "DeleteListener" => delete(world, kind, body)?,
-        "RegisterTargets" | "DeregisterTargets" => set_targets(world, body, action.starts_with('R'))?,
+        "RegisterTargets" | "DeregisterTargets" => {
+            set_targets(world, body, action.starts_with('R'))?
+        }
         "DescribeLoadBalancerAttributes" | "DescribeTargetGroupAttributes" => {
             return Ok(json!({"Attributes": of(world, kind, body)?["_attributes"]}));
         }
         "ModifyLoadBalancerAttributes" | "ModifyTargetGroupAttributes" => {
             let it = of(world, kind, body)?;
-            let known = |new: &&Value| array(&it["_attributes"]).any(|has| has["Key"] == new["Key"]);
+            let known =
+                |new: &&Value| array(&it["_attributes"]).any(|has| has["Key"] == new["Key"]);
             if let Some(new) = array(&body["Attributes"]).find(|new| !known(new)) {
-                return refuse("ValidationError", format!("The attribute {} is not known", new["Key"]));
+                return refuse(
+                    "ValidationError",
+                    format!("The attribute {} is not known", new["Key"]),
+                );
             }
-            tag(&mut it["_attributes"], ["Key", "Value"], &body["Attributes"]);
+            tag(
+                &mut it["_attributes"],
+                ["Key", "Value"],
+                &body["Attributes"],
+            );
             return Ok(json!({"Attributes": it["_attributes"]}));
         }
         // A load balancer that was created without security groups never gets any.
         "SetSecurityGroups" => {
             check_network(world, &[], &body["SecurityGroups"])?;
             let it = of(world, kind, body)?;
-            let is_right = !it["SecurityGroups"].is_null() && array(&body["SecurityGroups"]).next().is_some();
+            let is_right =
+                !it["SecurityGroups"].is_null() && array(&body["SecurityGroups"]).next().is_some();
             check(
                 is_right,
                 "InvalidConfigurationRequest",
@@ -54,21 +65,35 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             return Ok(json!({"SecurityGroupIds": it["SecurityGroups"]}));
         }
         "SetSubnets" | "SetIpAddressType" => {
-            let zones = if action == "SetSubnets" { Some(zones(world, body, &Value::Null)?) } else { None };
+            let zones = if action == "SetSubnets" {
+                Some(zones(world, body, &Value::Null)?)
+            } else {
+                None
+            };
             let it = of(world, kind, body)?;
-            zones.into_iter().for_each(|zones| it["AvailabilityZones"] = zones);
+            zones
+                .into_iter()
+                .for_each(|zones| it["AvailabilityZones"] = zones);
             if body["IpAddressType"].is_string() {
                 it["IpAddressType"] = body["IpAddressType"].clone();
             }
-            let zones = if action == "SetSubnets" { it["AvailabilityZones"].clone() } else { Value::Null };
+            let zones = if action == "SetSubnets" {
+                it["AvailabilityZones"].clone()
+            } else {
+                Value::Null
+            };
             return Ok(json!({"AvailabilityZones": zones, "IpAddressType": it["IpAddressType"]}));
         }
         "DescribeTags" => {
             let mut shown = Vec::new();
-            each_tagged(world, body, |arn, tags| shown.push(json!({"ResourceArn": arn, "Tags": tags})))?;
+            each_tagged(world, body, |arn, tags| {
+                shown.push(json!({"ResourceArn": arn, "Tags": tags}))
+            })?;
             return Ok(json!({"TagDescriptions": shown}));
         }
-        "AddTags" => each_tagged(world, body, |_, tags| tag(tags, ["Key", "Value"], &body["Tags"]))?,
+        "AddTags" => each_tagged(world, body, |_, tags| {
+            tag(tags, ["Key", "Value"], &body["Tags"])
+        })?,
         "RemoveTags" => {
             let is_gone = |it: &Value| array(&body["TagKeys"]).any(|key| *key == it["Key"]);
             each_tagged(world, body, |_, tags| retain(tags, |it| !is_gone(it)))?;
@@ -103,28 +128,51 @@ fn settings(body: &Value) -> Value {
 
 /// Returns the object of this name if it was created with the same settings.
 fn existing(world: &mut World, kind: Kind, body: &Value) -> Result<Option<Value>, Refused> {
-    let (account, name) = (world.account, if kind == Kind::Network { "LoadBalancer" } else { "TargetGroup" });
-    let is_it = |it: &&mut Value| it["_account"] == account && it[format!("{name}Name")] == body["Name"];
-    let Some(found) = world.each(kind).iter_mut().find(is_it) else { return Ok(None) };
+    let (account, name) = (
+        world.account,
+        if kind == Kind::Network {
+            "LoadBalancer"
+        } else {
+            "TargetGroup"
+        },
+    );
+    let is_it =
+        |it: &&mut Value| it["_account"] == account && it[format!("{name}Name")] == body["Name"];
+    let Some(found) = world.each(kind).iter_mut().find(is_it) else {
+        return Ok(None);
+    };
     let is_same = found["_settings"] == settings(body);
-    check(is_same, &format!("Duplicate{name}Name"), format!("{} exists with other settings", body["Name"]))?;
+    check(
+        is_same,
+        &format!("Duplicate{name}Name"),
+        format!("{} exists with other settings", body["Name"]),
+    )?;
     Ok(Some(found.clone()))
 }
 
 /// Returns the zones of a load balancer with the subnets of a request.
 fn zones(world: &mut World, body: &Value, groups: &Value) -> Answer {
     let plain = array(&body["Subnets"]).map(|it| json!({"SubnetId": it}));
-    let all: Vec<_> = array(&body["SubnetMappings"]).cloned().chain(plain).collect();
+    let all: Vec<_> = array(&body["SubnetMappings"])
+        .cloned()
+        .chain(plain)
+        .collect();
     let subnets: Vec<_> = all.iter().map(|it| it["SubnetId"].clone()).collect();
     check_network(world, &subnets, groups)?;
-    check(!all.is_empty(), "ValidationError", "a load balancer has subnets")?;
+    check(
+        !all.is_empty(),
+        "ValidationError",
+        "a load balancer has subnets",
+    )?;
     let zone = |it: &Value| {
         let subnet = world.find(Kind::Subnet, &it["SubnetId"])?.clone();
         let zone = subnet["availabilityZone"].clone();
-        let is_inside =
-            it["PrivateIPv4Address"].is_null() || contains(text(&subnet["cidrBlock"]), text(&it["PrivateIPv4Address"]));
-        let outside =
-            format!("The private IP address {} is not in the subnet {}", it["PrivateIPv4Address"], it["SubnetId"]);
+        let is_inside = it["PrivateIPv4Address"].is_null()
+            || contains(text(&subnet["cidrBlock"]), text(&it["PrivateIPv4Address"]));
+        let outside = format!(
+            "The private IP address {} is not in the subnet {}",
+            it["PrivateIPv4Address"], it["SubnetId"]
+        );
         check(is_inside, "ValidationError", outside)?;
         let address = json!({"AllocationId": it["AllocationId"], "PrivateIPv4Address": it["PrivateIPv4Address"]});
         let is_fixed = it["AllocationId"].is_string() || it["PrivateIPv4Address"].is_string();
@@ -138,7 +186,11 @@ fn zones(world: &mut World, body: &Value, groups: &Value) -> Answer {
 fn create(world: &mut World, body: &Value) -> Answer {
     let name = text(&body["Name"]);
     check_name(&body["Name"])?;
-    check(body["Type"] == "network", "ValidationError", "only network load balancers are there")?;
+    check(
+        body["Type"] == "network",
+        "ValidationError",
+        "only network load balancers are there",
+    )?;
     if let Some(it) = existing(world, Kind::Network, body)? {
         return Ok(json!({"LoadBalancers": [it]}));
     }
@@ -151,7 +203,12 @@ fn create(world: &mut World, body: &Value) -> Answer {
         "AvailabilityZones": zones, "SecurityGroups": groups, "_tags": new_tags(body), "_settings": settings(body), "_account": world.account});
     let it = new(Kind::Network, &fields);
     world.add(Kind::Network, it.clone());
-    world.later(world.provisioning, Kind::Network, &arn, json!({"State": {"Code": "active"}}));
+    world.later(
+        world.provisioning,
+        Kind::Network,
+        &arn,
+        json!({"State": {"Code": "active"}}),
+    );
     Ok(json!({"LoadBalancers": [it]}))
 }
 
@@ -161,11 +218,23 @@ fn delete(world: &mut World, kind: Kind, body: &Value) -> Result<(), Refused> {
         (Kind::Listener, Err(missing)) => return Err(missing),
         _ => return Ok(()),
     };
-    let is_protection = |it: &Value| it["Key"] == "deletion_protection.enabled" && it["Value"] == "true";
+    let is_protection =
+        |it: &Value| it["Key"] == "deletion_protection.enabled" && it["Value"] == "true";
     let protected = "Load balancer cannot be deleted because deletion protection is enabled";
-    check(!array(&it["_attributes"]).any(is_protection), "OperationNotPermitted", protected)?;
-    let used = format!("Target group {} is currently in use by a listener", it["TargetGroupArn"]);
-    check(array(&it["LoadBalancerArns"]).next().is_none(), "ResourceInUse", used)?;
+    check(
+        !array(&it["_attributes"]).any(is_protection),
+        "OperationNotPermitted",
+        protected,
+    )?;
+    let used = format!(
+        "Target group {} is currently in use by a listener",
+        it["TargetGroupArn"]
+    );
+    check(
+        array(&it["LoadBalancerArns"]).next().is_none(),
+        "ResourceInUse",
+        used,
+    )?;
     world.remove(kind, kind.id(), &it[kind.id()]);
     if kind == Kind::Network {
         world.remove(Kind::Listener, kind.id(), &it[kind.id()]);
@@ -177,7 +246,12 @@ fn delete(world: &mut World, kind: Kind, body: &Value) -> Result<(), Refused> {
 
 fn check_health_check(it: &Value) -> Result<(), Refused> {
     let within = |key: &str, range: RangeInclusive<u32>| {
-        it[key].is_null() || it[key].to_string().trim_matches('"').parse().is_ok_and(|it| range.contains(&it))
+        it[key].is_null()
+            || it[key]
+                .to_string()
+                .trim_matches('"')
+                .parse()
+                .is_ok_and(|it| range.contains(&it))
     };
     let is_protocol = match text(&it["HealthCheckProtocol"]) {
         "HTTP" | "HTTPS" => true,
@@ -196,15 +270,30 @@ fn create_target_group(world: &mut World, body: &Value) -> Answer {
     check_name(&body["Name"])?;
     check_health_check(body)?;
     let is_right = ["TCP", "UDP", "TLS", "TCP_UDP"].contains(&text(&body["Protocol"]));
-    check(is_right, "ValidationError", "the protocol of the target group is not valid")?;
+    check(
+        is_right,
+        "ValidationError",
+        "the protocol of the target group is not valid",
+    )?;
     let account = world.account;
-    let has_vpc = body["VpcId"] == VPC && world.all("subnet").iter().any(|it| it["_account"] == account);
-    check(has_vpc, "ValidationError", format!("The VPC ID '{}' is not found", text(&body["VpcId"])))?;
+    let has_vpc = body["VpcId"] == VPC
+        && world
+            .all("subnet")
+            .iter()
+            .any(|it| it["_account"] == account);
+    check(
+        has_vpc,
+        "ValidationError",
+        format!("The VPC ID '{}' is not found", text(&body["VpcId"])),
+    )?;
     if let Some(it) = existing(world, Kind::TargetGroup, body)? {
         return Ok(json!({"TargetGroups": [it]}));
     }
     let arn = arn(world, &format!("targetgroup/{}", text(&body["Name"])));
-    let mut it = new(Kind::TargetGroup, &json!({"_tags": new_tags(body), "_settings": settings(body)}));
+    let mut it = new(
+        Kind::TargetGroup,
+        &json!({"_tags": new_tags(body), "_settings": settings(body)}),
+    );
     if text(&body["HealthCheckProtocol"]).starts_with("HTTP") {
         merge(
             &mut it,
@@ -235,12 +324,26 @@ fn list(world: &mut World, kind: Kind, body: &Value) -> Answer {
     let mut found = world.chosen(kind, body)?;
     if body["LoadBalancerArn"].is_string() {
         let arn = &of(world, Kind::Network, body)?["LoadBalancerArn"];
-        found.retain(|it| it["LoadBalancerArn"] == *arn || array(&it["LoadBalancerArns"]).any(|it| it == arn));
+        found.retain(|it| {
+            it["LoadBalancerArn"] == *arn || array(&it["LoadBalancerArns"]).any(|it| it == arn)
+        });
     } else {
         let is_named = kind == Kind::TargetGroup || !body["ListenerArns"].is_null();
-        check(is_named, "ValidationError", "a load balancer or listeners must be named")?;
+        check(
+            is_named,
+            "ValidationError",
+            "a load balancer or listeners must be named",
+        )?;
     }
-    world.paged(body, found, if kind == Kind::Listener { "Listeners" } else { "TargetGroups" })
+    world.paged(
+        body,
+        found,
+        if kind == Kind::Listener {
+            "Listeners"
+        } else {
+            "TargetGroups"
+        },
+    )
 }
 
 fn health(world: &mut World, body: &Value) -> Answer {
@@ -254,7 +357,9 @@ fn set_targets(world: &mut World, body: &Value, is_added: bool) -> Result<(), Re
     let target = |it: &Value| json!({"Id": it["Id"], "Port": if it["Port"].is_null() { &port } else { &it["Port"] }});
     let named: Vec<_> = array(&body["Targets"]).map(target).collect();
     let is_running = |world: &mut World, it: &Value| {
-        world.find(Kind::Instance, &it["Id"]).is_ok_and(|it| it["instanceState"]["name"] == "running")
+        world
+            .find(Kind::Instance, &it["Id"])
+            .is_ok_and(|it| it["instanceState"]["name"] == "running")
     };
     let stopped = named.iter().find(|it| is_added && !is_running(world, it));
     check(
@@ -264,7 +369,10 @@ fn set_targets(world: &mut World, body: &Value, is_added: bool) -> Result<(), Re
     )?;
     let all = &mut of(world, Kind::TargetGroup, body)?["_targets"];
     retain(all, |it| !named.contains(it));
-    named.into_iter().filter(|_| is_added).for_each(|it| push(all, it));
+    named
+        .into_iter()
+        .filter(|_| is_added)
+        .for_each(|it| push(all, it));
     Ok(())
 }
 
@@ -273,9 +381,15 @@ impl World {
     fn relink(&mut self) {
         let listeners = self.all("listener").to_vec();
         for group in self.each(Kind::TargetGroup) {
-            let uses =
-                |it: &&Value| array(&it["DefaultActions"]).any(|it| it["TargetGroupArn"] == group["TargetGroupArn"]);
-            let mut arns: Vec<_> = listeners.iter().filter(uses).map(|it| it["LoadBalancerArn"].clone()).collect();
+            let uses = |it: &&Value| {
+                array(&it["DefaultActions"])
+                    .any(|it| it["TargetGroupArn"] == group["TargetGroupArn"])
+            };
+            let mut arns: Vec<_> = listeners
+                .iter()
+                .filter(uses)
+                .map(|it| it["LoadBalancerArn"].clone())
+                .collect();
             arns.dedup();
             group["LoadBalancerArns"] = arns.into();
         }
@@ -284,24 +398,45 @@ impl World {
 
 /// Refuses a listener that does not fit its target group, or the listeners beside it.
 fn check_listener(world: &mut World, listener: &Value) -> Result<(), Refused> {
-    let group = world.find(Kind::TargetGroup, &listener["DefaultActions"][0]["TargetGroupArn"])?.clone();
+    let group = world
+        .find(
+            Kind::TargetGroup,
+            &listener["DefaultActions"][0]["TargetGroupArn"],
+        )?
+        .clone();
     let (outer, inner) = (text(&listener["Protocol"]), text(&group["Protocol"]));
     let fits = outer == inner || (outer == "TLS" && inner == "TCP");
     let unfit = format!("a {outer} listener cannot forward to a {inner} target group");
     check(fits, "InvalidConfigurationRequest", unfit)?;
     let is_own = array(&group["LoadBalancerArns"]).all(|it| *it == listener["LoadBalancerArn"]);
-    check(is_own, "TargetGroupAssociationLimit", "the target group is another load balancer's")?;
+    check(
+        is_own,
+        "TargetGroupAssociationLimit",
+        "the target group is another load balancer's",
+    )?;
     let has_certificate = text(&listener["Certificates"][0]["CertificateArn"]).starts_with("arn:");
     let certificates = "certificates are for TLS listeners";
-    check(outer != "TLS" || has_certificate, "CertificateNotFound", certificates)?;
+    check(
+        outer != "TLS" || has_certificate,
+        "CertificateNotFound",
+        certificates,
+    )?;
     let is_plain = !has_certificate && !listener["SslPolicy"].is_string();
-    check(outer == "TLS" || is_plain, "InvalidConfigurationRequest", certificates)?;
+    check(
+        outer == "TLS" || is_plain,
+        "InvalidConfigurationRequest",
+        certificates,
+    )?;
     let is_beside = |it: &Value| {
         let same = |key: &str| it[key] == listener[key];
         same("LoadBalancerArn") && same("Port") && !same("ListenerArn")
     };
     let is_free = !world.all("listener").iter().any(is_beside);
-    check(is_free, "DuplicateListener", "A listener already exists on this port for this load balancer")
+    check(
+        is_free,
+        "DuplicateListener",
+        "A listener already exists on this port for this load balancer",
+    )
 }
 
 fn with_defaults(mut it: Value) -> Value {
@@ -315,7 +450,11 @@ fn create_listener(world: &mut World, body: &Value) -> Answer {
     let balancer = text(&of(world, Kind::Network, body)?["LoadBalancerArn"]).to_owned();
     let mut it = settings(body);
     check_listener(world, &it)?;
-    let path = balancer.split(':').next_back().unwrap_or_default().replacen("loadbalancer", "listener", 1);
+    let path = balancer
+        .split(':')
+        .next_back()
+        .unwrap_or_default()
+        .replacen("loadbalancer", "listener", 1);
     (it["ListenerArn"], it["_tags"]) = (arn(world, &path).into(), new_tags(body));
     let it = with_defaults(it);
     world.add(Kind::Listener, it.clone());
@@ -327,7 +466,8 @@ fn modify_listener(world: &mut World, body: &Value) -> Answer {
     let mut it = of(world, Kind::Listener, body)?.clone();
     merge(&mut it, body);
     if it["Protocol"] != "TLS" && body["Protocol"].is_string() {
-        (it["Certificates"], it["SslPolicy"]) = (body["Certificates"].clone(), body["SslPolicy"].clone());
+        (it["Certificates"], it["SslPolicy"]) =
+            (body["Certificates"].clone(), body["SslPolicy"].clone());
     }
     check_listener(world, &it)?;
     let it = with_defaults(it);
@@ -337,11 +477,21 @@ fn modify_listener(world: &mut World, body: &Value) -> Answer {
 }
 
 /// Changes the tags of each ARN of a request.
-fn each_tagged(world: &mut World, body: &Value, mut change: impl FnMut(&Value, &mut Value)) -> Result<(), Refused> {
+fn each_tagged(
+    world: &mut World,
+    body: &Value,
+    mut change: impl FnMut(&Value, &mut Value),
+) -> Result<(), Refused> {
     let arns: Vec<_> = array(&body["ResourceArns"]).collect();
     check(arns.len() <= 20, "ValidationError", "at most 20 resources")?;
     for arn in arns {
-        let kind = match text(arn).split(':').nth(5).unwrap_or_default().split('/').next() {
+        let kind = match text(arn)
+            .split(':')
+            .nth(5)
+            .unwrap_or_default()
+            .split('/')
+            .next()
+        {
             Some("targetgroup") => Kind::TargetGroup,
             Some("listener") => Kind::Listener,
             _ => Kind::Network,

@@ -13,8 +13,15 @@ use crate::{Answer, Kind, VPC, World, check, refuse};
 const OTHER: &str = " ._-:/()#,@[]+=&;{}!$*";
 
 fn check_text(what: &str, it: &Value) -> Result<(), Refused> {
-    let is_right = text(it).len() <= 255 && text(it).chars().all(|it| it.is_ascii_alphanumeric() || OTHER.contains(it));
-    check(is_right, "InvalidParameterValue", format!("Value ({}) for parameter {what} is invalid", text(it)))
+    let is_right = text(it).len() <= 255
+        && text(it)
+            .chars()
+            .all(|it| it.is_ascii_alphanumeric() || OTHER.contains(it));
+    check(
+        is_right,
+        "InvalidParameterValue",
+        format!("Value ({}) for parameter {what} is invalid", text(it)),
+    )
 }
 
 pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
@@ -25,10 +32,24 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
         check(!text(&body[what]).is_empty(), "MissingParameter", what)?;
     }
     let has_vpc = body["VpcId"] == VPC && world.all("subnet").iter().any(is_there);
-    check(has_vpc, "InvalidVpcID.NotFound", format!("The vpc ID '{}' does not exist", text(&body["VpcId"])))?;
-    let is_taken = world.all("group").iter().any(|it| is_there(it) && it["groupName"] == name);
-    check(!is_taken, "InvalidGroup.Duplicate", format!("The security group '{name}' already exists"))?;
-    let (id, tags) = (format!("sg-{:08x}", world.number()), new_tags(body, "security-group"));
+    check(
+        has_vpc,
+        "InvalidVpcID.NotFound",
+        format!("The vpc ID '{}' does not exist", text(&body["VpcId"])),
+    )?;
+    let is_taken = world
+        .all("group")
+        .iter()
+        .any(|it| is_there(it) && it["groupName"] == name);
+    check(
+        !is_taken,
+        "InvalidGroup.Duplicate",
+        format!("The security group '{name}' already exists"),
+    )?;
+    let (id, tags) = (
+        format!("sg-{:08x}", world.number()),
+        new_tags(body, "security-group"),
+    );
     world.add(
         Kind::Group,
         json!({"groupId": id, "groupName": name, "groupDescription": body["GroupDescription"], "vpcId": VPC,
@@ -42,13 +63,21 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
 pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let group = world.find(Kind::Group, &body["GroupId"])?;
     let (id, is_held) = (group["groupId"].clone(), group["_held"] == true);
-    let refers = |it: &Value| it["groupId"] != id && array(&it["_rules"]).any(|rule| rule["groupId"] == id);
+    let refers =
+        |it: &Value| it["groupId"] != id && array(&it["_rules"]).any(|rule| rule["groupId"] == id);
     let has = |it: &Value| {
-        array(&it["SecurityGroups"]).any(|it| *it == id) || array(&it["groupSet"]).any(|it| it["groupId"] == id)
+        array(&it["SecurityGroups"]).any(|it| *it == id)
+            || array(&it["groupSet"]).any(|it| it["groupId"] == id)
     };
-    let mut users = ["classic", "network", "instance"].iter().flat_map(|kind| world.all(kind));
+    let mut users = ["classic", "network", "instance"]
+        .iter()
+        .flat_map(|kind| world.all(kind));
     let is_free = !is_held && !world.all("group").iter().any(refers) && !users.any(has);
-    check(is_free, "DependencyViolation", format!("resource {} has a dependent object", text(&id)))?;
+    check(
+        is_free,
+        "DependencyViolation",
+        format!("resource {} has a dependent object", text(&id)),
+    )?;
     world.remove(Kind::Group, "groupId", &id);
     Ok(json!({"return": true, "groupId": id}))
 }
@@ -56,8 +85,18 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
 /// Frees the groups of a deleted load balancer, which is detached from them after a while.
 pub(crate) fn release(world: &mut World, balancer: &Value) {
     for id in array(&balancer["SecurityGroups"]) {
-        world.later(Duration::ZERO, Kind::Group, text(id), json!({"_held": !world.detaching.is_zero()}));
-        world.later(world.detaching, Kind::Group, text(id), json!({"_held": false}));
+        world.later(
+            Duration::ZERO,
+            Kind::Group,
+            text(id),
+            json!({"_held": !world.detaching.is_zero()}),
+        );
+        world.later(
+            world.detaching,
+            Kind::Group,
+            text(id),
+            json!({"_held": false}),
+        );
     }
 }
 
@@ -66,7 +105,12 @@ const SOURCES: [[&str; 4]; 4] = [
     ["IpRanges", "CidrIp", "ipRanges", "cidrIp"],
     ["Ipv6Ranges", "CidrIpv6", "ipv6Ranges", "cidrIpv6"],
     ["Groups", "GroupId", "groups", "groupId"],
-    ["PrefixListIds", "PrefixListId", "prefixListIds", "prefixListId"],
+    [
+        "PrefixListIds",
+        "PrefixListId",
+        "prefixListIds",
+        "prefixListId",
+    ],
 ];
 /// Fields that permissions have in common with their rules.
 const PORTS: [&str; 3] = ["ipProtocol", "fromPort", "toPort"];
@@ -75,22 +119,36 @@ const PORTS: [&str; 3] = ["ipProtocol", "fromPort", "toPort"];
 fn rules(body: &Value) -> Result<Vec<Value>, Refused> {
     let mut rules = Vec::new();
     for permission in array(&body["IpPermissions"]) {
-        let (protocol, port) = (text(&permission["IpProtocol"]), |key| text(&permission[key]).parse::<i32>().ok());
+        let (protocol, port) = (text(&permission["IpProtocol"]), |key| {
+            text(&permission[key]).parse::<i32>().ok()
+        });
         let is_known = ["tcp", "udp", "icmp", "icmpv6", "-1"].contains(&protocol);
         check(
             is_known,
             "InvalidParameterValue",
             format!("Invalid value '{protocol}' for IP protocol. Unknown protocol."),
         )?;
-        let ports = if protocol == "-1" { [None, None] } else { [port("FromPort"), port("ToPort")] };
+        let ports = if protocol == "-1" {
+            [None, None]
+        } else {
+            [port("FromPort"), port("ToPort")]
+        };
         let is_range = protocol == "-1"
             || matches!(ports, [Some(from), Some(to)] if from <= to || to == -1 || protocol.starts_with("icmp"));
-        check(is_range, "InvalidParameterValue", "Invalid TCP/UDP port range")?;
+        check(
+            is_range,
+            "InvalidParameterValue",
+            "Invalid TCP/UDP port range",
+        )?;
         for [list, key, _, field] in SOURCES {
             for source in array(&permission[list]) {
-                let is_right =
-                    !text(&source[key]).is_empty() && (!field.starts_with("cidr") || text(&source[key]).contains('/'));
-                check(is_right, "InvalidParameterValue", format!("CIDR block {} is malformed", source[key]))?;
+                let is_right = !text(&source[key]).is_empty()
+                    && (!field.starts_with("cidr") || text(&source[key]).contains('/'));
+                check(
+                    is_right,
+                    "InvalidParameterValue",
+                    format!("CIDR block {} is malformed", source[key]),
+                )?;
                 check_text("Description", &source["Description"])?;
                 rules
                     .push(json!({"ipProtocol": protocol, "fromPort": ports[0], "toPort": ports[1], field: source[key],
@@ -98,7 +156,11 @@ fn rules(body: &Value) -> Result<Vec<Value>, Refused> {
             }
         }
     }
-    check(!rules.is_empty(), "MissingParameter", "Source group or CIDR missing.")?;
+    check(
+        !rules.is_empty(),
+        "MissingParameter",
+        "Source group or CIDR missing.",
+    )?;
     Ok(rules)
 }
 
@@ -106,13 +168,23 @@ fn rules(body: &Value) -> Result<Vec<Value>, Refused> {
 fn set(group: &mut Value, rules: Vec<Value>) {
     let mut shown: Vec<Value> = Vec::new();
     for rule in &rules {
-        let at = shown.iter().position(|it| PORTS.iter().all(|key| it[*key] == rule[*key])).unwrap_or(shown.len());
+        let at = shown
+            .iter()
+            .position(|it| PORTS.iter().all(|key| it[*key] == rule[*key]))
+            .unwrap_or(shown.len());
         if at == shown.len() {
-            shown.push(json!({"groups": [], "ipRanges": [], "ipv6Ranges": [], "prefixListIds": []}));
-            PORTS.iter().for_each(|key| shown[at][*key] = rule[*key].clone());
+            shown
+                .push(json!({"groups": [], "ipRanges": [], "ipv6Ranges": [], "prefixListIds": []}));
+            PORTS
+                .iter()
+                .for_each(|key| shown[at][*key] = rule[*key].clone());
         }
         for [_, _, list, field] in SOURCES.iter().filter(|it| !rule[it[3]].is_null()) {
-            let user = if *list == "groups" { group["_account"].clone() } else { Value::Null };
+            let user = if *list == "groups" {
+                group["_account"].clone()
+            } else {
+                Value::Null
+            };
             push(
                 &mut shown[at][*list],
                 json!({*field: rule[*field], "description": rule["description"], "userId": user}),
@@ -124,7 +196,10 @@ fn set(group: &mut Value, rules: Vec<Value>) {
 
 /// Returns `true` if both rules allow the same, whatever their descriptions.
 fn is_same(one: &Value, other: &Value) -> bool {
-    PORTS.iter().chain(SOURCES.iter().map(|it| &it[3])).all(|key| one[*key] == other[*key])
+    PORTS
+        .iter()
+        .chain(SOURCES.iter().map(|it| &it[3]))
+        .all(|key| one[*key] == other[*key])
 }
 
 /// Adds all rules or none.
@@ -137,11 +212,19 @@ pub(crate) fn authorize(world: &mut World, body: &Value) -> Result<(), Refused> 
     let mut all: Vec<_> = array(&group["_rules"]).cloned().collect();
     for rule in new {
         let is_there = all.iter().any(|has| is_same(has, &rule));
-        check(!is_there, "InvalidPermission.Duplicate", format!("the specified rule {rule} already exists"))?;
+        check(
+            !is_there,
+            "InvalidPermission.Duplicate",
+            format!("the specified rule {rule} already exists"),
+        )?;
         all.push(rule);
     }
     let full = "The maximum number of rules per security group has been reached.";
-    check(all.len() <= most, "RulesPerSecurityGroupLimitExceeded", full)?;
+    check(
+        all.len() <= most,
+        "RulesPerSecurityGroupLimitExceeded",
+        full,
+    )?;
     set(group, all);
     Ok(())
 }
@@ -166,7 +249,11 @@ pub(crate) fn revoke(world: &mut World, body: &Value) -> Result<(), Refused> {
 impl World {
     /// Adds a rule by hand to a group of this ID: its fields as they are shown.
     pub fn add_rule(&mut self, group: &str, rule: &Value) {
-        for it in self.each(Kind::Group).iter_mut().filter(|it| it["groupId"] == group) {
+        for it in self
+            .each(Kind::Group)
+            .iter_mut()
+            .filter(|it| it["groupId"] == group)
+        {
             let rules = array(&it["_rules"]).chain([rule]).cloned().collect();
             set(it, rules);
         }

@@ -22,20 +22,40 @@ impl World {
             port => port.parse().unwrap_or_default(),
         };
         let balancers = self.all("network").iter();
-        let balancers =
-            balancers.filter(|it| array(&group["LoadBalancerArns"]).any(|arn| *arn == it["LoadBalancerArn"]));
-        let instance = self.all("instance").iter().find(|it| it["instanceId"] == target["Id"]);
+        let balancers = balancers.filter(|it| {
+            array(&group["LoadBalancerArns"]).any(|arn| *arn == it["LoadBalancerArn"])
+        });
+        let instance = self
+            .all("instance")
+            .iter()
+            .find(|it| it["instanceId"] == target["Id"]);
         let is_running = instance.is_some_and(|it| it["instanceState"]["name"] == "running");
         let reason = match () {
-            () if group["LoadBalancerArns"].as_array().is_none_or(Vec::is_empty) => "Target.NotInUse",
+            () if group["LoadBalancerArns"]
+                .as_array()
+                .is_none_or(Vec::is_empty) =>
+            {
+                "Target.NotInUse"
+            }
             () if !is_running => "Target.InvalidState",
-            () if !balancers.into_iter().all(|it| instance.is_some_and(|instance| self.admits(instance, it, port))) => {
+            () if !balancers
+                .into_iter()
+                .all(|it| instance.is_some_and(|instance| self.admits(instance, it, port))) =>
+            {
                 "Target.FailedHealthChecks"
             }
             () => "",
         };
-        let state = if reason.is_empty() { "healthy" } else { "unhealthy" };
-        let reason = if reason.is_empty() { Value::Null } else { reason.into() };
+        let state = if reason.is_empty() {
+            "healthy"
+        } else {
+            "unhealthy"
+        };
+        let reason = if reason.is_empty() {
+            Value::Null
+        } else {
+            reason.into()
+        };
         json!({"Target": target, "HealthCheckPort": port.to_string(), "TargetHealth": {"State": state, "Reason": reason}})
     }
 
@@ -43,22 +63,33 @@ impl World {
     /// load balancer's groups, or from each of its subnets.
     fn admits(&self, instance: &Value, balancer: &Value, port: i64) -> bool {
         let groups = self.all("group").iter();
-        let own = groups.filter(|group| array(&instance["groupSet"]).any(|it| it["groupId"] == group["groupId"]));
+        let own = groups.filter(|group| {
+            array(&instance["groupSet"]).any(|it| it["groupId"] == group["groupId"])
+        });
         let rules: Vec<&Value> = own.flat_map(|group| array(&group["_rules"])).collect();
         let is_open = |rule: &&&Value| {
             rule["ipProtocol"] == "-1"
-                || rule["ipProtocol"] == "tcp" && (number(&rule["fromPort"])..=number(&rule["toPort"])).contains(&port)
+                || rule["ipProtocol"] == "tcp"
+                    && (number(&rule["fromPort"])..=number(&rule["toPort"])).contains(&port)
         };
-        let has_group = |rule: &&Value| array(&balancer["SecurityGroups"]).any(|id| *id == rule["groupId"]);
+        let has_group =
+            |rule: &&Value| array(&balancer["SecurityGroups"]).any(|id| *id == rule["groupId"]);
         if rules.iter().filter(is_open).any(has_group) {
             return true;
         }
         let subnets = self.all("subnet").iter();
-        let is_own =
-            |subnet: &&Value| array(&balancer["AvailabilityZones"]).any(|it| it["SubnetId"] == subnet["subnetId"]);
+        let is_own = |subnet: &&Value| {
+            array(&balancer["AvailabilityZones"]).any(|it| it["SubnetId"] == subnet["subnetId"])
+        };
         let is_admitted = |subnet: &Value| {
-            let address = text(&subnet["cidrBlock"]).split('/').next().unwrap_or_default();
-            rules.iter().filter(is_open).any(|rule| contains(text(&rule["cidrIp"]), address))
+            let address = text(&subnet["cidrBlock"])
+                .split('/')
+                .next()
+                .unwrap_or_default();
+            rules
+                .iter()
+                .filter(is_open)
+                .any(|rule| contains(text(&rule["cidrIp"]), address))
         };
         subnets.filter(is_own).all(is_admitted)
     }
@@ -67,12 +98,25 @@ impl World {
     #[must_use]
     pub fn unhealthy_targets(&self) -> Vec<String> {
         let groups = self.all("target-group").iter();
-        let health = groups.flat_map(|group| array(&group["_targets"]).map(|target| self.health_of(group, target)));
+        let health = groups.flat_map(|group| {
+            array(&group["_targets"]).map(|target| self.health_of(group, target))
+        });
         let unhealthy = health.filter(|it| it["TargetHealth"]["State"] != "healthy");
-        unhealthy.map(|it| format!("{} {}", text(&it["Target"]["Id"]), text(&it["TargetHealth"]["Reason"]))).collect()
+        unhealthy
+            .map(|it| {
+                format!(
+                    "{} {}",
+                    text(&it["Target"]["Id"]),
+                    text(&it["TargetHealth"]["Reason"])
+                )
+            })
+            .collect()
     }
 }
 
 fn number(value: &Value) -> i64 {
-    value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
+    value
+        .as_i64()
+        .or_else(|| value.as_str()?.parse().ok())
+        .unwrap_or_default()
 }

@@ -52,7 +52,9 @@ type Answer = Result<Value, Refused>;
 pub fn router(fake: &Handle<World>) -> Router {
     let inner = fake.router();
     Router::new().fallback(async move |request: axum::extract::Request| {
-        inner.oneshot(rest(request).await.map(axum::body::Body::new)).await
+        inner
+            .oneshot(rest(request).await.map(axum::body::Body::new))
+            .await
     })
 }
 
@@ -63,7 +65,10 @@ fn service(request: &ApiRequest) -> &str {
 
 fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> {
     world.effects = request.effects.clone();
-    let (action, body) = (request.path.split('/').nth(2).unwrap_or_default(), &request.body);
+    let (action, body) = (
+        request.path.split('/').nth(2).unwrap_or_default(),
+        &request.body,
+    );
     let answer = match service(request) {
         "ec2" => ec2::answer(world, action, body),
         "elb" => elb::answer(world, action, body),
@@ -98,15 +103,30 @@ impl Cloud for World {
         if service == "latest" {
             return metadata::admit(request);
         }
-        let credential = request.header("authorization").and_then(|it| it.split_once("Credential="));
+        let credential = request
+            .header("authorization")
+            .and_then(|it| it.split_once("Credential="));
         if !credential.is_some_and(|(_, it)| it.starts_with(KEY_ID)) {
-            return Err(Refused::new(if service == "ec2" { 401 } else { 403 }, "", "the key is not known"));
+            return Err(Refused::new(
+                if service == "ec2" { 401 } else { 403 },
+                "",
+                "the key is not known",
+            ));
         }
         let is_read = Self::is_read(&request.route);
         let (limit, seconds) = self.limits[usize::from(!is_read)];
-        let code = if service == "ec2" { "RequestLimitExceeded" } else { "Throttling" };
+        let code = if service == "ec2" {
+            "RequestLimitExceeded"
+        } else {
+            "Throttling"
+        };
         let bucket = || Bucket::new(limit, Duration::from_secs(seconds), limit);
-        let is_exceeded = self.buckets.entry((service, is_read)).or_insert_with(bucket).take().is_exceeded;
+        let is_exceeded = self
+            .buckets
+            .entry((service, is_read))
+            .or_insert_with(bucket)
+            .take()
+            .is_exceeded;
         check(!is_exceeded, code, "Request limit exceeded.")
     }
 

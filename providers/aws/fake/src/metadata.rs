@@ -13,12 +13,23 @@ const ROLE: &str = "control-plane";
 /// Admits requests for a token with a lifetime, and reads with that token.
 pub(crate) fn admit(request: &ApiRequest) -> Result<(), Refused> {
     if request.path == "/latest/api/token" {
-        let lifetime = request.header("x-aws-ec2-metadata-token-ttl-seconds").and_then(|it| it.parse::<u32>().ok());
-        let is_valid = request.route.starts_with("PUT") && lifetime.is_some_and(|it| (1..=21_600).contains(&it));
-        return if is_valid { Ok(()) } else { Err(Refused::new(400, "", "the token has no lifetime")) };
+        let lifetime = request
+            .header("x-aws-ec2-metadata-token-ttl-seconds")
+            .and_then(|it| it.parse::<u32>().ok());
+        let is_valid = request.route.starts_with("PUT")
+            && lifetime.is_some_and(|it| (1..=21_600).contains(&it));
+        return if is_valid {
+            Ok(())
+        } else {
+            Err(Refused::new(400, "", "the token has no lifetime"))
+        };
     }
     let is_known = request.header("x-aws-ec2-metadata-token") == Some(TOKEN);
-    if is_known { Ok(()) } else { Err(Refused::new(401, "", "no token")) }
+    if is_known {
+        Ok(())
+    } else {
+        Err(Refused::new(401, "", "no token"))
+    }
 }
 
 /// The metadata service is that of the first instance.
@@ -41,9 +52,9 @@ pub(crate) fn answer(world: &mut World, path: &str) -> Answer {
 pub(crate) fn credentials(world: &mut World, action: &str, body: &Value) -> Answer {
     let account = world.account;
     match action {
-        "GetCallerIdentity" => {
-            Ok(json!({"Account": account, "UserId": "AIDAFAKE", "Arn": format!("arn:aws:iam::{account}:user/ccm")}))
-        }
+        "GetCallerIdentity" => Ok(
+            json!({"Account": account, "UserId": "AIDAFAKE", "Arn": format!("arn:aws:iam::{account}:user/ccm")}),
+        ),
         "AssumeRole" => Ok(json!({
             "Credentials": {"AccessKeyId": KEY_ID, "SecretAccessKey": SECRET, "SessionToken": "fake-session", "Expiration": "2100-01-01T00:00:00Z"},
             "AssumedRoleUser": {"AssumedRoleId": "AROAFAKE:ccm", "Arn": body["RoleArn"]},

@@ -11,8 +11,12 @@ use serde_json::{Value, json};
 use crate::{ApiRequest, service};
 
 /// Versions of the APIs, and the prefixes of their paths.
-const VERSIONS: [(&str, &str); 4] =
-    [("2016-11-15", "ec2"), ("2012-06-01", "elb"), ("2015-12-01", "elbv2"), ("2011-06-15", "sts")];
+const VERSIONS: [(&str, &str); 4] = [
+    ("2016-11-15", "ec2"),
+    ("2012-06-01", "elb"),
+    ("2015-12-01", "elbv2"),
+    ("2011-06-15", "sts"),
+];
 /// The longest form that is repeated in the query of a read.
 const QUERY: usize = 8_000;
 
@@ -21,29 +25,64 @@ const QUERY: usize = 8_000;
 /// Requests without a form, which are those of the metadata service, stay as they are.
 pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes>> {
     let (mut head, body) = request.into_parts();
-    let form = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let form = body
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     // An address cannot be as long as a form.
-    let pairs = form.split(|it| *it == b'&').map(|pair| format!("/?{}", String::from_utf8_lossy(pair)));
-    let pairs = pairs.filter_map(|pair| Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok());
+    let pairs = form
+        .split(|it| *it == b'&')
+        .map(|pair| format!("/?{}", String::from_utf8_lossy(pair)));
+    let pairs = pairs.filter_map(|pair| {
+        Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok()
+    });
     let parameters: Vec<_> = pairs.flat_map(|Query(pairs)| pairs).collect();
-    let value = |key: &str| parameters.iter().find(|(it, _)| it == key).map_or("", |(_, value)| value.as_str());
-    let Some((_, service)) = VERSIONS.iter().find(|(version, _)| *version == value("Version")) else {
+    let value = |key: &str| {
+        parameters
+            .iter()
+            .find(|(it, _)| it == key)
+            .map_or("", |(_, value)| value.as_str())
+    };
+    let Some((_, service)) = VERSIONS
+        .iter()
+        .find(|(version, _)| *version == value("Version"))
+    else {
         return Request::from_parts(head, Full::new(form));
     };
     let action = value("Action");
     head.method = match action {
-        _ if ["Describe", "Get", "AssumeRole"].iter().any(|it| action.starts_with(it)) => Method::GET,
+        _ if ["Describe", "Get", "AssumeRole"]
+            .iter()
+            .any(|it| action.starts_with(it)) =>
+        {
+            Method::GET
+        }
         _ if action.starts_with("Delete") => Method::DELETE,
         _ => Method::POST,
     };
     let names = ["Names.", "LoadBalancerNames.", "LoadBalancerArns."];
-    let is_named = parameters.iter().any(|(key, _)| names.iter().any(|it| key.starts_with(it)));
-    let named = if action == "DescribeLoadBalancers" && is_named { "/named" } else { "" };
+    let is_named = parameters
+        .iter()
+        .any(|(key, _)| names.iter().any(|it| key.starts_with(it)));
+    let named = if action == "DescribeLoadBalancers" && is_named {
+        "/named"
+    } else {
+        ""
+    };
     let query = String::from_utf8_lossy(&form);
-    let query = if head.method == Method::GET && query.len() < QUERY { format!("?{query}") } else { String::new() };
+    let query = if head.method == Method::GET && query.len() < QUERY {
+        format!("?{query}")
+    } else {
+        String::new()
+    };
     head.uri = Uri::try_from(format!("/{service}/{action}{named}{query}")).unwrap_or_default();
     head.headers.remove(header::CONTENT_LENGTH);
-    let body = nested(parameters.into_iter().filter(|(key, _)| key != "Action" && key != "Version"));
+    let body = nested(
+        parameters
+            .into_iter()
+            .filter(|(key, _)| key != "Action" && key != "Version"),
+    );
     Request::from_parts(head, Full::new(body.to_string().into()))
 }
 
@@ -65,12 +104,21 @@ fn nested(parameters: impl Iterator<Item = (String, String)>) -> Value {
 
 fn listed(it: Value) -> Value {
     let Value::Object(fields) = it else { return it };
-    let mut items: Vec<_> = fields.iter().filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value))).collect();
+    let mut items: Vec<_> = fields
+        .iter()
+        .filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value)))
+        .collect();
     if items.is_empty() {
-        return fields.into_iter().map(|(key, value)| (key, listed(value))).collect();
+        return fields
+            .into_iter()
+            .map(|(key, value)| (key, listed(value)))
+            .collect();
     }
     items.sort_by_key(|(number, _)| *number);
-    items.into_iter().map(|(_, value)| listed(value.clone())).collect()
+    items
+        .into_iter()
+        .map(|(_, value)| listed(value.clone()))
+        .collect()
 }
 
 /// Writes JSON as XML: fields that begin with an underscore and nulls are left out, and elements of lists are called `item`.
@@ -78,17 +126,25 @@ fn write(value: &Value, item: &str) -> String {
     let element = |name: &str, value: &Value| format!("<{name}>{}</{name}>", write(value, item));
     match value {
         Value::Object(fields) => {
-            let shown = fields.iter().filter(|(name, value)| !name.starts_with('_') && !value.is_null());
+            let shown = fields
+                .iter()
+                .filter(|(name, value)| !name.starts_with('_') && !value.is_null());
             shown.map(|(name, value)| element(name, value)).collect()
         }
         Value::Array(items) => items.iter().map(|value| element(item, value)).collect(),
-        Value::String(text) => text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
+        Value::String(text) => text
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;"),
         other => other.to_string(),
     }
 }
 
 fn reply(status: u16, answer: &Value, item: &str) -> Reply {
-    let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", write(answer, item));
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}",
+        write(answer, item)
+    );
     Reply::text(status, "text/xml;charset=UTF-8", text)
 }
 
@@ -103,7 +159,11 @@ pub(crate) fn answer(request: &ApiRequest, action: &str, mut fields: Value) -> R
         }
         _ => {
             let metadata = json!({"RequestId": "5f3e0a1c"});
-            reply(200, &json!({name: {format!("{action}Result"): fields, "ResponseMetadata": metadata}}), "member")
+            reply(
+                200,
+                &json!({name: {format!("{action}Result"): fields, "ResponseMetadata": metadata}}),
+                "member",
+            )
         }
     }
 }
@@ -125,7 +185,10 @@ const STATUSES: [(u16, &str); 4] = [
     (503, "RequestLimitExceeded Unavailable ServiceUnavailable"),
     (500, "InternalError InternalFailure"),
     (401, "AuthFailure"),
-    (403, "UnauthorizedOperation AccessDenied ExpiredToken InvalidClientTokenId OperationNotPermitted"),
+    (
+        403,
+        "UnauthorizedOperation AccessDenied ExpiredToken InvalidClientTokenId OperationNotPermitted",
+    ),
 ];
 
 /// Returns a refusal in the words of each API.
@@ -136,15 +199,26 @@ pub(crate) fn refusal(request: &ApiRequest, refused: &Refused) -> Reply {
         Some(status) if is_plain => code_of(status)[usize::from(!is_ec2)],
         _ => &refused.code,
     };
-    let usual = STATUSES.iter().find(|(_, codes)| codes.split(' ').any(|it| it == code)).map_or(400, |it| it.0);
+    let usual = STATUSES
+        .iter()
+        .find(|(_, codes)| codes.split(' ').any(|it| it == code))
+        .map_or(400, |it| it.0);
     let status = refused.status.unwrap_or(usual);
     let mut error = json!({"Code": code, "Message": refused.message});
     match service(request) {
         "latest" => Reply::text(status, "text/html", code),
-        "ec2" => reply(status, &json!({"Response": {"Errors": {"Error": error}, "RequestID": "5f3e0a1c"}}), "item"),
+        "ec2" => reply(
+            status,
+            &json!({"Response": {"Errors": {"Error": error}, "RequestID": "5f3e0a1c"}}),
+            "item",
+        ),
         _ => {
             error["Type"] = "Sender".into();
-            reply(status, &json!({"ErrorResponse": {"Error": error, "RequestId": "5f3e0a1c"}}), "member")
+            reply(
+                status,
+                &json!({"ErrorResponse": {"Error": error, "RequestId": "5f3e0a1c"}}),
+                "member",
+            )
         }
     }
 }

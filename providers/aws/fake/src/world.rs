@@ -38,16 +38,26 @@ impl Kind {
     /// object.
     fn words(self) -> [&'static str; 5] {
         let words = match self {
-            Self::Instance => "instance instanceId InstanceId reservationSet InvalidInstanceID.NotFound",
+            Self::Instance => {
+                "instance instanceId InstanceId reservationSet InvalidInstanceID.NotFound"
+            }
             Self::Interface => {
                 "interface networkInterfaceId NetworkInterfaceId networkInterfaceSet InvalidNetworkInterfaceID.NotFound"
             }
             Self::Subnet => "subnet subnetId SubnetId subnetSet InvalidSubnetID.NotFound",
-            Self::Table => "table routeTableId RouteTableId routeTableSet InvalidRouteTableID.NotFound",
+            Self::Table => {
+                "table routeTableId RouteTableId routeTableSet InvalidRouteTableID.NotFound"
+            }
             Self::Group => "group groupId GroupId securityGroupInfo InvalidGroup.NotFound",
-            Self::Classic => "classic LoadBalancerName LoadBalancerNames LoadBalancerDescriptions LoadBalancerNotFound",
-            Self::Network => "network LoadBalancerArn LoadBalancerArns LoadBalancers LoadBalancerNotFound",
-            Self::TargetGroup => "target-group TargetGroupArn TargetGroupArns TargetGroups TargetGroupNotFound",
+            Self::Classic => {
+                "classic LoadBalancerName LoadBalancerNames LoadBalancerDescriptions LoadBalancerNotFound"
+            }
+            Self::Network => {
+                "network LoadBalancerArn LoadBalancerArns LoadBalancers LoadBalancerNotFound"
+            }
+            Self::TargetGroup => {
+                "target-group TargetGroupArn TargetGroupArns TargetGroups TargetGroupNotFound"
+            }
             Self::Listener => "listener ListenerArn ListenerArns Listeners ListenerNotFound",
         };
         let mut words = words.split(' ');
@@ -145,24 +155,39 @@ pub(crate) fn new(kind: Kind, fields: &Value) -> Value {
 
 /// Returns `us-east-1a` or `us-east-1b`.
 pub(crate) fn zone(number: u32) -> &'static str {
-    if number.is_multiple_of(2) { "us-east-1a" } else { "us-east-1b" }
+    if number.is_multiple_of(2) {
+        "us-east-1a"
+    } else {
+        "us-east-1b"
+    }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "most items are made for this")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "most items are made for this"
+)]
 pub(crate) fn push(list: &mut Value, item: Value) {
     if list.is_null() {
         *list = json!([]);
     }
-    list.as_array_mut().into_iter().for_each(|all| all.push(item.clone()));
+    list.as_array_mut()
+        .into_iter()
+        .for_each(|all| all.push(item.clone()));
 }
 
 pub(crate) fn retain(list: &mut Value, keep: impl Fn(&Value) -> bool) {
-    list.as_array_mut().into_iter().for_each(|all| all.retain(&keep));
+    list.as_array_mut()
+        .into_iter()
+        .for_each(|all| all.retain(&keep));
 }
 
 /// Sets the fields of an object.
 pub(crate) fn merge(into: &mut Value, fields: &Value) {
-    fields.as_object().into_iter().flatten().for_each(|(key, value)| into[key] = value.clone());
+    fields
+        .as_object()
+        .into_iter()
+        .flatten()
+        .for_each(|(key, value)| into[key] = value.clone());
 }
 
 /// Sets tags; their fields are `key` and `value` in EC2, and `Key` and `Value` elsewhere.
@@ -191,9 +216,16 @@ fn matches(it: &Value, filter: &Value) -> Result<bool, Refused> {
     if let Some(key) = name.strip_prefix("tag:") {
         return Ok(array(&it["tagSet"]).any(|tag| tag["key"] == key && is_wanted(&tag["value"])));
     }
-    match FILTERS.split(' ').filter_map(|it| it.split_once('=')).find(|(known, _)| *known == name) {
+    match FILTERS
+        .split(' ')
+        .filter_map(|it| it.split_once('='))
+        .find(|(known, _)| *known == name)
+    {
         Some((_, path)) => Ok(leaves(it, path).into_iter().any(is_wanted)),
-        None => refuse("InvalidParameterValue", format!("The filter '{name}' is invalid")),
+        None => refuse(
+            "InvalidParameterValue",
+            format!("The filter '{name}' is invalid"),
+        ),
     }
 }
 
@@ -256,13 +288,16 @@ impl World {
 
     /// Creates a load balancer of this name by hand, without tags.
     pub fn add_balancer(&mut self, kind: Kind, name: &str) {
-        let listener =
-            json!({"Protocol": "TCP", "InstanceProtocol": "TCP", "LoadBalancerPort": "80", "InstancePort": "30080"});
+        let listener = json!({"Protocol": "TCP", "InstanceProtocol": "TCP", "LoadBalancerPort": "80", "InstancePort": "30080"});
         let body = json!({"LoadBalancerName": name, "Name": name, "Type": "network", "Subnets": ["subnet-00000000"],
             "Listeners": [listener], "SecurityGroups": ["sg-nodes"]});
         let (account, provisioning) = (self.account, self.provisioning);
         (self.account, self.provisioning) = (ACCOUNT, Duration::ZERO);
-        let api = if kind == Kind::Network { crate::elbv2::answer } else { crate::elb::answer };
+        let api = if kind == Kind::Network {
+            crate::elbv2::answer
+        } else {
+            crate::elb::answer
+        };
         let _ = api(self, "CreateLoadBalancer", &body);
         (self.account, self.provisioning) = (account, provisioning);
     }
@@ -274,7 +309,9 @@ impl World {
     pub(crate) fn later(&mut self, after: Duration, kind: Kind, id: &str, change: Value) {
         match after.is_zero() {
             true => self.apply(kind, id, &change),
-            false => self.pending.push((Instant::now() + after, kind, id.to_owned(), change)),
+            false => self
+                .pending
+                .push((Instant::now() + after, kind, id.to_owned(), change)),
         }
     }
 
@@ -289,16 +326,30 @@ impl World {
 
     /// Carries out what is due.
     pub(crate) fn carry_out(&mut self, now: Instant) {
-        for (_, kind, id, change) in self.pending.extract_if(.., |it| it.0 <= now).collect::<Vec<_>>() {
+        for (_, kind, id, change) in self
+            .pending
+            .extract_if(.., |it| it.0 <= now)
+            .collect::<Vec<_>>()
+        {
             self.apply(kind, &id, &change);
         }
     }
 
     pub(crate) fn find(&mut self, kind: Kind, id: &Value) -> Result<&mut Value, Refused> {
         let ([name, field, .., missing], account) = (kind.words(), self.account);
-        let is_it = |it: &&mut Value| it[field] == *id && it["_account"] == account && it["_hidden"] != true;
+        let is_it = |it: &&mut Value| {
+            it[field] == *id && it["_account"] == account && it["_hidden"] != true
+        };
         let found = self.each(kind).iter_mut().find(is_it);
-        found.map_or_else(|| refuse(missing, format!("The {name} ID '{}' does not exist", text(id))), Ok)
+        found.map_or_else(
+            || {
+                refuse(
+                    missing,
+                    format!("The {name} ID '{}' does not exist", text(id)),
+                )
+            },
+            Ok,
+        )
     }
 
     pub(crate) fn has(&mut self, kind: Kind, id: &Value) -> bool {
@@ -322,15 +373,28 @@ impl World {
         let mut items: Vec<_> = self.all(name).iter().filter(is_shown).cloned().collect();
         for [parameter, field] in [[ids, id], kind.names()] {
             let wanted: Vec<_> = array(&body[parameter]).collect();
-            if let Some(lost) = wanted.iter().find(|id| !items.iter().any(|it| it[field] == ***id)) {
-                return refuse(missing, format!("The {name} '{}' does not exist", text(lost)));
+            if let Some(lost) = wanted
+                .iter()
+                .find(|id| !items.iter().any(|it| it[field] == ***id))
+            {
+                return refuse(
+                    missing,
+                    format!("The {name} '{}' does not exist", text(lost)),
+                );
             }
             items.retain(|it| wanted.is_empty() || wanted.contains(&&it[field]));
         }
         for filter in array(&body["Filter"]) {
             let is_short = array(&filter["Value"]).count() <= 200;
-            check(is_short, "FilterLimitExceeded", "The maximum number of filter values is 200")?;
-            let fits: Vec<bool> = items.iter().map(|it| matches(it, filter)).collect::<Result<_, _>>()?;
+            check(
+                is_short,
+                "FilterLimitExceeded",
+                "The maximum number of filter values is 200",
+            )?;
+            let fits: Vec<bool> = items
+                .iter()
+                .map(|it| matches(it, filter))
+                .collect::<Result<_, _>>()?;
             let mut fits = fits.into_iter();
             items.retain(|_| fits.next().unwrap_or_default());
         }
@@ -339,8 +403,11 @@ impl World {
 
     pub(crate) fn paged(&self, body: &Value, items: Vec<Value>, set: &str) -> Answer {
         let is_ec2 = set.starts_with(char::is_lowercase);
-        let [token, size, next] =
-            if is_ec2 { ["NextToken", "MaxResults", "nextToken"] } else { ["Marker", "PageSize", "NextMarker"] };
+        let [token, size, next] = if is_ec2 {
+            ["NextToken", "MaxResults", "nextToken"]
+        } else {
+            ["Marker", "PageSize", "NextMarker"]
+        };
         let most = if set == "routeTableSet" {
             100
         } else if is_ec2 {
@@ -348,18 +415,30 @@ impl World {
         } else {
             400
         };
-        let has_ids = ["InstanceId", "GroupId", "SubnetId", "RouteTableId"].iter().any(|key| !body[*key].is_null());
+        let has_ids = ["InstanceId", "GroupId", "SubnetId", "RouteTableId"]
+            .iter()
+            .any(|key| !body[*key].is_null());
         let is_right = !is_ec2 || !has_ids || body[size].is_null();
-        check(is_right, "InvalidParameterCombination", "IDs and MaxResults cannot be given together")?;
+        check(
+            is_right,
+            "InvalidParameterCombination",
+            "IDs and MaxResults cannot be given together",
+        )?;
         let size = match (&body[size], text(&body[size]).parse::<usize>()) {
             (_, Ok(size)) if (1..=most).contains(&size) => size.min(self.page),
             (Value::Null, _) if is_ec2 => items.len().max(1),
             (Value::Null, _) => self.page,
             _ => return refuse("ValidationError", "the size of a page is out of range"),
         };
-        let start: usize = text(&body[token]).strip_prefix("after-").and_then(|it| it.parse().ok()).unwrap_or(0);
+        let start: usize = text(&body[token])
+            .strip_prefix("after-")
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(0);
         let page = Page::starting(items.into_iter().enumerate(), start, size, &self.effects);
-        let after = page.items.last().map_or(start + size, |(index, _)| index + 1);
+        let after = page
+            .items
+            .last()
+            .map_or(start + size, |(index, _)| index + 1);
         let token = match page.next {
             Next::Nothing => Value::Null,
             Next::Following => format!("after-{after}").into(),

@@ -10,7 +10,9 @@ use provider_kit::load_balancers::{Applied, Operation, ResourceGraph, ResourceKe
 use serde_json::{Value, json};
 
 use super::apply::{Made, Work};
-use super::groups::{Group, REFERENCE, Sources, admit, node_rules, owner_of_rules, read_all, reference, rules_of};
+use super::groups::{
+    Group, REFERENCE, Sources, admit, node_rules, owner_of_rules, read_all, reference, rules_of,
+};
 use super::model::{GROUP, ID, NODES, RULES};
 use super::subnets::AGE;
 use super::{CIDRS, ElasticLoadBalancers, NETWORK};
@@ -22,14 +24,25 @@ impl Work<'_> {
     /// Writes the rules by which Nodes admit the load balancer. A rule for a security group that other load balancers use stays.
     pub(super) async fn admit(&self, operation: &Operation) -> Made {
         let pool = ResourceKey::Pool(NODES.to_owned());
-        let is_wanted = !matches!(operation, Operation::Delete { .. } | Operation::RemoveTargets { .. });
+        let is_wanted = !matches!(
+            operation,
+            Operation::Delete { .. } | Operation::RemoveTargets { .. }
+        );
         let groups = match operation {
-            Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => targets.clone(),
+            Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => {
+                targets.clone()
+            }
             _ => self.before.targets_of(NODES),
         };
-        let rules = |graph: &ResourceGraph| rules_of(graph.resources.get(&pool).and_then(|it| it.get(RULES)));
+        let rules = |graph: &ResourceGraph| {
+            rules_of(graph.resources.get(&pool).and_then(|it| it.get(RULES)))
+        };
         let named = |rule: Rule| match &rule.peer {
-            Peer::Group(group) => Rule { peer: Peer::Group(self.group_id(group)), ..rule }.owned_by(REFERENCE),
+            Peer::Group(group) => Rule {
+                peer: Peer::Group(self.group_id(group)),
+                ..rule
+            }
+            .owned_by(REFERENCE),
             Peer::Network(_) => rule,
         };
         let stated = match self.after.resources.get(&pool).and_then(|it| it.get(RULES)) {
@@ -37,16 +50,29 @@ impl Work<'_> {
             None if is_wanted => self.needed_rules(&pool),
             _ => rules(&self.after),
         };
-        let wanted: Vec<Rule> = stated.into_iter().filter(|_| is_wanted).map(named).collect();
+        let wanted: Vec<Rule> = stated
+            .into_iter()
+            .filter(|_| is_wanted)
+            .map(named)
+            .collect();
         if self.is_leaving() {
             self.cloud.leaving().insert(self.id.to_owned());
         }
         let sources = self.sources(groups.is_empty()).await?;
-        let (cluster, all) = (self.cloud.api.identity().await?, self.cloud.security_group_list().await?);
-        let is_tagged = |id: &str| all.iter().any(|it| it.group_id == id && cluster.has(&it.tag_set));
+        let (cluster, all) = (
+            self.cloud.api.identity().await?,
+            self.cloud.security_group_list().await?,
+        );
+        let is_tagged = |id: &str| {
+            all.iter()
+                .any(|it| it.group_id == id && cluster.has(&it.tag_set))
+        };
         let edits = groups.iter().map(async |group| {
-            let (name, sources, wanted) =
-                (owner_of_rules(self.kind, self.name).to_owned(), sources.clone(), wanted.clone());
+            let (name, sources, wanted) = (
+                owner_of_rules(self.kind, self.name).to_owned(),
+                sources.clone(),
+                wanted.clone(),
+            );
             let place = (group.to_owned(), is_tagged(group));
             let edit = move |there: &mut RuleSet| {
                 admit(there, (&place.0, place.1), &name, &sources, &wanted);
@@ -60,11 +86,25 @@ impl Work<'_> {
     /// Returns the security groups of the load balancer whose rules in the groups of Nodes may go: those that were created for it,
     /// and those of the user that no other load balancer has.
     async fn sources(&self, has_no_groups: bool) -> Result<Sources> {
-        let own = self.before.resources.iter().filter(|(resource, _)| resource.is_of_kind(GROUP));
-        let own: Vec<String> = own.filter_map(|(_, settings)| settings.text(ID).map(str::to_owned)).collect();
+        let own = self
+            .before
+            .resources
+            .iter()
+            .filter(|(resource, _)| resource.is_of_kind(GROUP));
+        let own: Vec<String> = own
+            .filter_map(|(_, settings)| settings.text(ID).map(str::to_owned))
+            .collect();
         let mut users = Vec::new();
-        for id in self.before.balancer_attributes().and_then(|it| self.group_ids(it)).unwrap_or_default() {
-            if !own.contains(&id) && !has_no_groups && !self.cloud.is_used_beside(&id, self.id).await? {
+        for id in self
+            .before
+            .balancer_attributes()
+            .and_then(|it| self.group_ids(it))
+            .unwrap_or_default()
+        {
+            if !own.contains(&id)
+                && !has_no_groups
+                && !self.cloud.is_used_beside(&id, self.id).await?
+            {
                 users.push(id);
             }
         }
@@ -73,18 +113,36 @@ impl Work<'_> {
 
     /// Returns the rules by which Nodes admit the load balancer as it is.
     fn needed_rules(&self, pool: &ResourceKey) -> Vec<Rule> {
-        let groups = self.after.balancer_attributes().and_then(|it| self.group_ids(it)).unwrap_or_default();
+        let groups = self
+            .after
+            .balancer_attributes()
+            .and_then(|it| self.group_ids(it))
+            .unwrap_or_default();
         if let Some(first) = groups.first() {
             return vec![reference(first)];
         }
-        let cidrs = self.before.resources.get(pool).and_then(|it| it.get(CIDRS)).and_then(Value::as_array);
-        let cidrs: Vec<_> = cidrs.into_iter().flatten().filter_map(|it| it.as_str()?.parse().ok()).collect();
+        let cidrs = self
+            .before
+            .resources
+            .get(pool)
+            .and_then(|it| it.get(CIDRS))
+            .and_then(Value::as_array);
+        let cidrs: Vec<_> = cidrs
+            .into_iter()
+            .flatten()
+            .filter_map(|it| it.as_str()?.parse().ok())
+            .collect();
         node_rules(self.name, self.spec, &cidrs)
     }
 
     /// Adds or removes targets, and returns those that AWS refuses, such as a stopped instance. One that is refused keeps no
     /// other one out, and is reported.
-    pub(super) async fn targets(&self, pool: &str, targets: &Targets, is_added: bool) -> Result<Targets> {
+    pub(super) async fn targets(
+        &self,
+        pool: &str,
+        targets: &Targets,
+        is_added: bool,
+    ) -> Result<Targets> {
         let target = |text: &str| match (self.kind, text.split_once(':')) {
             (NETWORK, Some((id, port))) => json!({"Id": id, "Port": port}),
             (NETWORK, None) => json!({"Id": text}),
@@ -97,12 +155,23 @@ impl Work<'_> {
             (_, true) => self.query("RegisterInstancesWithLoadBalancer"),
             (_, false) => self.query("DeregisterInstancesFromLoadBalancer"),
         };
-        let list = if self.kind == NETWORK { "Targets" } else { "Instances" };
+        let list = if self.kind == NETWORK {
+            "Targets"
+        } else {
+            "Instances"
+        };
         let send = |targets: &[Value]| self.send(query.clone().set(list, targets));
         let mut refused = Vec::new();
-        for targets in targets.iter().map(|it| (it, target(it))).collect::<Vec<_>>().chunks(TARGETS_AT_ONCE) {
+        for targets in targets
+            .iter()
+            .map(|it| (it, target(it)))
+            .collect::<Vec<_>>()
+            .chunks(TARGETS_AT_ONCE)
+        {
             let bodies: Vec<Value> = targets.iter().map(|(_, body)| body.clone()).collect();
-            let Err(error) = send(&bodies).await else { continue };
+            let Err(error) = send(&bodies).await else {
+                continue;
+            };
             if !is_about_targets(&error) {
                 return Err(error);
             }
@@ -122,7 +191,11 @@ impl Work<'_> {
 
 /// Returns `true` if AWS refused targets, and not the request as a whole.
 fn is_about_targets(error: &Error) -> bool {
-    error.is_invalid() || matches!(error.code(), "InvalidTarget" | "InvalidInstance" | "InvalidEndPoint")
+    error.is_invalid()
+        || matches!(
+            error.code(),
+            "InvalidTarget" | "InvalidInstance" | "InvalidEndPoint"
+        )
 }
 
 /// An outcome with fewer targets.
@@ -132,9 +205,13 @@ pub(super) trait WithoutTargets {
 
 impl WithoutTargets for Applied {
     fn without_targets(self, pool: &str, refused: &Targets) -> Self {
-        let Self::Shown(count, mut shown) = self else { return self };
+        let Self::Shown(count, mut shown) = self else {
+            return self;
+        };
         if let Some(graph) = &mut shown.graph {
-            graph.targets.insert(pool.to_owned(), graph.targets_of(pool).without(refused));
+            graph
+                .targets
+                .insert(pool.to_owned(), graph.targets_of(pool).without(refused));
         }
         Self::Shown(count, shown)
     }
@@ -143,17 +220,31 @@ impl WithoutTargets for Applied {
 impl ElasticLoadBalancers {
     /// Returns the security groups of the VPC, read at most [`AGE`] ago.
     async fn security_group_list(&self) -> Result<Arc<Vec<Group>>> {
-        Ok(self.groups.get(AGE, async || read_all(&self.api).await).await?.0)
+        Ok(self
+            .groups
+            .get(AGE, async || read_all(&self.api).await)
+            .await?
+            .0)
     }
 
     /// Reports that AWS refuses an instance as a target, on its Node if that is known.
     fn report_refused(&self, target: &str, error: &Error) {
         let id = target.split(':').next().unwrap_or_default();
         let nodes = self.cluster.nodes().unwrap_or_default();
-        let node = nodes.iter().find(|node| node.provider_id.ends_with(&format!("/{id}")));
-        let text = format!("instance {id} is no target of load balancers until AWS accepts it ({})", error.code());
+        let node = nodes
+            .iter()
+            .find(|node| node.provider_id.ends_with(&format!("/{id}")));
+        let text = format!(
+            "instance {id} is no target of load balancers until AWS accepts it ({})",
+            error.code()
+        );
         match node {
-            Some(node) => drop(self.deduplicator.warn(true, EventSubject::Node(node), "TargetRefused", &text)),
+            Some(node) => {
+                drop(
+                    self.deduplicator
+                        .warn(true, EventSubject::Node(node), "TargetRefused", &text),
+                )
+            }
             None => tracing::warn!("{text}"),
         }
     }

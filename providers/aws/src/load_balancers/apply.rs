@@ -7,8 +7,8 @@ use aws_protocol::Query;
 use cloud_provider::{Error, Result};
 use provider_kit::firewall::RuleSet;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
-    Targets, changed_tags, tag_key,
+    Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, POOL, Port,
+    ResourceGraph, ResourceKey, Targets, changed_tags, tag_key,
 };
 use provider_kit::operation::{Polling, until_done};
 use serde::de::IgnoredAny;
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use super::admission::WithoutTargets;
 use super::groups::{Group, rules_of};
 use super::model::{
-    Answer, Balancer, ClassicListener, FIRST_OF_GROUP, GROUP, ID, INSTANCES, IS_OURS, NODES, POLICY, PROXY, RULES,
-    TargetGroup, is_attribute, parameters, with_first,
+    Answer, Balancer, ClassicListener, FIRST_OF_GROUP, GROUP, ID, INSTANCES, IS_OURS, NODES,
+    POLICY, PROXY, RULES, TargetGroup, is_attribute, parameters, with_first,
 };
 use super::names::{owner_tags, security_group_description, target_group};
 use super::read::{LEFT, PROXY_POLICY, TLS_POLICY, id_parameter, tagged_parameter};
@@ -55,31 +55,63 @@ impl ElasticLoadBalancers {
             Some(actual) => (actual.kind, &*actual.name, &*actual.id),
             None => (change.identity.kind, &*change.identity.name, ""),
         };
-        let before = change.actual.and_then(|it| it.graph.clone()).unwrap_or_default();
-        let after = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
-        let work = Work { cloud: self, change, spec, kind, name, id, before, after };
+        let before = change
+            .actual
+            .and_then(|it| it.graph.clone())
+            .unwrap_or_default();
+        let after = change
+            .outcome(1)
+            .and_then(|it| it.graph)
+            .unwrap_or_default();
+        let work = Work {
+            cloud: self,
+            change,
+            spec,
+            kind,
+            name,
+            id,
+            before,
+            after,
+        };
         if work.is_leaving() {
             work.check_protection().await?;
         }
         let made = match &change.operations[0] {
             Operation::Tag => work.own().await,
             Operation::Untag => Ok(None),
-            Operation::Create { resource: ResourceKey::Balancer, attributes } => return work.create(attributes).await,
-            Operation::Update { resource: ResourceKey::Balancer, attributes, changes } => {
-                work.update(attributes, changes).await
+            Operation::Create {
+                resource: ResourceKey::Balancer,
+                attributes,
+            } => return work.create(attributes).await,
+            Operation::Update {
+                resource: ResourceKey::Balancer,
+                attributes,
+                changes,
+            } => work.update(attributes, changes).await,
+            Operation::Delete {
+                resource: ResourceKey::Balancer,
+            } => {
+                work.remove("the load balancer", work.query("DeleteLoadBalancer"), false)
+                    .await
             }
-            Operation::Delete { resource: ResourceKey::Balancer } => {
-                work.remove("the load balancer", work.query("DeleteLoadBalancer"), false).await
-            }
-            it if it.targets_of() == Some(NODES) || it.resource() == Some(&ResourceKey::Pool(NODES.to_owned())) => {
+            it if it.targets_of() == Some(NODES)
+                || it.resource() == Some(&ResourceKey::Pool(NODES.to_owned())) =>
+            {
                 work.admit(it).await
             }
-            it if it.resource().is_some_and(|resource| resource.is_of_kind(GROUP)) => work.security_group(it).await,
+            it if it
+                .resource()
+                .is_some_and(|resource| resource.is_of_kind(GROUP)) =>
+            {
+                work.security_group(it).await
+            }
             Operation::AddTargets { pool, targets } => {
                 let refused = work.targets(pool, targets, true).await?;
                 return Ok(work.shown(None).without_targets(pool, &refused));
             }
-            Operation::RemoveTargets { pool, targets } => work.targets(pool, targets, false).await.map(|_| None),
+            Operation::RemoveTargets { pool, targets } => {
+                work.targets(pool, targets, false).await.map(|_| None)
+            }
             it if kind == CLASSIC => work.classic(it).await,
             it => work.network(it).await,
         };
@@ -96,11 +128,17 @@ impl Work<'_> {
         let resource = self.change.operations[0].resource();
         let Some(mut outcome) = self.change.outcome(1) else {
             // AWS also confirms the deletion of a load balancer that is another account's; that of a security group is proof.
-            return if resource.is_some_and(|it| it.is_of_kind(GROUP)) { Applied::Removed } else { Applied::Gone };
+            return if resource.is_some_and(|it| it.is_of_kind(GROUP)) {
+                Applied::Removed
+            } else {
+                Applied::Gone
+            };
         };
         if let (Some(graph), Some(resource), Some(id)) = (&mut outcome.graph, resource, made) {
             let attributes = graph.resources.get(resource).cloned().unwrap_or_default();
-            graph.resources.insert(resource.clone(), attributes.set(ID, id).set(IS_OURS, true));
+            graph
+                .resources
+                .insert(resource.clone(), attributes.set(ID, id).set(IS_OURS, true));
         }
         if self.after.balancer_attributes().is_none() {
             outcome.id = format!("{LEFT}{} {}", self.kind, self.name);
@@ -110,12 +148,21 @@ impl Work<'_> {
 
     /// Sends a change that can be sent again, for a load balancer of this kind.
     pub(super) async fn send(&self, query: Query) -> Made {
-        client(&self.cloud.api, self.kind).change::<IgnoredAny>(query.repeatable()).await.map(|_| None)
+        client(&self.cloud.api, self.kind)
+            .change::<IgnoredAny>(query.repeatable())
+            .await
+            .map(|_| None)
     }
 
     /// Sends a change of an object of EC2 that can be sent again.
     async fn send_to_ec2(&self, query: Query) -> Made {
-        self.cloud.api.aws.ec2.change::<IgnoredAny>(query.repeatable()).await.map(|_| None)
+        self.cloud
+            .api
+            .aws
+            .ec2
+            .change::<IgnoredAny>(query.repeatable())
+            .await
+            .map(|_| None)
     }
 
     /// Returns a query about the load balancer.
@@ -128,8 +175,14 @@ impl Work<'_> {
     async fn remove(&self, what: &str, query: Query, is_ec2: bool) -> Made {
         let attempt = async || {
             let query = query.clone();
-            match if is_ec2 { self.send_to_ec2(query).await } else { self.send(query).await } {
-                Err(error) if matches!(error.code(), "DependencyViolation" | "ResourceInUse") => Ok(None),
+            match if is_ec2 {
+                self.send_to_ec2(query).await
+            } else {
+                self.send(query).await
+            } {
+                Err(error) if matches!(error.code(), "DependencyViolation" | "ResourceInUse") => {
+                    Ok(None)
+                }
                 Err(error) if error.is_not_found() && !is_ec2 => Ok(Some(None)),
                 answer => answer.map(Some),
             }
@@ -138,14 +191,22 @@ impl Work<'_> {
             return Ok(None);
         }
         self.change.callbacks.release_permit();
-        let outcome = until_done(&format!("deletion of {what}, which something uses,"), DELETION, &attempt).await;
+        let outcome = until_done(
+            &format!("deletion of {what}, which something uses,"),
+            DELETION,
+            &attempt,
+        )
+        .await;
         self.change.callbacks.reacquire_permit().await;
         outcome
     }
 
     /// Returns `true` if the plan deletes the load balancer.
     pub(super) fn is_leaving(&self) -> bool {
-        self.change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+        self.change
+            .operations
+            .iter()
+            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
     }
 
     /// Checks that AWS will delete the load balancer, before anything that belongs to it is deleted.
@@ -155,7 +216,8 @@ impl Work<'_> {
         }
         let query = self.query("DescribeLoadBalancerAttributes");
         let shown: Option<Answer> = self.cloud.api.aws.elbv2.find(query).await?;
-        let is_protection = |it: &Tag| it.key == "deletion_protection.enabled" && it.value == "true";
+        let is_protection =
+            |it: &Tag| it.key == "deletion_protection.enabled" && it.value == "true";
         if shown.is_some_and(|shown| shown.attributes.iter().any(is_protection)) {
             return Err(Error::other(format!(
                 "load balancer {:?} has deletion protection: it and everything that belongs to it stay. Set attribute \
@@ -179,7 +241,9 @@ impl Work<'_> {
 
     /// Returns the ID of a security group, which may be named by its resource.
     pub(super) fn group_id(&self, group: &str) -> String {
-        self.id_of(Some(&super::group_resource(group))).unwrap_or(group).to_owned()
+        self.id_of(Some(&super::group_resource(group)))
+            .unwrap_or(group)
+            .to_owned()
     }
 
     pub(super) fn group_ids(&self, settings: &Attributes) -> Option<Vec<String>> {
@@ -196,8 +260,15 @@ impl Work<'_> {
 
     /// Writes tags of the load balancer, or of the security group with this ID, and removes those without a value.
     async fn set_tags(&self, group: Option<&str>, tags: &BTreeMap<String, Option<String>>) -> Made {
-        let new = Query::tag_list(tags.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))));
-        let gone: Vec<_> = tags.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key).collect();
+        let new = Query::tag_list(
+            tags.iter()
+                .filter_map(|(key, value)| Some((key, value.as_ref()?))),
+        );
+        let gone: Vec<_> = tags
+            .iter()
+            .filter(|(_, value)| value.is_none())
+            .map(|(key, _)| key)
+            .collect();
         let keys: Vec<_> = gone.iter().map(|key| json!({"Key": key})).collect();
         let of = |action| match group {
             Some(id) => Query::new(action).set("ResourceId", [id]),
@@ -219,8 +290,16 @@ impl Work<'_> {
 
     /// Writes the owner tags.
     async fn own(&self) -> Made {
-        let tags = owner_tags(self.change.identity).into_iter().map(|(key, value)| (key, Some(value))).collect();
-        if let Some(id) = self.id_of(self.before.resources.keys().find(|resource| resource.is_of_kind(GROUP))) {
+        let tags = owner_tags(self.change.identity)
+            .into_iter()
+            .map(|(key, value)| (key, Some(value)))
+            .collect();
+        if let Some(id) = self.id_of(
+            self.before
+                .resources
+                .keys()
+                .find(|resource| resource.is_of_kind(GROUP)),
+        ) {
             self.set_tags(Some(id), &tags).await?;
         }
         self.set_tags(None, &tags).await
@@ -229,38 +308,76 @@ impl Work<'_> {
     async fn create(&self, settings: &Attributes) -> Result<Applied> {
         let mut tags = settings.tags();
         tags.extend(owner_tags(self.change.identity));
-        let wanted = self.change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
+        let wanted = self
+            .change
+            .outcome_of_all()
+            .and_then(|it| it.graph)
+            .unwrap_or_default();
         let is_internal = settings.text("Scheme") == Some("internal");
-        let query = Query::new("CreateLoadBalancer").set("Scheme", is_internal.then_some("internal"));
-        let query = query.set("SecurityGroups", self.group_ids(settings)).set("Tags", Query::tag_list(tags));
+        let query =
+            Query::new("CreateLoadBalancer").set("Scheme", is_internal.then_some("internal"));
+        let query = query
+            .set("SecurityGroups", self.group_ids(settings))
+            .set("Tags", Query::tag_list(tags));
         let query = match self.kind {
             NETWORK => query
                 .set("Name", self.name)
                 .set("Type", "network")
                 .set("SubnetMappings", subnet_mappings(settings))
-                .set("IpAddressType", settings.text("IpAddressType").filter(|it| *it != "ipv4")),
+                .set(
+                    "IpAddressType",
+                    settings.text("IpAddressType").filter(|it| *it != "ipv4"),
+                ),
             _ => {
-                let listeners = wanted.listeners().map(|(port, it)| classic_listener(port, it));
-                let query = query.set("LoadBalancerName", self.name).set("Subnets", settings.get("Subnets"));
+                let listeners = wanted
+                    .listeners()
+                    .map(|(port, it)| classic_listener(port, it));
+                let query = query
+                    .set("LoadBalancerName", self.name)
+                    .set("Subnets", settings.get("Subnets"));
                 query.set("Listeners", listeners.collect::<Result<Vec<_>>>()?)
             }
         };
         let created: Answer = client(&self.cloud.api, self.kind).change(query).await?;
-        self.cloud.note_use(created.load_balancers.first().map_or(self.name, Balancer::id)).await;
-        let head = created.load_balancers.first().map(|it| it.head(&BTreeMap::new(), true));
+        self.cloud
+            .note_use(
+                created
+                    .load_balancers
+                    .first()
+                    .map_or(self.name, Balancer::id),
+            )
+            .await;
+        let head = created
+            .load_balancers
+            .first()
+            .map(|it| it.head(&BTreeMap::new(), true));
         let mut outcome = self.change.outcome(1).unwrap_or_default();
-        outcome.id = head.as_ref().map_or_else(|| self.name.to_owned(), |it| it.id.clone());
-        outcome.ingress = head.map_or_else(|| vec![ObservedLoadBalancer::host(&created.dns_name)], |it| it.ingress);
+        outcome.id = head
+            .as_ref()
+            .map_or_else(|| self.name.to_owned(), |it| it.id.clone());
+        outcome.ingress = head.map_or_else(
+            || vec![ObservedLoadBalancer::host(&created.dns_name)],
+            |it| it.ingress,
+        );
         let mut graph = outcome.graph.take().unwrap_or_default();
-        graph = graph.balancer(with_first(self.kind, settings.clone().matching(|key| !is_attribute(key))));
+        graph = graph.balancer(with_first(
+            self.kind,
+            settings.clone().matching(|key| !is_attribute(key)),
+        ));
         if self.kind == CLASSIC {
             for (port, settings) in wanted.listeners() {
-                let settings = settings.clone().matching(|key| key != POLICY).set(PROXY, false);
+                let settings = settings
+                    .clone()
+                    .matching(|key| key != POLICY)
+                    .set(PROXY, false);
                 graph = graph.resource(ResourceKey::Listener(port.clone()), settings);
             }
             graph = graph.pool(INSTANCES, Attributes::default(), Some(Targets::default()));
         }
-        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(graph), ..outcome })))
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..outcome
+        })))
     }
 
     async fn update(&self, settings: &Attributes, changes: &[Difference]) -> Made {
@@ -269,7 +386,9 @@ impl Work<'_> {
             self.update_subnets(settings, changes).await,
             self.update_address_type(settings, changes).await,
             self.update_security_groups(settings, changes).await,
-            self.set_tags(None, &changed_tags(changes)).await.map(|_| None),
+            self.set_tags(None, &changed_tags(changes))
+                .await
+                .map(|_| None),
             self.update_attributes(settings, changes).await,
         ];
         made.into_iter().collect::<Result<Vec<_>>>().map(|_| None)
@@ -286,15 +405,28 @@ impl Work<'_> {
         if !changes.iter().any(|change| change.key == "IpAddressType") {
             return Ok(None);
         }
-        self.send(self.query("SetIpAddressType").set("IpAddressType", settings.get("IpAddressType"))).await
+        self.send(
+            self.query("SetIpAddressType")
+                .set("IpAddressType", settings.get("IpAddressType")),
+        )
+        .await
     }
 
     async fn update_security_groups(&self, settings: &Attributes, changes: &[Difference]) -> Made {
         if !changes.iter().any(|change| change.key == "SecurityGroups") {
             return Ok(None);
         }
-        let action = if self.kind == NETWORK { "SetSecurityGroups" } else { "ApplySecurityGroupsToLoadBalancer" };
-        let made = self.send(self.query(action).set("SecurityGroups", self.group_ids(settings))).await?;
+        let action = if self.kind == NETWORK {
+            "SetSecurityGroups"
+        } else {
+            "ApplySecurityGroupsToLoadBalancer"
+        };
+        let made = self
+            .send(
+                self.query(action)
+                    .set("SecurityGroups", self.group_ids(settings)),
+            )
+            .await?;
         self.cloud.note_use(self.id).await;
         Ok(made)
     }
@@ -303,7 +435,10 @@ impl Work<'_> {
         if !changes.iter().any(|change| is_attribute(&change.key)) {
             return Ok(None);
         }
-        let (query, stated) = (self.query("ModifyLoadBalancerAttributes"), settings.clone().matching(is_attribute));
+        let (query, stated) = (
+            self.query("ModifyLoadBalancerAttributes"),
+            settings.clone().matching(is_attribute),
+        );
         let query = match self.kind {
             NETWORK => query.set("Attributes", pairs(&stated)),
             _ => query.set("LoadBalancerAttributes", stated.nested()),
@@ -313,18 +448,36 @@ impl Work<'_> {
 
     async fn set_subnets(&self, settings: &Attributes, change: &Difference) -> Made {
         if self.kind == NETWORK {
-            return self.send(self.query("SetSubnets").set("SubnetMappings", subnet_mappings(settings))).await;
+            return self
+                .send(
+                    self.query("SetSubnets")
+                        .set("SubnetMappings", subnet_mappings(settings)),
+                )
+                .await;
         }
         let without = |all: &Value, others: &Value| -> Vec<Value> {
-            let is_other = |it: &&Value| others.as_array().is_some_and(|others| others.contains(it));
-            all.as_array().into_iter().flatten().filter(|it| !is_other(it)).cloned().collect()
+            let is_other =
+                |it: &&Value| others.as_array().is_some_and(|others| others.contains(it));
+            all.as_array()
+                .into_iter()
+                .flatten()
+                .filter(|it| !is_other(it))
+                .cloned()
+                .collect()
         };
         for (action, subnets) in [
-            ("DetachLoadBalancerFromSubnets", without(&change.from, &change.to)),
-            ("AttachLoadBalancerToSubnets", without(&change.to, &change.from)),
+            (
+                "DetachLoadBalancerFromSubnets",
+                without(&change.from, &change.to),
+            ),
+            (
+                "AttachLoadBalancerToSubnets",
+                without(&change.to, &change.from),
+            ),
         ] {
             if !subnets.is_empty() {
-                self.send(self.query(action).set("Subnets", subnets)).await?;
+                self.send(self.query(action).set("Subnets", subnets))
+                    .await?;
             }
         }
         Ok(None)
@@ -337,25 +490,42 @@ impl Work<'_> {
             there.replace(&rules, |_| true);
             Ok(())
         };
-        self.cloud.rules.edit(&group.to_owned(), edit).await.map(|()| None)
+        self.cloud
+            .rules
+            .edit(&group.to_owned(), edit)
+            .await
+            .map(|()| None)
     }
 
     async fn security_group(&self, operation: &Operation) -> Made {
         let (api, identity) = (&self.cloud.api, self.change.identity);
-        let Some(resource @ ResourceKey::CreatedBefore(auxiliary)) = operation.resource() else { return Ok(None) };
+        let Some(resource @ ResourceKey::CreatedBefore(auxiliary)) = operation.resource() else {
+            return Ok(None);
+        };
         let known = self.id_of(Some(resource)).unwrap_or_default();
         match operation {
             Operation::Create { attributes, .. } => {
                 let mut tags = attributes.tags();
                 tags.extend(owner_tags(identity));
                 let query = Query::new("CreateSecurityGroup").set("GroupName", &auxiliary.name);
-                let description = security_group_description(self.kind, identity.service, self.name);
-                let query = query.set("GroupDescription", description).set("VpcId", &api.identity().await?.vpc);
-                let created: Group = api.aws.ec2.change(query.tags("security-group", tags)).await?;
+                let description =
+                    security_group_description(self.kind, identity.service, self.name);
+                let query = query
+                    .set("GroupDescription", description)
+                    .set("VpcId", &api.identity().await?.vpc);
+                let created: Group = api
+                    .aws
+                    .ec2
+                    .change(query.tags("security-group", tags))
+                    .await?;
                 self.set_rules(&created.group_id, attributes).await?;
                 Ok(Some(created.group_id))
             }
-            Operation::Update { attributes, changes, .. } => {
+            Operation::Update {
+                attributes,
+                changes,
+                ..
+            } => {
                 let of_cluster = |it: &&Difference| {
                     let key = tag_key(&it.key).unwrap_or_default();
                     !it.from.is_null() && (key.starts_with(CLUSTER_TAG) || key == LEGACY_TAG)
@@ -371,72 +541,121 @@ impl Work<'_> {
             }
             _ => {
                 let query = Query::new("DeleteSecurityGroup").set("GroupId", known);
-                self.remove(&format!("security group {known}"), query, true).await
+                self.remove(&format!("security group {known}"), query, true)
+                    .await
             }
         }
     }
 
     async fn classic(&self, operation: &Operation) -> Made {
         let none = Attributes::default();
-        let before = operation.resource().and_then(|resource| self.before.resources.get(resource)).unwrap_or(&none);
+        let before = operation
+            .resource()
+            .and_then(|resource| self.before.resources.get(resource))
+            .unwrap_or(&none);
         match operation {
             // They go with the load balancer.
             Operation::Delete { .. } if self.is_leaving() => Ok(None),
-            Operation::Update { resource: ResourceKey::Pool(_), attributes, .. } => {
-                self.send(self.query("ConfigureHealthCheck").set("HealthCheck", parameters(attributes))).await
+            Operation::Update {
+                resource: ResourceKey::Pool(_),
+                attributes,
+                ..
+            } => {
+                self.send(
+                    self.query("ConfigureHealthCheck")
+                        .set("HealthCheck", parameters(attributes)),
+                )
+                .await
             }
-            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
-                self.create_classic_listener(port, attributes).await
-            }
-            Operation::Update { resource: ResourceKey::Listener(port), attributes, changes } => {
+            Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
+            } => self.create_classic_listener(port, attributes).await,
+            Operation::Update {
+                resource: ResourceKey::Listener(port),
+                attributes,
+                changes,
+            } => {
                 if changes.iter().all(|it| [POLICY, PROXY].contains(&&*it.key)) {
                     return self.set_policies(port, before, attributes).await;
                 }
                 self.delete_classic_listener(port, before).await?;
                 self.create_classic_listener(port, attributes).await
             }
-            Operation::Delete { resource: ResourceKey::Listener(port) } => {
-                self.delete_classic_listener(port, before).await
-            }
+            Operation::Delete {
+                resource: ResourceKey::Listener(port),
+            } => self.delete_classic_listener(port, before).await,
             _ => Ok(None),
         }
     }
 
     async fn create_classic_listener(&self, port: &Port, settings: &Attributes) -> Made {
-        let query = self.query("CreateLoadBalancerListeners").set("Listeners", [classic_listener(port, settings)?]);
+        let query = self
+            .query("CreateLoadBalancerListeners")
+            .set("Listeners", [classic_listener(port, settings)?]);
         self.send(query).await?;
-        self.set_policies(port, &Attributes::default(), settings).await
+        self.set_policies(port, &Attributes::default(), settings)
+            .await
     }
 
     async fn delete_classic_listener(&self, port: &Port, settings: &Attributes) -> Made {
-        self.set_policies(port, settings, &settings.clone().set(PROXY, false)).await?;
-        self.send(self.query("DeleteLoadBalancerListeners").set("LoadBalancerPorts", [port.number])).await
+        self.set_policies(port, settings, &settings.clone().set(PROXY, false))
+            .await?;
+        self.send(
+            self.query("DeleteLoadBalancerListeners")
+                .set("LoadBalancerPorts", [port.number]),
+        )
+        .await
     }
 
     /// Sets the policies of a classic listener and of its instance port.
     async fn set_policies(&self, port: &Port, before: &Attributes, settings: &Attributes) -> Made {
         let has_proxy = |it: &Attributes| it.get(PROXY).is_some_and(|it| *it == true);
         if has_proxy(before) != has_proxy(settings) {
-            let names = if has_proxy(settings) { json!([PROXY_POLICY]) } else { json!("") };
+            let names = if has_proxy(settings) {
+                json!([PROXY_POLICY])
+            } else {
+                json!("")
+            };
             if has_proxy(settings) {
-                self.create_policy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true").await?;
+                self.create_policy(
+                    PROXY_POLICY,
+                    "ProxyProtocolPolicyType",
+                    "ProxyProtocol",
+                    "true",
+                )
+                .await?;
             }
             let query = self.query("SetLoadBalancerPoliciesForBackendServer");
             let query = query.set("InstancePort", settings.get("InstancePort"));
             self.send(query.set("PolicyNames", names)).await?;
         }
         let is_tls = matches!(settings.text("Protocol"), Some("SSL" | "HTTPS"));
-        let Some(policy) = settings.text(POLICY).filter(|policy| is_tls && before.text(POLICY) != Some(policy)) else {
+        let Some(policy) = settings
+            .text(POLICY)
+            .filter(|policy| is_tls && before.text(POLICY) != Some(policy))
+        else {
             return Ok(None);
         };
         let name = format!("{TLS_POLICY}{policy}");
-        self.create_policy(&name, "SSLNegotiationPolicyType", "Reference-Security-Policy", policy).await?;
-        let query = self.query("SetLoadBalancerPoliciesOfListener").set("LoadBalancerPort", port.number);
+        self.create_policy(
+            &name,
+            "SSLNegotiationPolicyType",
+            "Reference-Security-Policy",
+            policy,
+        )
+        .await?;
+        let query = self
+            .query("SetLoadBalancerPoliciesOfListener")
+            .set("LoadBalancerPort", port.number);
         self.send(query.set("PolicyNames", [name])).await
     }
 
     async fn create_policy(&self, name: &str, kind: &str, attribute: &str, value: &str) -> Made {
-        let query = self.query("CreateLoadBalancerPolicy").set("PolicyName", name).set("PolicyTypeName", kind);
+        let query = self
+            .query("CreateLoadBalancerPolicy")
+            .set("PolicyName", name)
+            .set("PolicyTypeName", kind);
         let attributes = json!([{"AttributeName": attribute, "AttributeValue": value}]);
         match self.send(query.set("PolicyAttributes", attributes)).await {
             Err(error) if error.code() == "DuplicatePolicyName" => Ok(None),
@@ -447,27 +666,68 @@ impl Work<'_> {
     async fn network(&self, operation: &Operation) -> Made {
         let id = self.id_of(operation.resource());
         match operation {
-            Operation::Create { resource: ResourceKey::Pool(_), attributes } => {
-                self.create_target_group(attributes).await.map(Some)
+            Operation::Create {
+                resource: ResourceKey::Pool(_),
+                attributes,
+            } => self.create_target_group(attributes).await.map(Some),
+            Operation::Update {
+                resource: ResourceKey::Pool(name),
+                attributes,
+                changes,
+            } => {
+                self.update_target_group(name, id.unwrap_or_default(), attributes, changes)
+                    .await
             }
-            Operation::Update { resource: ResourceKey::Pool(name), attributes, changes } => {
-                self.update_target_group(name, id.unwrap_or_default(), attributes, changes).await
-            }
-            Operation::Delete { resource: ResourceKey::Pool(name) } => self.delete_target_group(name, id).await,
-            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
-                let is_taken =
-                    |(it, _): &(&Port, &Attributes)| it.number == port.number && it.protocol != port.protocol;
-                if let Some(other) = self.before.listeners().find(is_taken).and_then(|(_, it)| it.text(ID)) {
-                    self.send(Query::new("DeleteListener").set("ListenerArn", other)).await?;
+            Operation::Delete {
+                resource: ResourceKey::Pool(name),
+            } => self.delete_target_group(name, id).await,
+            Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
+            } => {
+                let is_taken = |(it, _): &(&Port, &Attributes)| {
+                    it.number == port.number && it.protocol != port.protocol
+                };
+                if let Some(other) = self
+                    .before
+                    .listeners()
+                    .find(is_taken)
+                    .and_then(|(_, it)| it.text(ID))
+                {
+                    self.send(Query::new("DeleteListener").set("ListenerArn", other))
+                        .await?;
                 }
-                let query = self.query("CreateListener").set("Port", port.number).set("Tags", self.part_tags().await?);
-                let created: Answer = self.cloud.api.aws.elbv2.change(self.listener(query, attributes)).await?;
-                Ok(created.listeners.into_iter().next().map(|it| it.listener_arn))
+                let query = self
+                    .query("CreateListener")
+                    .set("Port", port.number)
+                    .set("Tags", self.part_tags().await?);
+                let created: Answer = self
+                    .cloud
+                    .api
+                    .aws
+                    .elbv2
+                    .change(self.listener(query, attributes))
+                    .await?;
+                Ok(created
+                    .listeners
+                    .into_iter()
+                    .next()
+                    .map(|it| it.listener_arn))
             }
-            Operation::Update { resource: ResourceKey::Listener(_), attributes, .. } => {
-                self.send(self.listener(Query::new("ModifyListener").set("ListenerArn", id), attributes)).await
+            Operation::Update {
+                resource: ResourceKey::Listener(_),
+                attributes,
+                ..
+            } => {
+                self.send(self.listener(
+                    Query::new("ModifyListener").set("ListenerArn", id),
+                    attributes,
+                ))
+                .await
             }
-            Operation::Delete { resource: ResourceKey::Listener(_) } => {
+            Operation::Delete {
+                resource: ResourceKey::Listener(_),
+            } => {
                 let query = Query::new("DeleteListener").set("ListenerArn", id);
                 self.cloud.api.aws.elbv2.remove(query).await.map(|()| None)
             }
@@ -478,12 +738,16 @@ impl Work<'_> {
     /// Returns the tags of a new listener or target group.
     async fn part_tags(&self) -> Result<Value> {
         let tags = super::tags(self.cloud.api.identity().await?, None, &self.spec.tags);
-        Ok(Query::tag_list(tags.into_iter().chain(owner_tags(self.change.identity))))
+        Ok(Query::tag_list(
+            tags.into_iter().chain(owner_tags(self.change.identity)),
+        ))
     }
 
     /// Adds the settings of a listener to a query.
     fn listener(&self, query: Query, settings: &Attributes) -> Query {
-        let pool = settings.text(POOL).map(|pool| ResourceKey::Pool(pool.to_owned()));
+        let pool = settings
+            .text(POOL)
+            .map(|pool| ResourceKey::Pool(pool.to_owned()));
         let action = json!([{"Type": "forward", "TargetGroupArn": self.id_of(pool.as_ref())}]);
         let is_tls = settings.text("Protocol") == Some("TLS");
         let settings = parameters(settings).matching(|key| key != "SslPolicy" || is_tls);
@@ -493,23 +757,58 @@ impl Work<'_> {
     async fn create_target_group(&self, settings: &Attributes) -> Result<String> {
         let (identity, cluster) = (self.change.identity, self.cloud.api.identity().await?);
         let group: TargetGroup = settings.read()?;
-        let wanted = self.change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
+        let wanted = self
+            .change
+            .outcome_of_all()
+            .and_then(|it| it.graph)
+            .unwrap_or_default();
         let pool = group.pool();
-        let port = wanted.listeners().find(|(_, it)| it.text(POOL) == Some(&pool)).map_or(0, |(port, _)| port.number);
-        let name = target_group(cluster.cluster.as_deref().unwrap_or_default(), identity.service, port, &group);
-        let query = Query::new("CreateTargetGroup").fields(parameters(settings)).set("Name", name);
-        let query = query.set("VpcId", &cluster.vpc).set("TargetType", "instance").set("Tags", self.part_tags().await?);
+        let port = wanted
+            .listeners()
+            .find(|(_, it)| it.text(POOL) == Some(&pool))
+            .map_or(0, |(port, _)| port.number);
+        let name = target_group(
+            cluster.cluster.as_deref().unwrap_or_default(),
+            identity.service,
+            port,
+            &group,
+        );
+        let query = Query::new("CreateTargetGroup")
+            .fields(parameters(settings))
+            .set("Name", name);
+        let query = query
+            .set("VpcId", &cluster.vpc)
+            .set("TargetType", "instance")
+            .set("Tags", self.part_tags().await?);
         let created: Answer = self.cloud.api.aws.elbv2.change(query).await?;
-        let arn = created.target_groups.into_iter().next().map(|it| it.target_group_arn).unwrap_or_default();
-        let is_first =
-            |key: &str| FIRST_OF_GROUP.iter().any(|(first, value)| *first == key && settings.text(key) == Some(*value));
-        self.set_attributes(&arn, &settings.clone().matching(|key| is_attribute(key) && !is_first(key))).await?;
+        let arn = created
+            .target_groups
+            .into_iter()
+            .next()
+            .map(|it| it.target_group_arn)
+            .unwrap_or_default();
+        let is_first = |key: &str| {
+            FIRST_OF_GROUP
+                .iter()
+                .any(|(first, value)| *first == key && settings.text(key) == Some(*value))
+        };
+        self.set_attributes(
+            &arn,
+            &settings
+                .clone()
+                .matching(|key| is_attribute(key) && !is_first(key)),
+        )
+        .await?;
         Ok(arn)
     }
 
     async fn delete_target_group(&self, name: &str, arn: Option<&str>) -> Made {
-        self.remove(&format!("target group {name}"), Query::new("DeleteTargetGroup").set("TargetGroupArn", arn), false)
-            .await
+        self.remove(
+            &format!("target group {name}"),
+            Query::new("DeleteTargetGroup").set("TargetGroupArn", arn),
+            false,
+        )
+        .await
     }
 
     async fn set_attributes(&self, arn: &str, attributes: &Attributes) -> Made {
@@ -521,30 +820,55 @@ impl Work<'_> {
     }
 
     /// Changes a target group in place. One whose health check cannot change is replaced: its listeners move.
-    async fn update_target_group(&self, name: &str, arn: &str, settings: &Attributes, changes: &[Difference]) -> Made {
+    async fn update_target_group(
+        &self,
+        name: &str,
+        arn: &str,
+        settings: &Attributes,
+        changes: &[Difference],
+    ) -> Made {
         let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
-        let attributes = settings.clone().matching(|key| is_attribute(key) && is_changed(key));
+        let attributes = settings
+            .clone()
+            .matching(|key| is_attribute(key) && is_changed(key));
         // An attribute that is refused does not keep the health check from being changed.
         let attributes = self.set_attributes(arn, &attributes).await;
         // A path is only accepted beside its protocol.
-        let is_sent = |key: &str| is_changed(key) || key == "HealthCheckProtocol" && is_changed("HealthCheckPath");
+        let is_sent = |key: &str| {
+            is_changed(key) || key == "HealthCheckProtocol" && is_changed("HealthCheckPath")
+        };
         let health = parameters(settings).matching(is_sent);
         if health.iter().next().is_none() {
             return attributes;
         }
-        match self.send(Query::new("ModifyTargetGroup").set("TargetGroupArn", arn).fields(health)).await {
+        match self
+            .send(
+                Query::new("ModifyTargetGroup")
+                    .set("TargetGroupArn", arn)
+                    .fields(health),
+            )
+            .await
+        {
             Err(error) if error.code() == "InvalidConfigurationRequest" => attributes?,
             answer => return answer.and(attributes),
         };
         let replacement = self.create_target_group(settings).await?;
         let made = settings.clone().set(ID, &replacement);
         let work = Work {
-            before: self.before.clone().resource(ResourceKey::Pool(name.to_owned()), made),
+            before: self
+                .before
+                .clone()
+                .resource(ResourceKey::Pool(name.to_owned()), made),
             after: ResourceGraph::default(),
             ..*self
         };
-        work.targets(name, &self.before.targets_of(name), true).await?;
-        for (_, listener) in self.before.listeners().filter(|(_, it)| it.text(POOL) == Some(name)) {
+        work.targets(name, &self.before.targets_of(name), true)
+            .await?;
+        for (_, listener) in self
+            .before
+            .listeners()
+            .filter(|(_, it)| it.text(POOL) == Some(name))
+        {
             let query = Query::new("ModifyListener").set("ListenerArn", listener.text(ID));
             self.send(work.listener(query, listener)).await?;
         }
@@ -555,22 +879,34 @@ impl Work<'_> {
 
 /// Returns attributes in the form of network load balancers.
 fn pairs(attributes: &Attributes) -> Value {
-    Query::tag_list(attributes.iter().filter_map(|(key, value)| Some((key, value.as_str()?))))
+    Query::tag_list(
+        attributes
+            .iter()
+            .filter_map(|(key, value)| Some((key, value.as_str()?))),
+    )
 }
 
 /// Returns the subnets of a network load balancer with their addresses.
 fn subnet_mappings(settings: &Attributes) -> Vec<Value> {
-    let at = |list: &str, number: usize| settings.get(list).and_then(|all| all.get(number)).cloned();
+    let at =
+        |list: &str, number: usize| settings.get(list).and_then(|all| all.get(number)).cloned();
     let mapping = |(number, subnet): (usize, &Value)| {
         json!({
             "SubnetId": subnet, "AllocationId": at("EipAllocations", number),
             "PrivateIPv4Address": at("PrivateAddresses", number),
         })
     };
-    let subnets = settings.get("Subnets").and_then(Value::as_array).into_iter().flatten();
+    let subnets = settings
+        .get("Subnets")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     subnets.enumerate().map(mapping).collect()
 }
 
 fn classic_listener(port: &Port, settings: &Attributes) -> Result<ClassicListener> {
-    Ok(ClassicListener { load_balancer_port: port.number, ..settings.read()? })
+    Ok(ClassicListener {
+        load_balancer_port: port.number,
+        ..settings.read()?
+    })
 }

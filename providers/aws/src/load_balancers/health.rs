@@ -16,20 +16,31 @@ impl ElasticLoadBalancers {
     ///
     /// # Errors
     /// The answer of AWS.
-    pub(super) async fn health(&self, observed: &ObservedLoadBalancer) -> Result<BTreeMap<String, TargetHealth>> {
+    pub(super) async fn health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<BTreeMap<String, TargetHealth>> {
         let resources = observed.graph.iter().flat_map(|graph| &graph.resources);
         let pools = resources.filter(|(resource, _)| matches!(resource, ResourceKey::Pool(_)));
-        let read = pools.filter_map(|(_, settings)| settings.text(ID)).map(async |group| {
-            let query = Query::new("DescribeTargetHealth").set("TargetGroupArn", group);
-            self.api.aws.elbv2.find::<Answer>(query).await
-        });
+        let read = pools
+            .filter_map(|(_, settings)| settings.text(ID))
+            .map(async |group| {
+                let query = Query::new("DescribeTargetHealth").set("TargetGroupArn", group);
+                self.api.aws.elbv2.find::<Answer>(query).await
+            });
         let mut health: BTreeMap<String, TargetHealth> = BTreeMap::new();
         let answers = try_join_all(read).await?;
-        for it in answers.into_iter().flatten().flat_map(|answer| answer.target_health_descriptions) {
+        for it in answers
+            .into_iter()
+            .flatten()
+            .flat_map(|answer| answer.target_health_descriptions)
+        {
             let is_healthy = it.target_health.state == "healthy";
             let is_first = !health.contains_key(&it.target.id);
             if it.target_health.state != "draining" && (is_first || !is_healthy) {
-                let detail = format!("{} {}", it.target_health.state, it.target_health.reason).trim_end().to_owned();
+                let detail = format!("{} {}", it.target_health.state, it.target_health.reason)
+                    .trim_end()
+                    .to_owned();
                 health.insert(it.target.id, TargetHealth { is_healthy, detail });
             }
         }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use aws_protocol::Client;
 use cloud_provider::{
-    Cluster, Error, Node, Result, Service, TargetHealth, TargetIdentity, async_trait, default_load_balancer_name,
+    Cluster, Error, Node, Result, Service, TargetHealth, TargetIdentity, async_trait,
+    default_load_balancer_name,
 };
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
@@ -27,8 +28,9 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::firewall::texts;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
-    Naming, ObservedLoadBalancer, Options, Query, Recovery, ResourceGraph, ResourceKey, Scope, Targets,
+    Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, ObservedLoadBalancer, Options, Query, Recovery,
+    ResourceGraph, ResourceKey, Scope, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::shared_document::SharedDocuments;
@@ -76,7 +78,11 @@ struct ElasticLoadBalancers {
 type Uses = Vec<(String, Vec<String>)>;
 
 /// Returns the load balancers of a VPC.
-pub(crate) fn balancers(api: Api, inventory: Inventory<Source>, cluster: &ClusterView) -> LoadBalancerEngine {
+pub(crate) fn balancers(
+    api: Api,
+    inventory: Inventory<Source>,
+    cluster: &ClusterView,
+) -> LoadBalancerEngine {
     let machines = Arc::new(inventory.source().clone());
     let cloud = ElasticLoadBalancers {
         rules: SharedDocuments::new(RuleStore(api.clone())),
@@ -97,17 +103,33 @@ pub(crate) fn balancers(api: Api, inventory: Inventory<Source>, cluster: &Cluste
         api,
     };
     let target_identity = TargetIdentity::ProviderIdOrName;
-    LoadBalancerEngine::of(cloud, machines, Options { target_identity, price: &["Scheme"], ..Options::default() })
+    LoadBalancerEngine::of(
+        cloud,
+        machines,
+        Options {
+            target_identity,
+            price: &["Scheme"],
+            ..Options::default()
+        },
+    )
 }
 
 /// Returns the client for load balancers of a kind.
 fn client<'a>(api: &'a Api, kind: &str) -> &'a Client {
-    if kind == NETWORK { &api.aws.elbv2 } else { &api.aws.elb }
+    if kind == NETWORK {
+        &api.aws.elbv2
+    } else {
+        &api.aws.elb
+    }
 }
 
 impl ElasticLoadBalancers {
     async fn subnets(&self) -> Result<Arc<Vec<Subnet>>> {
-        Ok(self.subnets.get(AGE, async || subnets::read(&self.api).await).await?.0)
+        Ok(self
+            .subnets
+            .get(AGE, async || subnets::read(&self.api).await)
+            .await?
+            .0)
     }
 
     /// Returns the targets, and the security groups of them that admit the load balancer; `None` if nobody knows any.
@@ -119,9 +141,15 @@ impl ElasticLoadBalancers {
     ) -> Result<Option<[Targets; 2]>> {
         let nodes = spec.selector.select(nodes);
         let mut instances = Vec::new();
-        for (node, found) in nodes.iter().zip(self.inventory.find_all(&nodes, false, Priority::Ordinary).await) {
+        for (node, found) in nodes.iter().zip(
+            self.inventory
+                .find_all(&nodes, false, Priority::Ordinary)
+                .await,
+        ) {
             match found {
-                Ok(Found::Present(instance)) if instance.exists() && instance.instance_id.starts_with("i-") => {
+                Ok(Found::Present(instance))
+                    if instance.exists() && instance.instance_id.starts_with("i-") =>
+                {
                     instances.push((node, instance));
                 }
                 Ok(_) => {}
@@ -134,12 +162,18 @@ impl ElasticLoadBalancers {
         let mut admitting = BTreeSet::new();
         if self.api.config.has_node_rules && !instances.is_empty() {
             let cluster = self.api.identity().await?;
-            let all = self.groups.get(AGE, async || read_all(&self.api).await).await?.0;
+            let all = self
+                .groups
+                .get(AGE, async || read_all(&self.api).await)
+                .await?
+                .0;
             for (node, instance) in &instances {
                 let ids: Vec<_> = instance.group_set.iter().map(|it| &*it.group_id).collect();
                 let (group, doubt) = chosen(&instance.instance_id, &ids, &all, cluster);
                 admitting.extend(group);
-                doubt.into_iter().for_each(|text| events.warn_node(node, "AmbiguousSecurityGroup", text));
+                doubt
+                    .into_iter()
+                    .for_each(|text| events.warn_node(node, "AmbiguousSecurityGroup", text));
             }
         }
         let is_known = nodes.is_empty() || !instances.is_empty();
@@ -150,8 +184,15 @@ impl ElasticLoadBalancers {
     /// Returns the security groups of a load balancer, and whether the first one is created for it; `None` leaves them as they are.
     fn security_groups(&self, spec: &Spec, managed: &str) -> (Option<Vec<String>>, bool) {
         let config = &self.api.config;
-        let shared = config.elb_security_group.clone().filter(|_| spec.kind == BalancerKind::Classic);
-        let mut groups = if spec.groups.is_empty() { shared.into_iter().collect() } else { spec.groups.clone() };
+        let shared = config
+            .elb_security_group
+            .clone()
+            .filter(|_| spec.kind == BalancerKind::Classic);
+        let mut groups = if spec.groups.is_empty() {
+            shared.into_iter().collect()
+        } else {
+            spec.groups.clone()
+        };
         let is_managed = groups.is_empty();
         if is_managed {
             groups.push(managed.to_owned());
@@ -169,14 +210,21 @@ impl ElasticLoadBalancers {
 /// # Errors
 /// *Invalid*, naming the annotation and both schemes.
 fn check_scheme(desired: &ResourceGraph, seen: &ResourceGraph, place: &str) -> Result<()> {
-    let scheme = |graph: &ResourceGraph| graph.balancer_attributes()?.text("Scheme").map(str::to_owned);
+    let scheme = |graph: &ResourceGraph| {
+        graph
+            .balancer_attributes()?
+            .text("Scheme")
+            .map(str::to_owned)
+    };
     match (scheme(desired), scheme(seen)) {
         // An answer without a scheme says nothing about it.
-        (Some(wanted), Some(there)) if wanted != there && !there.is_empty() => Err(Error::invalid(format!(
-            "annotation {}: the Service asks for scheme {wanted}, but {place} has scheme {there}, which AWS cannot change; \
+        (Some(wanted), Some(there)) if wanted != there && !there.is_empty() => {
+            Err(Error::invalid(format!(
+                "annotation {}: the Service asks for scheme {wanted}, but {place} has scheme {there}, which AWS cannot change; \
              correct the annotation, or delete the Service and create it again",
-            crate::annotations::INTERNAL_SCHEME.key()
-        ))),
+                crate::annotations::INTERNAL_SCHEME.key()
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -192,11 +240,22 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
         self.cluster_name.get_or_init(|| cluster.name.clone());
         let legacy_owner = Some(default_load_balancer_name(service));
-        Naming { legacy_owner, kind: spec::kind(service), ..Naming::of(service) }
+        Naming {
+            legacy_owner,
+            kind: spec::kind(service),
+            ..Naming::of(service)
+        }
     }
 
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
-        if observed.kind == NETWORK { self.health(observed).await.map(Some) } else { Ok(None) }
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        if observed.kind == NETWORK {
+            self.health(observed).await.map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
@@ -210,17 +269,25 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         }
         let mut events = PendingEvents::default();
         let targets = self.targets(spec, request.nodes, &mut events).await?;
-        spec.warnings.iter().for_each(|text| events.warn("QuestionableAnnotation", text));
-        self.deduplicator.record_new(request.service, "load balancer", &events);
+        spec.warnings
+            .iter()
+            .for_each(|text| events.warn("QuestionableAnnotation", text));
+        self.deduplicator
+            .record_new(request.service, "load balancer", &events);
         let [targets, admitting] = targets.map_or([None, None], |it| it.map(Some));
-        let (name, mut graph) = (default_load_balancer_name(request.service), ResourceGraph::default());
+        let (name, mut graph) = (
+            default_load_balancer_name(request.service),
+            ResourceGraph::default(),
+        );
         for (name, group) in &spec.pools {
             let pool = match kind {
                 NETWORK => spec
                     .group_attributes
                     .0
                     .iter()
-                    .fold(Attributes::desired(group)?, |all, (key, value)| all.set(key.clone(), value)),
+                    .fold(Attributes::desired(group)?, |all, (key, value)| {
+                        all.set(key.clone(), value)
+                    }),
                 _ => Attributes::desired(&HealthCheck::from(group))?,
             };
             graph = graph.pool(name, pool, targets.clone());
@@ -229,16 +296,31 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let (groups, is_managed) = self.security_groups(spec, &managed);
         let primary = groups.as_ref().and_then(|groups| groups.first());
         let admit = |graph: ResourceGraph, subnets: &[&Subnet]| {
-            let ranges: Vec<_> = subnets.iter().flat_map(|it| it.ranges()).filter_map(|it| it.parse().ok()).collect();
-            let rules = primary.map_or_else(|| node_rules(&name, spec, &ranges), |group| vec![reference(group)]);
+            let ranges: Vec<_> = subnets
+                .iter()
+                .flat_map(|it| it.ranges())
+                .filter_map(|it| it.parse().ok())
+                .collect();
+            let rules = primary.map_or_else(
+                || node_rules(&name, spec, &ranges),
+                |group| vec![reference(group)],
+            );
             let attributes = Attributes::default().set(RULES, texts(&rules));
-            if self.api.config.has_node_rules { graph.pool(NODES, attributes, admitting) } else { graph }
+            if self.api.config.has_node_rules {
+                graph.pool(NODES, attributes, admitting)
+            } else {
+                graph
+            }
         };
         if input.scope == Scope::Targets {
             return Ok(admit(graph, &[]));
         }
         let (cluster, all) = (self.api.identity().await?, self.subnets().await?);
-        let wanted = Wanted { stated: &spec.subnets, is_internal: spec.is_internal, has_ipv6: spec.has_ipv6 };
+        let wanted = Wanted {
+            stated: &spec.subnets,
+            is_internal: spec.is_internal,
+            has_ipv6: spec.has_ipv6,
+        };
         let subnets = choose(&all, &wanted, cluster)?;
         let ids: Vec<_> = subnets.iter().map(|it| it.subnet_id.clone()).collect();
         spec.check_addresses(&ids)?;
@@ -246,15 +328,28 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         graph = admit(graph, &subnets);
         if is_managed {
             let rules = Attributes::default().set(RULES, texts(&balancer_rules(spec)));
-            graph = graph.resource(group_resource(&managed), rules.tagged(&tags(cluster, None, &spec.tags)));
+            graph = graph.resource(
+                group_resource(&managed),
+                rules.tagged(&tags(cluster, None, &spec.tags)),
+            );
         }
         let mut settings = spec.settings.clone();
-        addresses.into_iter().for_each(|(field, addresses)| settings.0[field] = addresses);
+        addresses
+            .into_iter()
+            .for_each(|(field, addresses)| settings.0[field] = addresses);
         (settings.0["Subnets"], settings.0["SecurityGroups"]) = (json!(ids), json!(groups));
-        graph =
-            graph.balancer(Attributes::desired(&settings)?.tagged(&tags(cluster, Some(request.service), &spec.tags)));
+        graph = graph.balancer(Attributes::desired(&settings)?.tagged(&tags(
+            cluster,
+            Some(request.service),
+            &spec.tags,
+        )));
         for port in &spec.ports {
-            graph = graph.listener(port.number, port.transport, &port.pool, port.listener.clone());
+            graph = graph.listener(
+                port.number,
+                port.transport,
+                &port.pool,
+                port.listener.clone(),
+            );
         }
         Ok(graph)
     }
@@ -267,17 +362,25 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         _: &Identity<'_>,
         spec: &Spec,
     ) -> Result<ResourceGraph> {
-        let Some((seen, balancer)) = observed.graph.as_ref().and_then(|it| Some((it, it.balancer_attributes()?)))
+        let Some((seen, balancer)) = observed
+            .graph
+            .as_ref()
+            .and_then(|it| Some((it, it.balancer_attributes()?)))
         else {
             return Ok(desired);
         };
         let list = |attributes: Option<&Attributes>, key: &str| -> Vec<String> {
-            attributes.and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok()).unwrap_or_default()
+            attributes
+                .and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok())
+                .unwrap_or_default()
         };
         if observed.kind == spec.kind() {
             check_scheme(&desired, seen, &observed.place())?;
         }
-        let (nodes, attached) = (ResourceKey::Pool(NODES.to_owned()), list(Some(balancer), "SecurityGroups"));
+        let (nodes, attached) = (
+            ResourceKey::Pool(NODES.to_owned()),
+            list(Some(balancer), "SecurityGroups"),
+        );
         if observed.kind == NETWORK && spec.kind() == NETWORK {
             if spec.subnets.is_empty() {
                 desired.keep(seen, &ResourceKey::Balancer, &["Subnets"]);
@@ -287,47 +390,78 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
                 desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroups"]);
                 let is_group = |resource: &ResourceKey| resource.is_of_kind(GROUP);
                 desired.resources.retain(|resource, _| !is_group(resource));
-                let there = seen.resources.iter().filter(|(resource, _)| is_group(resource) && !attached.is_empty());
-                desired.resources.extend(there.map(|(resource, settings)| (resource.clone(), settings.clone())));
+                let there = seen
+                    .resources
+                    .iter()
+                    .filter(|(resource, _)| is_group(resource) && !attached.is_empty());
+                desired
+                    .resources
+                    .extend(there.map(|(resource, settings)| (resource.clone(), settings.clone())));
             }
             let there = seen.resources.get(&nodes);
             // A load balancer that was just created, and not read since, has the subnets that were chosen for it.
             let is_read = there.is_some_and(|it| it.get(CIDRS).is_some());
-            let ranges: Vec<_> = list(there, CIDRS).iter().filter_map(|it| it.parse().ok()).collect();
+            let ranges: Vec<_> = list(there, CIDRS)
+                .iter()
+                .filter_map(|it| it.parse().ok())
+                .collect();
             let single = texts(&node_rules(&observed.name, spec, &ranges));
             // The Go program admits clients one by one also where the load balancer has a security group.
             let is_single = !has_groups || list(there, RULES) == single;
-            if desired.resources.get(&nodes).is_some() && is_single && (is_read || self.api.config.has_nlb_groups) {
-                desired.resources.insert(nodes.clone(), Attributes::default().set(RULES, single));
+            if desired.resources.get(&nodes).is_some()
+                && is_single
+                && (is_read || self.api.config.has_nlb_groups)
+            {
+                desired
+                    .resources
+                    .insert(nodes.clone(), Attributes::default().set(RULES, single));
             }
-            for (resource, settings) in
-                seen.resources.iter().filter(|(resource, _)| matches!(resource, ResourceKey::Pool(_)))
+            for (resource, settings) in seen
+                .resources
+                .iter()
+                .filter(|(resource, _)| matches!(resource, ResourceKey::Pool(_)))
             {
                 let is_ours = settings.get(IS_OURS).is_some();
-                let stays = |name: &&str| settings.get(name).is_none() || !spec.group_attributes.1 && !is_ours;
+                let stays = |name: &&str| {
+                    settings.get(name).is_none() || !spec.group_attributes.1 && !is_ours
+                };
                 desired.keep(
                     seen,
                     resource,
-                    &FIRST_OF_GROUP.map(|it| it.0).into_iter().filter(stays).collect::<Vec<_>>(),
+                    &FIRST_OF_GROUP
+                        .map(|it| it.0)
+                        .into_iter()
+                        .filter(stays)
+                        .collect::<Vec<_>>(),
                 );
             }
         }
         USER_TAGS.remove_others(&mut desired, seen);
         let (wanted, there) = (desired.targets.get(NODES).cloned(), seen.targets_of(NODES));
-        if desired.resources.get(&nodes).is_some() && wanted.as_ref().is_none_or(Targets::is_empty) && there.is_empty()
+        if desired.resources.get(&nodes).is_some()
+            && wanted.as_ref().is_none_or(Targets::is_empty)
+            && there.is_empty()
         {
-            desired.resources.insert(nodes.clone(), Attributes::default());
+            desired
+                .resources
+                .insert(nodes.clone(), Attributes::default());
         }
         // Rules of others for the same source stay, so they are no difference.
-        let (seen_rules, wanted_rules) =
-            (list(seen.resources.get(&nodes), RULES), list(desired.resources.get(&nodes), RULES));
+        let (seen_rules, wanted_rules) = (
+            list(seen.resources.get(&nodes), RULES),
+            list(desired.resources.get(&nodes), RULES),
+        );
         if !wanted_rules.is_empty() && wanted_rules.iter().all(|rule| seen_rules.contains(rule)) {
             desired.keep(seen, &nodes, &[RULES]);
         }
         // Others may use a security group that is not created for one load balancer.
-        let is_shared = attached.first().is_some_and(|group| seen.resources.get(&group_resource(group)).is_none());
+        let is_shared = attached
+            .first()
+            .is_some_and(|group| seen.resources.get(&group_resource(group)).is_none());
         if let Some(wanted) = wanted.filter(|_| is_shared) {
-            desired.targets.insert(NODES.to_owned(), wanted.with(&there));
+            desired
+                .targets
+                .insert(NODES.to_owned(), wanted.with(&there));
         }
         Ok(desired)
     }
@@ -336,9 +470,10 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         match query {
             Query::All(_) => self.all().await,
             Query::Owner(identity) => self.of_service(identity).await.map(ListResult::of),
-            Query::Ids(ids, _) => {
-                self.by_ids(&ids.iter().map(|id| &**id).collect::<Vec<_>>()).await.map(ListResult::of)
-            }
+            Query::Ids(ids, _) => self
+                .by_ids(&ids.iter().map(|id| &**id).collect::<Vec<_>>())
+                .await
+                .map(ListResult::of),
         }
     }
 
@@ -348,7 +483,11 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
 
     /// Replaces only a load balancer whose address was never published.
     fn recovery(&self, _: &ObservedLoadBalancer, service: &Service) -> Recovery {
-        if shown(service).is_empty() { Recovery::Replace } else { Recovery::Never }
+        if shown(service).is_empty() {
+            Recovery::Replace
+        } else {
+            Recovery::Never
+        }
     }
 
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {

@@ -37,11 +37,15 @@ const FIRST_OF_CLASSIC: [(&str, &str); 4] = [
     ("ConnectionSettings.IdleTimeout", "60"),
 ];
 /// Attributes of a new network load balancer.
-const FIRST_OF_NETWORK: [(&str, &str); 2] =
-    [("load_balancing.cross_zone.enabled", "false"), ("access_logs.s3.enabled", "false")];
+const FIRST_OF_NETWORK: [(&str, &str); 2] = [
+    ("load_balancing.cross_zone.enabled", "false"),
+    ("access_logs.s3.enabled", "false"),
+];
 /// Attributes of a new target group.
-pub(super) const FIRST_OF_GROUP: [(&str, &str); 2] =
-    [("preserve_client_ip.enabled", "true"), ("proxy_protocol_v2.enabled", "false")];
+pub(super) const FIRST_OF_GROUP: [(&str, &str); 2] = [
+    ("preserve_client_ip.enabled", "true"),
+    ("proxy_protocol_v2.enabled", "false"),
+];
 
 wire! { "PascalCase";
     /// An answer of the APIs for load balancers.
@@ -99,8 +103,12 @@ pub(super) struct Settings(pub(super) Value);
 impl Resource for Settings {
     const FIELDS: &'static [Field] = &[
         Field::create_only("Scheme").setting(&key::INTERNAL_SCHEME),
-        Field::update("Subnets").setting(&key::SUBNETS).unordered_list(),
-        Field::update("SecurityGroups").setting(&key::SECURITY_GROUPS).unordered_list(),
+        Field::update("Subnets")
+            .setting(&key::SUBNETS)
+            .unordered_list(),
+        Field::update("SecurityGroups")
+            .setting(&key::SECURITY_GROUPS)
+            .unordered_list(),
         Field::update("IpAddressType"),
         Field::create_only("EipAllocations").filled_by(&key::EIP_ALLOCATIONS),
         Field::create_only("PrivateAddresses").filled_by(&key::PRIVATE_ADDRESSES),
@@ -126,7 +134,9 @@ impl Resource for TargetGroup {
         Field::create_only("IpAddressType"),
         Field::update("HealthCheckProtocol").setting(&key::CHECK_PROTOCOL),
         Field::update("HealthCheckPort").setting(&key::CHECK_PORT),
-        Field::update("HealthCheckPath").setting(&key::CHECK_PATH).null_removes(),
+        Field::update("HealthCheckPath")
+            .setting(&key::CHECK_PATH)
+            .null_removes(),
         Field::update("HealthCheckIntervalSeconds").setting(&key::CHECK_INTERVAL),
         Field::update("HealthCheckTimeoutSeconds").setting(&key::CHECK_TIMEOUT),
         Field::update("HealthyThresholdCount").setting(&key::CHECK_HEALTHY),
@@ -157,7 +167,9 @@ impl Resource for Listener {
 impl Resource for ClassicListener {
     const FIELDS: &'static [Field] = &[
         Field::update("Protocol"),
-        Field::update("SSLCertificateId").setting(&key::CERTIFICATE).null_removes(),
+        Field::update("SSLCertificateId")
+            .setting(&key::CERTIFICATE)
+            .null_removes(),
         Field::update("InstanceProtocol").setting(&key::BACKEND_PROTOCOL),
         Field::update("InstancePort"),
         Field::update(POLICY).setting(&key::TLS_POLICY),
@@ -167,15 +179,26 @@ impl Resource for ClassicListener {
 
 impl Balancer {
     pub(super) fn kind(&self) -> &'static str {
-        if self.load_balancer_arn.is_empty() { CLASSIC } else { NETWORK }
+        if self.load_balancer_arn.is_empty() {
+            CLASSIC
+        } else {
+            NETWORK
+        }
     }
 
     pub(super) fn id(&self) -> &str {
-        if self.kind() == NETWORK { &self.load_balancer_arn } else { &self.load_balancer_name }
+        if self.kind() == NETWORK {
+            &self.load_balancer_arn
+        } else {
+            &self.load_balancer_name
+        }
     }
 
     pub(super) fn subnets(&self) -> Vec<&str> {
-        let zones = self.availability_zones.iter().filter_map(|zone| zone["SubnetId"].as_str());
+        let zones = self
+            .availability_zones
+            .iter()
+            .filter_map(|zone| zone["SubnetId"].as_str());
         self.subnets.iter().map(|id| &**id).chain(zones).collect()
     }
 }
@@ -188,9 +211,15 @@ impl TargetGroup {
 
     /// Returns the settings of an existing target group.
     pub(super) fn settings(&self) -> Result<Attributes> {
-        let health_check_path =
-            self.health_check_path.clone().filter(|_| self.health_check_protocol.starts_with("HTTP"));
-        Ok(Attributes::observed(&Self { health_check_path, ..self.clone() })?.set(ID, &self.target_group_arn))
+        let health_check_path = self
+            .health_check_path
+            .clone()
+            .filter(|_| self.health_check_protocol.starts_with("HTTP"));
+        Ok(Attributes::observed(&Self {
+            health_check_path,
+            ..self.clone()
+        })?
+        .set(ID, &self.target_group_arn))
     }
 }
 
@@ -198,7 +227,10 @@ impl From<&TargetGroup> for HealthCheck {
     fn from(it: &TargetGroup) -> Self {
         let path = it.health_check_path.as_deref().unwrap_or_default();
         Self {
-            target: format!("{}:{}{path}", it.health_check_protocol, it.health_check_port),
+            target: format!(
+                "{}:{}{path}",
+                it.health_check_protocol, it.health_check_port
+            ),
             interval: it.health_check_interval_seconds,
             timeout: it.health_check_timeout_seconds.unwrap_or_default(),
             healthy_threshold: it.healthy_threshold_count,
@@ -214,7 +246,9 @@ pub(super) fn group_resource(name: &str) -> ResourceKey {
 
 /// Returns the settings that are parameters of requests, under their names.
 pub(super) fn parameters(settings: &Attributes) -> Attributes {
-    settings.clone().matching(|key| key.starts_with(|first: char| first.is_ascii_uppercase()) && !key.contains('.'))
+    settings.clone().matching(|key| {
+        key.starts_with(|first: char| first.is_ascii_uppercase()) && !key.contains('.')
+    })
 }
 
 /// Returns `true` for the settings that AWS calls attributes.
@@ -224,9 +258,18 @@ pub(super) fn is_attribute(key: &str) -> bool {
 
 /// Adds the attributes of a new load balancer, but for those that are set.
 pub(super) fn with_first(kind: &str, settings: Attributes) -> Attributes {
-    let first: &[(&'static str, &str)] = if kind == NETWORK { &FIRST_OF_NETWORK } else { &FIRST_OF_CLASSIC };
-    let untold: Vec<_> = first.iter().filter(|(key, _)| settings.get(key).is_none()).collect();
-    untold.into_iter().fold(settings, |all, (key, value)| all.set(*key, value))
+    let first: &[(&'static str, &str)] = if kind == NETWORK {
+        &FIRST_OF_NETWORK
+    } else {
+        &FIRST_OF_CLASSIC
+    };
+    let untold: Vec<_> = first
+        .iter()
+        .filter(|(key, _)| settings.get(key).is_none())
+        .collect();
+    untold
+        .into_iter()
+        .fold(settings, |all, (key, value)| all.set(*key, value))
 }
 
 #[cfg(test)]
@@ -239,7 +282,8 @@ mod tests {
     fn lost<R: Resource>(sample: &R) -> Vec<String> {
         let all = R::undeclared_fields(sample).unwrap().into_iter();
         let lost = all.filter_map(|it| it.strip_suffix(" (not in the sample)").map(str::to_owned));
-        lost.filter(|it| !is_attribute(it) && it != POLICY && it != PROXY).collect()
+        lost.filter(|it| !is_attribute(it) && it != POLICY && it != PROXY)
+            .collect()
     }
 
     #[test]
@@ -253,9 +297,13 @@ mod tests {
     #[test]
     fn zones_of_a_classic_load_balancer_are_texts() {
         let classic = json!({"AvailabilityZones": ["us-east-1a"], "Subnets": ["subnet-1"]});
-        let network = json!({"AvailabilityZones": [{"ZoneName": "us-east-1a", "SubnetId": "subnet-1"}]});
+        let network =
+            json!({"AvailabilityZones": [{"ZoneName": "us-east-1a", "SubnetId": "subnet-1"}]});
         for it in [classic, network] {
-            assert_eq!(serde_json::from_value::<Balancer>(it).unwrap().subnets(), ["subnet-1"]);
+            assert_eq!(
+                serde_json::from_value::<Balancer>(it).unwrap().subnets(),
+                ["subnet-1"]
+            );
         }
     }
 }

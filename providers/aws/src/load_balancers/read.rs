@@ -17,8 +17,8 @@ use provider_kit::paging::ListResult;
 
 use super::groups::{Group, Sources, is_of, owner_of_rules, read_all};
 use super::model::{
-    Answer, Balancer, ClassicListener, FIRST_OF_GROUP, ID, INSTANCES, IS_OURS, Listener, NODES, POLICY, PROXY, RULES,
-    Settings, TargetDescription, TargetGroup, group_resource, with_first,
+    Answer, Balancer, ClassicListener, FIRST_OF_GROUP, ID, INSTANCES, IS_OURS, Listener, NODES,
+    POLICY, PROXY, RULES, Settings, TargetDescription, TargetGroup, group_resource, with_first,
 };
 use super::names::{CLASSIC_GROUP, MANAGED, SERVICE_TAG, managed_groups, owner, security_group};
 use super::subnets::{AGE, Subnet};
@@ -43,12 +43,20 @@ fn map(tags: Vec<Tag>) -> Tags {
 }
 
 fn list(tags: &Tags) -> Vec<Tag> {
-    tags.iter().map(|(key, value)| Tag { key: key.clone(), value: value.clone() }).collect()
+    tags.iter()
+        .map(|(key, value)| Tag {
+            key: key.clone(),
+            value: value.clone(),
+        })
+        .collect()
 }
 
 /// Returns the name of the load balancer of the Service with this UID.
 fn name_of(uid: &str) -> String {
-    format!("a{}", uid.replace('-', "")).chars().take(32).collect()
+    format!("a{}", uid.replace('-', ""))
+        .chars()
+        .take(32)
+        .collect()
 }
 
 impl Balancer {
@@ -64,7 +72,11 @@ impl Balancer {
             owner_tags: owner(tags),
             legacy_owner: is_of_cluster.then(|| self.load_balancer_name.clone()),
             kind: self.kind(),
-            state: if is_failed { State::Failed(self.state.reason.clone()) } else { State::Ready },
+            state: if is_failed {
+                State::Failed(self.state.reason.clone())
+            } else {
+                State::Ready
+            },
             ingress: ingress.into_iter().collect(),
             created: self.created_time.parse().ok(),
             ..ObservedLoadBalancer::default()
@@ -73,20 +85,42 @@ impl Balancer {
 
     fn classic_resources(&self, graph: ResourceGraph) -> Result<ResourceGraph> {
         let targets = self.instances.iter().map(|it| &it.instance_id).collect();
-        let mut graph = graph.pool(INSTANCES, Attributes::observed(&self.health_check)?, Some(targets));
+        let mut graph = graph.pool(
+            INSTANCES,
+            Attributes::observed(&self.health_check)?,
+            Some(targets),
+        );
         for it in &self.listener_descriptions {
-            let policy = it.policy_names.first().map(|name| name.strip_prefix(TLS_POLICY).unwrap_or(name).to_owned());
-            let ClassicListener { load_balancer_port: port, instance_port, .. } = it.listener;
-            let backend =
-                self.backend_server_descriptions.iter().find(|backend| backend.instance_port == instance_port);
+            let policy = it
+                .policy_names
+                .first()
+                .map(|name| name.strip_prefix(TLS_POLICY).unwrap_or(name).to_owned());
+            let ClassicListener {
+                load_balancer_port: port,
+                instance_port,
+                ..
+            } = it.listener;
+            let backend = self
+                .backend_server_descriptions
+                .iter()
+                .find(|backend| backend.instance_port == instance_port);
             let listener = ClassicListener {
                 protocol: it.listener.protocol.to_ascii_uppercase(),
                 instance_protocol: it.listener.instance_protocol.to_ascii_uppercase(),
-                certificate: it.listener.certificate.clone().filter(|arn| !arn.is_empty()),
+                certificate: it
+                    .listener
+                    .certificate
+                    .clone()
+                    .filter(|arn| !arn.is_empty()),
                 ..it.listener
             };
-            let settings = policy.iter().fold(Attributes::observed(&listener)?, |all, policy| all.set(POLICY, policy));
-            let has_proxy = backend.is_some_and(|it| it.policy_names.iter().any(|it| it == PROXY_POLICY));
+            let settings = policy
+                .iter()
+                .fold(Attributes::observed(&listener)?, |all, policy| {
+                    all.set(POLICY, policy)
+                });
+            let has_proxy =
+                backend.is_some_and(|it| it.policy_names.iter().any(|it| it == PROXY_POLICY));
             graph = graph.listener(port, "TCP", INSTANCES, settings.set(PROXY, has_proxy));
         }
         Ok(graph)
@@ -95,22 +129,42 @@ impl Balancer {
 
 impl ElasticLoadBalancers {
     /// Reads load balancers of one kind, by their IDs or names; those that do not exist are left out.
-    pub(super) async fn balancers(&self, kind: &str, parameter: &str, values: &[&str]) -> Result<Vec<Balancer>> {
+    pub(super) async fn balancers(
+        &self,
+        kind: &str,
+        parameter: &str,
+        values: &[&str],
+    ) -> Result<Vec<Balancer>> {
         let query = Query::new("DescribeLoadBalancers").set(parameter, values);
         let found: Option<Answer> = client(&self.api, kind).find(query).await?;
         let is_other = |it: &Balancer| kind == NETWORK && it.r#type != "network";
-        Ok(found.unwrap_or_default().load_balancers.into_iter().filter(|it| !is_other(it)).collect())
+        Ok(found
+            .unwrap_or_default()
+            .load_balancers
+            .into_iter()
+            .filter(|it| !is_other(it))
+            .collect())
     }
 
     /// Reads all load balancers of one kind in the VPC whose names are those of Services.
     async fn list(&self, kind: &str) -> Result<ListResult<Balancer>> {
         let vpc = &self.api.identity().await?.vpc;
-        let collection = if kind == NETWORK { "LoadBalancers" } else { "LoadBalancerDescriptions" };
+        let collection = if kind == NETWORK {
+            "LoadBalancers"
+        } else {
+            "LoadBalancerDescriptions"
+        };
         let query = Query::new("DescribeLoadBalancers").page(PAGE);
-        let (shared_priority, id) = (SharedPriority::default(), |it: &Balancer| it.id().to_owned());
-        let all = client(&self.api, kind).list(query, collection, &shared_priority, |it: Balancer| it, id).await?;
+        let (shared_priority, id) = (SharedPriority::default(), |it: &Balancer| {
+            it.id().to_owned()
+        });
+        let all = client(&self.api, kind)
+            .list(query, collection, &shared_priority, |it: Balancer| it, id)
+            .await?;
         Ok(all.filter(|it| {
-            it.vpc_id == *vpc && it.load_balancer_name.starts_with('a') && matches!(&*it.r#type, "" | "network")
+            it.vpc_id == *vpc
+                && it.load_balancer_name.starts_with('a')
+                && matches!(&*it.r#type, "" | "network")
         }))
     }
 
@@ -127,12 +181,24 @@ impl ElasticLoadBalancers {
         }
         let (objects, subnets) = try_join!(self.objects(kind), self.subnets())?;
         let own = |balancer: &Balancer| -> Vec<&TargetGroup> {
-            let has = |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
+            let has =
+                |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
             objects.targets.iter().filter(has).collect()
         };
-        let ids = |it| std::iter::once(Balancer::id(it)).chain(own(it).into_iter().map(|it| &*it.target_group_arn));
-        let tags = tags(&self.api, kind, &found.iter().flat_map(ids).collect::<Vec<_>>()).await?;
-        let (shared, found) = ((&objects, &**subnets, &tags), found.iter().filter(|it| tags.contains_key(it.id())));
+        let ids = |it| {
+            std::iter::once(Balancer::id(it))
+                .chain(own(it).into_iter().map(|it| &*it.target_group_arn))
+        };
+        let tags = tags(
+            &self.api,
+            kind,
+            &found.iter().flat_map(ids).collect::<Vec<_>>(),
+        )
+        .await?;
+        let (shared, found) = (
+            (&objects, &**subnets, &tags),
+            found.iter().filter(|it| tags.contains_key(it.id())),
+        );
         try_join_all(found.map(|it| self.complete(it, own(it), shared, identity))).await
     }
 
@@ -144,40 +210,77 @@ impl ElasticLoadBalancers {
         (objects, subnets, tags): (&Objects, &[Subnet], &BTreeMap<String, Tags>),
         identity: Option<&Identity<'_>>,
     ) -> Result<ObservedLoadBalancer> {
-        let (kind, name, attached) = (balancer.kind(), &*balancer.load_balancer_name, &balancer.security_groups);
-        let (cluster, is_leaving) = (self.api.identity().await?, identity.is_some_and(Identity::is_leaving));
+        let (kind, name, attached) = (
+            balancer.kind(),
+            &*balancer.load_balancer_name,
+            &balancer.security_groups,
+        );
+        let (cluster, is_leaving) = (
+            self.api.identity().await?,
+            identity.is_some_and(Identity::is_leaving),
+        );
         let own_tags = tags.get(balancer.id()).cloned().unwrap_or_default();
-        let service = own_tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
+        let service = own_tags
+            .get(SERVICE_TAG)
+            .map(String::as_str)
+            .unwrap_or_default();
         let wanted = match (identity, self.cluster_name.get()) {
             (Some(it), _) => vec![security_group(kind, &it.cluster.name, it.service, name)],
             (None, Some(cluster)) if kind == NETWORK => managed_groups(cluster, service, name),
             _ => Vec::new(),
         };
         let managed = objects.managed(kind, name, &wanted);
-        let named = |id: &String| managed.filter(|it| it.group_id == *id).map_or(id, |it| &it.group_name).clone();
+        let named = |id: &String| {
+            managed
+                .filter(|it| it.group_id == *id)
+                .map_or(id, |it| &it.group_name)
+                .clone()
+        };
         let groups: Vec<_> = attached.iter().map(named).collect();
-        let query = Query::new("DescribeLoadBalancerAttributes").set(id_parameter(kind), balancer.id());
+        let query =
+            Query::new("DescribeLoadBalancerAttributes").set(id_parameter(kind), balancer.id());
         let attributes = match is_leaving {
             true => None,
             false => Some(client(&self.api, kind).read::<Answer>(query).await?),
         };
-        let mut graph =
-            managed.map_or_else(ResourceGraph::default, |group| group_graph(ResourceGraph::default(), group));
+        let mut graph = managed.map_or_else(ResourceGraph::default, |group| {
+            group_graph(ResourceGraph::default(), group)
+        });
         graph = graph.balancer(settings(balancer, attributes, &groups)?.tagged(&own_tags));
         if self.api.config.has_node_rules {
-            let (own, users) = attached.iter().cloned().partition(|id| managed.is_some_and(|it| it.group_id == *id));
-            let (attributes, groups) =
-                objects.node_pool(owner_of_rules(kind, name), &Sources { own, users }, cluster, &named);
+            let (own, users) = attached
+                .iter()
+                .cloned()
+                .partition(|id| managed.is_some_and(|it| it.group_id == *id));
+            let (attributes, groups) = objects.node_pool(
+                owner_of_rules(kind, name),
+                &Sources { own, users },
+                cluster,
+                &named,
+            );
             let ids = balancer.subnets();
-            let ranges = subnets.iter().filter(|it| ids.contains(&&*it.subnet_id)).flat_map(Subnet::ranges);
-            graph = graph.pool(NODES, attributes.set(CIDRS, ranges.collect::<Vec<_>>()), Some(groups));
+            let ranges = subnets
+                .iter()
+                .filter(|it| ids.contains(&&*it.subnet_id))
+                .flat_map(Subnet::ranges);
+            graph = graph.pool(
+                NODES,
+                attributes.set(CIDRS, ranges.collect::<Vec<_>>()),
+                Some(groups),
+            );
         }
         graph = match kind {
-            NETWORK => self.network_resources(graph, balancer, &own, tags, is_leaving).await?,
+            NETWORK => {
+                self.network_resources(graph, balancer, &own, tags, is_leaving)
+                    .await?
+            }
             _ => balancer.classic_resources(graph)?,
         };
         let graph = with_loose(graph, objects.loose(name))?;
-        Ok(ObservedLoadBalancer { graph: Some(graph), ..balancer.head(&own_tags, cluster.has(&list(&own_tags))) })
+        Ok(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..balancer.head(&own_tags, cluster.has(&list(&own_tags)))
+        })
     }
 
     async fn network_resources(
@@ -189,18 +292,38 @@ impl ElasticLoadBalancers {
         is_leaving: bool,
     ) -> Result<ResourceGraph> {
         let query = Query::new("DescribeListeners").set("LoadBalancerArn", balancer.id());
-        let listeners = all(&self.api.aws.elbv2, query, "Listeners", |it: &Listener| it.listener_arn.clone());
-        let (listeners, details) =
-            try_join!(listeners, try_join_all(own.iter().map(|it| self.target_group(it, is_leaving))))?;
+        let listeners = all(&self.api.aws.elbv2, query, "Listeners", |it: &Listener| {
+            it.listener_arn.clone()
+        });
+        let (listeners, details) = try_join!(
+            listeners,
+            try_join_all(own.iter().map(|it| self.target_group(it, is_leaving)))
+        )?;
         for (group, (targets, settings)) in own.iter().zip(details) {
-            let is_ours = tags.get(&group.target_group_arn).is_some_and(|it| owner(it) != OwnerTags::default());
-            let settings = if is_ours { settings.set(IS_OURS, true) } else { settings };
+            let is_ours = tags
+                .get(&group.target_group_arn)
+                .is_some_and(|it| owner(it) != OwnerTags::default());
+            let settings = if is_ours {
+                settings.set(IS_OURS, true)
+            } else {
+                settings
+            };
             graph = graph.pool(&group.pool(), settings, targets);
         }
         for it in listeners {
-            let arn = it.default_actions.first().map(|action| &*action.target_group_arn);
-            let pool = own.iter().find(|group| arn == Some(&*group.target_group_arn)).map(|group| group.pool());
-            let transport = if it.protocol == "TLS" { "TCP".to_owned() } else { it.protocol.clone() };
+            let arn = it
+                .default_actions
+                .first()
+                .map(|action| &*action.target_group_arn);
+            let pool = own
+                .iter()
+                .find(|group| arn == Some(&*group.target_group_arn))
+                .map(|group| group.pool());
+            let transport = if it.protocol == "TLS" {
+                "TCP".to_owned()
+            } else {
+                it.protocol.clone()
+            };
             let settings = Attributes::observed(&it)?.set(ID, &it.listener_arn);
             graph = graph.listener(it.port, transport, &pool.unwrap_or_default(), settings);
         }
@@ -208,40 +331,87 @@ impl ElasticLoadBalancers {
     }
 
     /// Reads the targets and attributes of a target group, unless it is to be deleted.
-    async fn target_group(&self, group: &TargetGroup, is_leaving: bool) -> Result<(Option<Targets>, Attributes)> {
+    async fn target_group(
+        &self,
+        group: &TargetGroup,
+        is_leaving: bool,
+    ) -> Result<(Option<Targets>, Attributes)> {
         if is_leaving {
             return Ok((None, group.settings()?));
         }
         let read = |action| {
-            self.api.aws.elbv2.read::<Answer>(Query::new(action).set("TargetGroupArn", &group.target_group_arn))
+            self.api
+                .aws
+                .elbv2
+                .read::<Answer>(Query::new(action).set("TargetGroupArn", &group.target_group_arn))
         };
-        let (health, shown) = try_join!(read("DescribeTargetHealth"), read("DescribeTargetGroupAttributes"))?;
-        let stays = |it: &&TargetDescription| it.target_health.reason != "Target.DeregistrationInProgress";
+        let (health, shown) = try_join!(
+            read("DescribeTargetHealth"),
+            read("DescribeTargetGroupAttributes")
+        )?;
+        let stays =
+            |it: &&TargetDescription| it.target_health.reason != "Target.DeregistrationInProgress";
         let text = |it: &TargetDescription| match it.target.port {
             port if port == group.port || port == 0 => it.target.id.clone(),
             port => format!("{}:{port}", it.target.id),
         };
-        let compared = shown.attributes.into_iter().filter(|it| FIRST_OF_GROUP.iter().any(|(key, _)| *key == it.key));
+        let compared = shown
+            .attributes
+            .into_iter()
+            .filter(|it| FIRST_OF_GROUP.iter().any(|(key, _)| *key == it.key));
         let settings = compared.fold(group.settings()?, |all, it| all.set(it.key, it.value));
-        Ok((Some(health.target_health_descriptions.iter().filter(stays).map(text).collect()), settings))
+        Ok((
+            Some(
+                health
+                    .target_health_descriptions
+                    .iter()
+                    .filter(stays)
+                    .map(text)
+                    .collect(),
+            ),
+            settings,
+        ))
     }
 
     /// Reads what a Service has: by name, or what is left of a load balancer that no longer exists.
-    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
+    pub(super) async fn of_service(
+        &self,
+        identity: &Identity<'_>,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let names = [&*identity.name];
         let classic = self.balancers(CLASSIC, "LoadBalancerNames", &names);
         let (classic, network) = try_join!(classic, self.balancers(NETWORK, "Names", &names))?;
-        let found =
-            try_join!(self.whole(CLASSIC, &classic, Some(identity)), self.whole(NETWORK, &network, Some(identity)))?;
+        let found = try_join!(
+            self.whole(CLASSIC, &classic, Some(identity)),
+            self.whole(NETWORK, &network, Some(identity))
+        )?;
         let mut seen: Vec<_> = found.0.into_iter().chain(found.1).collect();
         let there: Vec<_> = seen.iter().map(|it| it.kind).collect();
         if identity.is_leaving() || !there.contains(&identity.kind) {
-            let objects = self.objects(if identity.is_leaving() { NETWORK } else { identity.kind }).await?;
+            let objects = self
+                .objects(if identity.is_leaving() {
+                    NETWORK
+                } else {
+                    identity.kind
+                })
+                .await?;
             let cluster = self.api.identity().await?;
-            for kind in [CLASSIC, NETWORK].into_iter().filter(|kind| !there.contains(kind)) {
-                let group = security_group(kind, &identity.cluster.name, identity.service, &identity.name);
-                let left = objects.left_of(kind, &identity.name, &[group], self.node_rules_of(cluster))?;
-                seen.extend(left.map(|left| ObservedLoadBalancer { owner_tags: identity.owner_tags(), ..left }));
+            for kind in [CLASSIC, NETWORK]
+                .into_iter()
+                .filter(|kind| !there.contains(kind))
+            {
+                let group = security_group(
+                    kind,
+                    &identity.cluster.name,
+                    identity.service,
+                    &identity.name,
+                );
+                let left =
+                    objects.left_of(kind, &identity.name, &[group], self.node_rules_of(cluster))?;
+                seen.extend(left.map(|left| ObservedLoadBalancer {
+                    owner_tags: identity.owner_tags(),
+                    ..left
+                }));
             }
         }
         Ok(seen)
@@ -249,22 +419,36 @@ impl ElasticLoadBalancers {
 
     /// Reads load balancers by their IDs, or what is left of them.
     pub(super) async fn by_ids(&self, ids: &[&str]) -> Result<Vec<ObservedLoadBalancer>> {
-        let (left, there): (Vec<_>, Vec<_>) = ids.iter().copied().partition(|id| id.starts_with(LEFT));
-        let (network, classic): (Vec<_>, Vec<_>) = there.into_iter().partition(|id| id.starts_with("arn:"));
+        let (left, there): (Vec<_>, Vec<_>) =
+            ids.iter().copied().partition(|id| id.starts_with(LEFT));
+        let (network, classic): (Vec<_>, Vec<_>) =
+            there.into_iter().partition(|id| id.starts_with("arn:"));
         let left = try_join_all(left.into_iter().map(|id| self.left_by_id(id)));
         let classic = self.wholes(CLASSIC, "LoadBalancerNames", &classic);
         let network = self.wholes(NETWORK, "LoadBalancerArns", &network);
         let (left, classic, network) = try_join!(left, classic, network)?;
-        Ok(left.into_iter().flatten().chain(classic).chain(network).collect())
+        Ok(left
+            .into_iter()
+            .flatten()
+            .chain(classic)
+            .chain(network)
+            .collect())
     }
 
     /// Reads load balancers of a kind. AWS refuses a request that names one that does not exist: then they are read one by one.
-    async fn wholes(&self, kind: &'static str, parameter: &str, ids: &[&str]) -> Result<Vec<ObservedLoadBalancer>> {
+    async fn wholes(
+        &self,
+        kind: &'static str,
+        parameter: &str,
+        ids: &[&str],
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let read = |ids| async move { self.balancers(kind, parameter, ids).await };
         let mut found = Vec::new();
         for ids in ids.chunks(AT_ONCE) {
             found.extend(match read(ids).await? {
-                none if none.is_empty() && ids.len() > 1 => try_join_all(ids.chunks(1).map(read)).await?.concat(),
+                none if none.is_empty() && ids.len() > 1 => {
+                    try_join_all(ids.chunks(1).map(read)).await?.concat()
+                }
                 found => found,
             });
         }
@@ -273,13 +457,21 @@ impl ElasticLoadBalancers {
 
     /// Reads what is left of a load balancer that does not exist.
     async fn left_by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
-        let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) else { return Ok(None) };
-        let (kind, names) = if kind == NETWORK { (NETWORK, "Names") } else { (CLASSIC, "LoadBalancerNames") };
+        let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) else {
+            return Ok(None);
+        };
+        let (kind, names) = if kind == NETWORK {
+            (NETWORK, "Names")
+        } else {
+            (CLASSIC, "LoadBalancerNames")
+        };
         if !self.balancers(kind, names, &[name]).await?.is_empty() {
             return Ok(None);
         }
         let cluster = self.api.identity().await?;
-        self.objects(kind).await?.left_of(kind, name, &[], self.node_rules_of(cluster))
+        self.objects(kind)
+            .await?
+            .left_of(kind, name, &[], self.node_rules_of(cluster))
     }
 
     /// Returns the cluster, if rules in the security groups of its Nodes are written.
@@ -299,7 +491,10 @@ impl ElasticLoadBalancers {
             }
             let ids: Vec<_> = reading.items().iter().map(Balancer::id).collect();
             let tags = tags(&self.api, kind, &ids).await?;
-            let heads = reading.items().iter().filter_map(|it| Some((it, tags.get(it.id())?)));
+            let heads = reading
+                .items()
+                .iter()
+                .filter_map(|it| Some((it, tags.get(it.id())?)));
             all.extend(heads.map(|(it, tags)| it.head(tags, cluster.has(&list(tags)))));
         }
         for (kind, name) in objects.owners() {
@@ -308,7 +503,11 @@ impl ElasticLoadBalancers {
             }
         }
         Ok(match reason {
-            Some(reason) => ListResult::Partial { items: all, pages: 1, reason },
+            Some(reason) => ListResult::Partial {
+                items: all,
+                pages: 1,
+                reason,
+            },
             None => ListResult::of(all),
         })
     }
@@ -323,15 +522,24 @@ impl ElasticLoadBalancers {
     pub(super) async fn is_used_beside(&self, group: &str, balancer: &str) -> Result<bool> {
         let read = async || {
             let (classic, network) = try_join!(self.list(CLASSIC), self.list(NETWORK))?;
-            let all = classic.complete()?.into_items().into_iter().chain(network.complete()?.into_items());
-            let uses: Uses = all.map(|it| (it.id().to_owned(), it.security_groups)).collect();
-            self.leaving().retain(|id| uses.iter().any(|(it, _)| it == id));
+            let all = classic
+                .complete()?
+                .into_items()
+                .into_iter()
+                .chain(network.complete()?.into_items());
+            let uses: Uses = all
+                .map(|it| (it.id().to_owned(), it.security_groups))
+                .collect();
+            self.leaving()
+                .retain(|id| uses.iter().any(|(it, _)| it == id));
             Ok(uses)
         };
         let (uses, _) = self.uses.get(AGE, read).await?;
         let leaving = self.leaving();
         let is_other = |id: &String| id != balancer && !leaving.contains(id);
-        Ok(uses.iter().any(|(id, groups)| is_other(id) && groups.iter().any(|id| id == group)))
+        Ok(uses
+            .iter()
+            .any(|(id, groups)| is_other(id) && groups.iter().any(|id| id == group)))
     }
 
     /// Notes that a load balancer has other security groups than before.
@@ -348,12 +556,20 @@ impl ElasticLoadBalancers {
 
 /// Returns the parameter with the ID of a load balancer.
 pub(super) fn id_parameter(kind: &str) -> &'static str {
-    if kind == NETWORK { "LoadBalancerArn" } else { "LoadBalancerName" }
+    if kind == NETWORK {
+        "LoadBalancerArn"
+    } else {
+        "LoadBalancerName"
+    }
 }
 
 /// Returns the parameter with the IDs of what has tags.
 pub(super) fn tagged_parameter(kind: &str) -> &'static str {
-    if kind == NETWORK { "ResourceArns" } else { "LoadBalancerNames" }
+    if kind == NETWORK {
+        "ResourceArns"
+    } else {
+        "LoadBalancerNames"
+    }
 }
 
 /// Returns the settings of a load balancer. Attributes that AWS does not tell have their first values; those that were not
@@ -361,15 +577,28 @@ pub(super) fn tagged_parameter(kind: &str) -> &'static str {
 fn settings(balancer: &Balancer, shown: Option<Answer>, groups: &[String]) -> Result<Attributes> {
     let is_read = shown.is_some();
     let shown = shown.unwrap_or_default();
-    let told = shown.attributes.into_iter().filter(|it| !it.value.is_empty());
-    let told = told.fold(Attributes::default(), |all, it| all.set(it.key, it.value)).nested();
-    let mut settings = if balancer.kind() == NETWORK { told } else { shown.load_balancer_attributes };
+    let told = shown
+        .attributes
+        .into_iter()
+        .filter(|it| !it.value.is_empty());
+    let told = told
+        .fold(Attributes::default(), |all, it| all.set(it.key, it.value))
+        .nested();
+    let mut settings = if balancer.kind() == NETWORK {
+        told
+    } else {
+        shown.load_balancer_attributes
+    };
     settings["Scheme"] = balancer.scheme.clone().into();
     settings["Subnets"] = balancer.subnets().into();
     settings["SecurityGroups"] = groups.into();
     settings["IpAddressType"] = balancer.ip_address_type.clone().into();
     let settings = Attributes::observed(&Settings(settings))?;
-    Ok(if is_read { with_first(balancer.kind(), settings) } else { settings })
+    Ok(if is_read {
+        with_first(balancer.kind(), settings)
+    } else {
+        settings
+    })
 }
 
 /// Reads the tags of objects; those that do not exist are left out.
@@ -384,7 +613,10 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
         if answers[0].is_none() && ids.len() > 1 {
             answers = try_join_all(ids.chunks(1).map(read)).await?;
         }
-        let described = answers.into_iter().flatten().flat_map(|it| it.tag_descriptions);
+        let described = answers
+            .into_iter()
+            .flatten()
+            .flat_map(|it| it.tag_descriptions);
         all.extend(described.map(|it| (it.resource_arn, map(it.tags))));
     }
     Ok(all)
@@ -393,9 +625,18 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
 /// Reads all target groups of the region; those without a load balancer with their tags.
 async fn target_groups(api: &Api) -> Result<Vec<TargetGroup>> {
     let query = Query::new("DescribeTargetGroups").page(PAGE);
-    let mut all = all(&api.aws.elbv2, query, "TargetGroups", |it: &TargetGroup| it.target_group_arn.clone()).await?;
-    let is_loose = |it: &TargetGroup| it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-");
-    let loose: Vec<_> = all.iter().filter(|it| is_loose(it)).map(|it| &*it.target_group_arn).collect();
+    let mut all = all(&api.aws.elbv2, query, "TargetGroups", |it: &TargetGroup| {
+        it.target_group_arn.clone()
+    })
+    .await?;
+    let is_loose = |it: &TargetGroup| {
+        it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-")
+    };
+    let loose: Vec<_> = all
+        .iter()
+        .filter(|it| is_loose(it))
+        .map(|it| &*it.target_group_arn)
+        .collect();
     let mut tags = tags(api, NETWORK, &loose).await?;
     for group in &mut all {
         group.tags = tags.remove(&group.target_group_arn).unwrap_or_default();
@@ -413,29 +654,51 @@ pub(super) struct Objects {
 impl Objects {
     /// Reads the security groups of the VPC, and all target groups if `with_targets`.
     pub(super) async fn read(api: &Api, with_targets: bool) -> Result<Self> {
-        let targets = async { if with_targets { target_groups(api).await } else { Ok(Vec::new()) } };
+        let targets = async {
+            if with_targets {
+                target_groups(api).await
+            } else {
+                Ok(Vec::new())
+            }
+        };
         let (groups, targets) = try_join!(read_all(api), targets)?;
-        Ok(Self { groups: Arc::new(groups), targets: Arc::new(targets) })
+        Ok(Self {
+            groups: Arc::new(groups),
+            targets: Arc::new(targets),
+        })
     }
 
     /// Returns the security group that was created for a load balancer: it has one of the `wanted` names, which are computed, or
     /// the owner tags. Its description alone proves nothing: a Service may name the group of another one.
     fn managed(&self, kind: &str, balancer: &str, wanted: &[String]) -> Option<&Group> {
         self.groups.iter().find(|it| {
-            let is_of = it.balancer().is_some_and(|(of, name)| of == kind && name == balancer);
+            let is_of = it
+                .balancer()
+                .is_some_and(|(of, name)| of == kind && name == balancer);
             wanted.contains(&it.group_name) || is_of
         })
     }
 
     /// Returns the target groups without a load balancer that were created for this one.
     fn loose<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a TargetGroup> {
-        self.targets.iter().filter(move |it| owner(&it.tags).service.is_some_and(|uid| name_of(&uid) == balancer))
+        self.targets.iter().filter(move |it| {
+            owner(&it.tags)
+                .service
+                .is_some_and(|uid| name_of(&uid) == balancer)
+        })
     }
 
     /// Returns the load balancers that these objects were created for.
     fn owners(&self) -> BTreeSet<(&'static str, String)> {
-        let of_targets = self.targets.iter().filter_map(|it| Some((NETWORK, name_of(&owner(&it.tags).service?))));
-        self.groups.iter().filter_map(Group::balancer).chain(of_targets).collect()
+        let of_targets = self
+            .targets
+            .iter()
+            .filter_map(|it| Some((NETWORK, name_of(&owner(&it.tags).service?))));
+        self.groups
+            .iter()
+            .filter_map(Group::balancer)
+            .chain(of_targets)
+            .collect()
     }
 
     /// Returns what is left of a load balancer.
@@ -446,7 +709,8 @@ impl Objects {
         groups: &[String],
         node_rules_of: Option<&Cluster>,
     ) -> Result<Option<ObservedLoadBalancer>> {
-        let (mut graph, mut tags, mut sources) = (ResourceGraph::default(), Vec::new(), Sources::default());
+        let (mut graph, mut tags, mut sources) =
+            (ResourceGraph::default(), Vec::new(), Sources::default());
         if let Some(group) = self.managed(kind, name, groups) {
             tags.push(map(group.tag_set.clone()));
             sources.own.push(group.group_id.clone());
@@ -456,8 +720,14 @@ impl Objects {
             tags.extend(self.loose(name).map(|it| it.tags.clone()));
             graph = with_loose(graph, self.loose(name))?;
         }
-        let nodes =
-            node_rules_of.map(|cluster| self.node_pool(owner_of_rules(kind, name), &sources, cluster, &String::clone));
+        let nodes = node_rules_of.map(|cluster| {
+            self.node_pool(
+                owner_of_rules(kind, name),
+                &sources,
+                cluster,
+                &String::clone,
+            )
+        });
         if let Some((attributes, groups)) = nodes.filter(|(_, groups)| !groups.is_empty()) {
             graph = graph.pool(NODES, attributes, Some(groups));
         }
@@ -481,45 +751,85 @@ impl Objects {
         named: &dyn Fn(&String) -> String,
     ) -> (Attributes, Targets) {
         let name = |rule: Rule| match &rule.peer {
-            Peer::Group(id) => Rule { peer: Peer::Group(named(id)), owner: None, ..rule },
+            Peer::Group(id) => Rule {
+                peer: Peer::Group(named(id)),
+                owner: None,
+                ..rule
+            },
             Peer::Network(_) => rule,
         };
         let own = |group: &Group| -> Vec<String> {
             let place = (&*group.group_id, cluster.has(&group.tag_set));
-            let own = group.rules().into_iter().filter(|it| is_of(it, place, balancer, sources)).map(name);
+            let own = group
+                .rules()
+                .into_iter()
+                .filter(|it| is_of(it, place, balancer, sources))
+                .map(name);
             texts(&own.collect::<Vec<_>>())
         };
-        let admitting: Vec<_> =
-            self.groups.iter().map(|it| (&it.group_id, own(it))).filter(|(_, it)| !it.is_empty()).collect();
+        let admitting: Vec<_> = self
+            .groups
+            .iter()
+            .map(|it| (&it.group_id, own(it)))
+            .filter(|(_, it)| !it.is_empty())
+            .collect();
         let rules = admitting.first().map(|(_, rules)| rules.clone());
         let rules = rules.filter(|first| admitting.iter().all(|(_, rules)| rules == first));
-        let attributes = rules.into_iter().fold(Attributes::default(), |all, rules| all.set(RULES, rules));
-        (attributes, admitting.into_iter().map(|(id, _)| id).collect())
+        let attributes = rules
+            .into_iter()
+            .fold(Attributes::default(), |all, rules| all.set(RULES, rules));
+        (
+            attributes,
+            admitting.into_iter().map(|(id, _)| id).collect(),
+        )
     }
 }
 
 impl Group {
     /// Returns kind and name of the load balancer that the group was created for.
     fn balancer(&self) -> Option<(&'static str, String)> {
-        let owner = owner(&map(self.tag_set.clone())).service.map(|uid| name_of(&uid));
+        let owner = owner(&map(self.tag_set.clone()))
+            .service
+            .map(|uid| name_of(&uid));
         match self.group_name.strip_prefix(CLASSIC_GROUP) {
             Some(name) => Some((CLASSIC, name.to_owned())),
-            None => owner.filter(|_| self.group_description == MANAGED).map(|name| (NETWORK, name)),
+            None => owner
+                .filter(|_| self.group_description == MANAGED)
+                .map(|name| (NETWORK, name)),
         }
     }
 }
 
 fn group_graph(graph: ResourceGraph, group: &Group) -> ResourceGraph {
-    let rules: Vec<_> = group.rules().into_iter().map(|rule| Rule { owner: None, ..rule }).collect();
-    let attributes = Attributes::default().set(ID, &group.group_id).set(RULES, texts(&rules));
-    graph.resource(group_resource(&group.group_name), attributes.tagged(&map(group.tag_set.clone())))
+    let rules: Vec<_> = group
+        .rules()
+        .into_iter()
+        .map(|rule| Rule {
+            owner: None,
+            ..rule
+        })
+        .collect();
+    let attributes = Attributes::default()
+        .set(ID, &group.group_id)
+        .set(RULES, texts(&rules));
+    graph.resource(
+        group_resource(&group.group_name),
+        attributes.tagged(&map(group.tag_set.clone())),
+    )
 }
 
 /// Adds target groups without a load balancer, of a change that was interrupted.
-fn with_loose<'a>(graph: ResourceGraph, loose: impl Iterator<Item = &'a TargetGroup>) -> Result<ResourceGraph> {
+fn with_loose<'a>(
+    graph: ResourceGraph,
+    loose: impl Iterator<Item = &'a TargetGroup>,
+) -> Result<ResourceGraph> {
     loose.into_iter().try_fold(graph, |graph, group| {
         let is_taken = graph.pool_attributes(&group.pool()).is_some();
-        let name = if is_taken { format!("unused {}", group.target_group_name) } else { group.pool() };
+        let name = if is_taken {
+            format!("unused {}", group.target_group_name)
+        } else {
+            group.pool()
+        };
         Ok(graph.pool(&name, group.settings()?, Some(Targets::default())))
     })
 }

@@ -12,7 +12,8 @@ use provider_kit::source_ranges::{configured_source_ranges, source_ranges};
 use serde_json::Value;
 
 use super::model::{
-    Certificate, ClassicListener, FIRST_OF_GROUP, INSTANCES, Listener, POLICY, PROXY, Settings, TargetGroup,
+    Certificate, ClassicListener, FIRST_OF_GROUP, INSTANCES, Listener, POLICY, PROXY, Settings,
+    TargetGroup,
 };
 use super::names::RESERVED_TAGS;
 use super::{CLASSIC, NETWORK};
@@ -62,12 +63,20 @@ pub(super) struct Port {
 
 /// Returns the kind of load balancer that a Service asks for.
 pub(super) fn kind(service: &Service) -> &'static str {
-    Spec { kind: Annotations::of(service).get(&key::TYPE).unwrap_or_default(), ..Spec::default() }.kind()
+    Spec {
+        kind: Annotations::of(service).get(&key::TYPE).unwrap_or_default(),
+        ..Spec::default()
+    }
+    .kind()
 }
 
 impl Spec {
     pub(super) fn kind(&self) -> &'static str {
-        if self.kind == BalancerKind::Network { NETWORK } else { CLASSIC }
+        if self.kind == BalancerKind::Network {
+            NETWORK
+        } else {
+            CLASSIC
+        }
     }
 
     /// Parses a Service, and notes all mistakes that can be found without a request.
@@ -75,26 +84,38 @@ impl Spec {
         let mut annotations = Annotations::of(service);
         let kind = annotations.get(&key::TYPE).unwrap_or_default();
         if kind == BalancerKind::Elsewhere {
-            return annotations.parsed(Self { kind, ..Self::default() });
+            return annotations.parsed(Self {
+                kind,
+                ..Self::default()
+            });
         }
         let is_network = kind == BalancerKind::Network;
-        let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+        let families = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.ip_families.as_deref())
+            .unwrap_or_default();
         let has_ipv6 = is_network && families.iter().any(|family| family == "IPv6");
         let stated = annotations.get(&key::TARGET_GROUP_ATTRIBUTES);
         let has_attributes = stated.is_some();
-        let mut attributes: BTreeMap<_, _> =
-            FIRST_OF_GROUP.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let mut attributes: BTreeMap<_, _> = FIRST_OF_GROUP
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
         attributes.extend(stated.unwrap_or_default());
         let ports = ports(service, is_network, &mut annotations);
         let health = health(service, config, is_network, ports.first(), &mut annotations);
-        let family = Some("ipv6".to_owned()).filter(|_| families.first().is_some_and(|it| it == "IPv6"));
+        let family =
+            Some("ipv6".to_owned()).filter(|_| families.first().is_some_and(|it| it == "IPv6"));
         let group = |port: &Port| TargetGroup {
             protocol: port.target.to_owned(),
             port: port.node_port,
             ip_address_type: family.clone(),
             ..health.clone()
         };
-        let pools = ports.iter().map(|port| (port.pool.clone(), group(port))).collect();
+        let pools = ports
+            .iter()
+            .map(|port| (port.pool.clone(), group(port)))
+            .collect();
         let is_internal = annotations.get(&key::INTERNAL_SCHEME).unwrap_or_default();
         let mut tags = annotations.get(&key::TAGS_OF_USER).unwrap_or_default();
         tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS_OF_USER, &mut annotations));
@@ -124,15 +145,23 @@ impl Spec {
         }
         warn_of_other_kind(is_network, &mut annotations);
         annotations.unknown(PREFIX, key::ALL);
-        let spec = Self { warnings: annotations.warnings().to_vec(), ..spec };
+        let spec = Self {
+            warnings: annotations.warnings().to_vec(),
+            ..spec
+        };
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
     }
 
     /// Notes security groups that the configuration does not let Services use.
     fn check_groups(&self, config: &Config, annotations: &mut Annotations<'_>) {
-        let Some(allowed) = &config.allowed_groups else { return };
-        for (annotation, groups) in [(&key::SECURITY_GROUPS, &self.groups), (&key::EXTRA_GROUPS, &self.extra_groups)] {
+        let Some(allowed) = &config.allowed_groups else {
+            return;
+        };
+        for (annotation, groups) in [
+            (&key::SECURITY_GROUPS, &self.groups),
+            (&key::EXTRA_GROUPS, &self.extra_groups),
+        ] {
             for group in groups.iter().filter(|group| !allowed.contains(group)) {
                 annotations.mistake(format!(
                     "annotation {}: {group:?} is not one of the security groups that ServiceSecurityGroups allows ({})",
@@ -145,15 +174,26 @@ impl Spec {
 
     /// Notes what contradicts itself, or what no load balancer of this kind can do.
     fn check(&self, service: &Service, families: &[String], annotations: &mut Annotations<'_>) {
-        let (is_network, spec) = (self.kind() == NETWORK, service.spec.clone().unwrap_or_default());
+        let (is_network, spec) = (
+            self.kind() == NETWORK,
+            service.spec.clone().unwrap_or_default(),
+        );
         let [eips, addresses, attributes, kind] = [
             key::EIP_ALLOCATIONS.key(),
             key::PRIVATE_ADDRESSES.key(),
             key::TARGET_GROUP_ATTRIBUTES.key(),
             key::TYPE.key(),
         ];
-        let [extra, groups, subnets] = [key::EXTRA_GROUPS.key(), key::SECURITY_GROUPS.key(), key::SUBNETS.key()];
-        let without_ip = self.group_attributes.0.get("preserve_client_ip.enabled").is_some_and(|it| it == "false");
+        let [extra, groups, subnets] = [
+            key::EXTRA_GROUPS.key(),
+            key::SECURITY_GROUPS.key(),
+            key::SUBNETS.key(),
+        ];
+        let without_ip = self
+            .group_attributes
+            .0
+            .get("preserve_client_ip.enabled")
+            .is_some_and(|it| it == "false");
         let wrong = [
             (
                 spec.session_affinity.is_some_and(|it| it != "None"),
@@ -188,7 +228,10 @@ impl Spec {
                 format!("annotation {subnets}: the list is empty; name a subnet, or remove it"),
             ),
         ];
-        wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).for_each(|(_, text)| annotations.mistake(text));
+        wrong
+            .into_iter()
+            .filter(|(is_wrong, _)| *is_wrong)
+            .for_each(|(_, text)| annotations.mistake(text));
         if !self.subnets.is_empty()
             && let Err(error) = self.check_addresses(&self.subnets)
         {
@@ -203,9 +246,19 @@ impl Spec {
         order.sort_by(|one, other| ids[*one].cmp(&ids[*other]));
         let sorted = |field: &'static str| {
             let addresses = self.settings.0[field].as_array()?;
-            Some((field, order.iter().filter_map(|at| addresses.get(*at)).cloned().collect()))
+            Some((
+                field,
+                order
+                    .iter()
+                    .filter_map(|at| addresses.get(*at))
+                    .cloned()
+                    .collect(),
+            ))
         };
-        let addresses = ["EipAllocations", "PrivateAddresses"].into_iter().filter_map(sorted).collect();
+        let addresses = ["EipAllocations", "PrivateAddresses"]
+            .into_iter()
+            .filter_map(sorted)
+            .collect();
         (order.iter().map(|at| ids[*at].clone()).collect(), addresses)
     }
 
@@ -214,10 +267,14 @@ impl Spec {
     /// # Errors
     /// *Invalid*, naming annotation and subnets.
     pub(super) fn check_addresses(&self, subnets: &[String]) -> Result<()> {
-        for (field, annotation) in
-            [("EipAllocations", key::EIP_ALLOCATIONS.key()), ("PrivateAddresses", key::PRIVATE_ADDRESSES.key())]
-        {
-            if let Some(count) = self.settings.0[field].as_array().map(Vec::len).filter(|count| *count != subnets.len())
+        for (field, annotation) in [
+            ("EipAllocations", key::EIP_ALLOCATIONS.key()),
+            ("PrivateAddresses", key::PRIVATE_ADDRESSES.key()),
+        ] {
+            if let Some(count) = self.settings.0[field]
+                .as_array()
+                .map(Vec::len)
+                .filter(|count| *count != subnets.len())
             {
                 let subnets = subnets.join(", ");
                 return Err(Error::invalid(format!(
@@ -232,39 +289,81 @@ impl Spec {
 /// Warns of annotations that have no effect on a load balancer of this kind.
 fn warn_of_other_kind(is_network: bool, annotations: &mut Annotations<'_>) {
     let classic = [
-        (annotations.is_set(&key::PROXY_PROTOCOL), key::PROXY_PROTOCOL.key()),
+        (
+            annotations.is_set(&key::PROXY_PROTOCOL),
+            key::PROXY_PROTOCOL.key(),
+        ),
         (annotations.is_set(&key::DRAINING), key::DRAINING.key()),
-        (annotations.is_set(&key::DRAINING_TIMEOUT), key::DRAINING_TIMEOUT.key()),
-        (annotations.is_set(&key::IDLE_TIMEOUT), key::IDLE_TIMEOUT.key()),
-        (annotations.is_set(&key::ACCESS_LOG_INTERVAL), key::ACCESS_LOG_INTERVAL.key()),
+        (
+            annotations.is_set(&key::DRAINING_TIMEOUT),
+            key::DRAINING_TIMEOUT.key(),
+        ),
+        (
+            annotations.is_set(&key::IDLE_TIMEOUT),
+            key::IDLE_TIMEOUT.key(),
+        ),
+        (
+            annotations.is_set(&key::ACCESS_LOG_INTERVAL),
+            key::ACCESS_LOG_INTERVAL.key(),
+        ),
     ];
     let network = [
-        (annotations.is_set(&key::EIP_ALLOCATIONS), key::EIP_ALLOCATIONS.key()),
-        (annotations.is_set(&key::PRIVATE_ADDRESSES), key::PRIVATE_ADDRESSES.key()),
+        (
+            annotations.is_set(&key::EIP_ALLOCATIONS),
+            key::EIP_ALLOCATIONS.key(),
+        ),
+        (
+            annotations.is_set(&key::PRIVATE_ADDRESSES),
+            key::PRIVATE_ADDRESSES.key(),
+        ),
     ];
-    let (others, kind) = if is_network { (&classic[..], "network") } else { (&network[..], "classic") };
+    let (others, kind) = if is_network {
+        (&classic[..], "network")
+    } else {
+        (&network[..], "classic")
+    };
     let attributes = key::TARGET_GROUP_ATTRIBUTES.key();
     for (_, key) in others.iter().filter(|(is_set, _)| *is_set) {
         let instead = match *key == key::PROXY_PROTOCOL.key() {
             true => format!("; use annotation {attributes}: proxy_protocol_v2.enabled=true"),
             false => String::new(),
         };
-        annotations.warning(format!("annotation {key} has no effect on a {kind} load balancer{instead}"));
+        annotations.warning(format!(
+            "annotation {key} has no effect on a {kind} load balancer{instead}"
+        ));
     }
 }
 
-fn settings(is_network: bool, is_internal: bool, has_ipv6: bool, annotations: &mut Annotations<'_>) -> Settings {
+fn settings(
+    is_network: bool,
+    is_internal: bool,
+    has_ipv6: bool,
+    annotations: &mut Annotations<'_>,
+) -> Settings {
     let Settings(mut all) = filled(annotations);
     if let Some(fields) = all.as_object_mut() {
         let is_of_network = |name: &str| name.starts_with(char::is_lowercase);
-        fields.retain(|name, value| if value.is_object() { is_of_network(name) == is_network } else { is_network });
+        fields.retain(|name, value| {
+            if value.is_object() {
+                is_of_network(name) == is_network
+            } else {
+                is_network
+            }
+        });
     }
-    if let Some(log) = all.pointer_mut("/access_logs/s3").and_then(Value::as_object_mut)
+    if let Some(log) = all
+        .pointer_mut("/access_logs/s3")
+        .and_then(Value::as_object_mut)
         && log.get("enabled").is_some_and(|it| it != "true")
     {
         log.retain(|name, _| name == "enabled");
     }
-    all["Scheme"] = if is_internal { "internal" } else { "internet-facing" }.into();
+    all["Scheme"] = if is_internal {
+        "internal"
+    } else {
+        "internet-facing"
+    }
+    .into();
     if is_network {
         all["IpAddressType"] = if has_ipv6 { "dualstack" } else { "ipv4" }.into();
     }
@@ -277,66 +376,134 @@ fn ranges(service: &Service, has_ipv6: bool, annotations: &mut Annotations<'_>) 
         ranges.extend((has_ipv6 && is_open).then(|| IpNet::from(Ipv6Net::default())));
         Ok(ranges)
     });
-    ranges.map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default()
+    ranges
+        .map_err(|error| annotations.mistake(error.to_string()))
+        .unwrap_or_default()
 }
 
 fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) -> Vec<Port> {
-    let accepted: &[&'static str] = if is_network { &["TCP", "UDP"] } else { &["TCP"] };
-    let all =
-        service_ports(service, accepted).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default();
-    let named = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let certificate = annotations.get(&key::CERTIFICATE).filter(|arn| !arn.is_empty());
-    let tls =
-        annotations.get(&key::TLS_PORTS).filter(|ports| !ports.is_empty()).unwrap_or_else(|| vec!["*".to_owned()]);
-    let policy = annotations.get(&key::TLS_POLICY).filter(|policy| !policy.is_empty());
+    let accepted: &[&'static str] = if is_network {
+        &["TCP", "UDP"]
+    } else {
+        &["TCP"]
+    };
+    let all = service_ports(service, accepted)
+        .map_err(|error| annotations.mistake(error.to_string()))
+        .unwrap_or_default();
+    let named = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_deref())
+        .unwrap_or_default();
+    let certificate = annotations
+        .get(&key::CERTIFICATE)
+        .filter(|arn| !arn.is_empty());
+    let tls = annotations
+        .get(&key::TLS_PORTS)
+        .filter(|ports| !ports.is_empty())
+        .unwrap_or_else(|| vec!["*".to_owned()]);
+    let policy = annotations
+        .get(&key::TLS_POLICY)
+        .filter(|policy| !policy.is_empty());
     let backend = annotations.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
     let has_proxy = annotations.get(&key::PROXY_PROTOCOL).unwrap_or_default();
     let is_backend = matches!(&*backend, "" | "http" | "https" | "ssl" | "tcp");
     if certificate.is_some() && !is_network && !is_backend {
         let annotation = key::BACKEND_PROTOCOL.key();
-        annotations.mistake(format!("annotation {annotation}: {backend:?} is not one of http, https, ssl, tcp"));
+        annotations.mistake(format!(
+            "annotation {annotation}: {backend:?} is not one of http, https, ssl, tcp"
+        ));
     }
     let mut ports: Vec<Port> = Vec::new();
-    for ServicePort { number, protocol, node_port } in all {
+    for ServicePort {
+        number,
+        protocol,
+        node_port,
+    } in all
+    {
         let is_it = |it: &String| {
-            let name = named.iter().find(|it| it.port == i32::from(number)).and_then(|it| it.name.as_deref());
-            it == "*" || *it == number.to_string() || name.is_some_and(|name| it.eq_ignore_ascii_case(name))
+            let name = named
+                .iter()
+                .find(|it| it.port == i32::from(number))
+                .and_then(|it| it.name.as_deref());
+            it == "*"
+                || *it == number.to_string()
+                || name.is_some_and(|name| it.eq_ignore_ascii_case(name))
         };
-        let certificate = certificate.clone().filter(|_| protocol == "TCP" && tls.iter().any(is_it));
+        let certificate = certificate
+            .clone()
+            .filter(|_| protocol == "TCP" && tls.iter().any(is_it));
         let is_tls = certificate.is_some();
         if let Some(other) = ports.iter_mut().find(|it| it.number == number) {
-            if other.node_port != node_port || other.listener.text("Protocol") == Some("TLS") || is_tls {
+            if other.node_port != node_port
+                || other.listener.text("Protocol") == Some("TLS")
+                || is_tls
+            {
                 annotations.mistake(format!(
                     "port {number}: TCP and UDP share a port only with the same nodePort and without certificate"
                 ));
             }
-            (other.transport, other.target, other.pool) = ("TCP_UDP", "TCP_UDP", format!("{node_port}/TCP_UDP"));
+            (other.transport, other.target, other.pool) =
+                ("TCP_UDP", "TCP_UDP", format!("{node_port}/TCP_UDP"));
             other.listener = std::mem::take(&mut other.listener).set("Protocol", "TCP_UDP");
             continue;
         }
         let policy = policy.clone().filter(|_| is_tls);
-        let target = if is_tls && backend == "ssl" { "TLS" } else { protocol };
-        let (pool, listener) = if is_network {
-            let certificates = certificate.map(|certificate_arn| Certificate { certificate_arn }).into_iter().collect();
-            let protocol = if is_tls { "TLS" } else { protocol }.to_owned();
-            let listener = Listener { protocol, certificates, ssl_policy: policy, ..Listener::default() };
-            (format!("{node_port}/{target}"), desired(&listener, annotations))
+        let target = if is_tls && backend == "ssl" {
+            "TLS"
         } else {
-            let listener =
-                desired(&classic_listener(certificate, &backend, node_port), annotations).set(PROXY, has_proxy);
-            let listener = policy.into_iter().fold(listener, |all, policy| all.set(POLICY, policy));
+            protocol
+        };
+        let (pool, listener) = if is_network {
+            let certificates = certificate
+                .map(|certificate_arn| Certificate { certificate_arn })
+                .into_iter()
+                .collect();
+            let protocol = if is_tls { "TLS" } else { protocol }.to_owned();
+            let listener = Listener {
+                protocol,
+                certificates,
+                ssl_policy: policy,
+                ..Listener::default()
+            };
+            (
+                format!("{node_port}/{target}"),
+                desired(&listener, annotations),
+            )
+        } else {
+            let listener = desired(
+                &classic_listener(certificate, &backend, node_port),
+                annotations,
+            )
+            .set(PROXY, has_proxy);
+            let listener = policy
+                .into_iter()
+                .fold(listener, |all, policy| all.set(POLICY, policy));
             (INSTANCES.to_owned(), listener)
         };
-        ports.push(Port { number, transport: protocol, node_port, target, pool, listener });
+        ports.push(Port {
+            number,
+            transport: protocol,
+            node_port,
+            target,
+            pool,
+            listener,
+        });
     }
     ports
 }
 
 fn desired(resource: &impl Resource, annotations: &mut Annotations<'_>) -> Attributes {
-    Attributes::desired(resource).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default()
+    Attributes::desired(resource)
+        .map_err(|error| annotations.mistake(error.to_string()))
+        .unwrap_or_default()
 }
 
-fn classic_listener(certificate: Option<String>, backend: &str, instance_port: u16) -> ClassicListener {
+fn classic_listener(
+    certificate: Option<String>,
+    backend: &str,
+    instance_port: u16,
+) -> ClassicListener {
     let (protocol, instance) = match (&certificate, backend) {
         (None, "http") => ("HTTP", "HTTP"),
         (None, _) => ("TCP", "TCP"),
@@ -346,7 +513,13 @@ fn classic_listener(certificate: Option<String>, backend: &str, instance_port: u
         (Some(_), _) => ("SSL", "TCP"),
     };
     let [protocol, instance_protocol] = [protocol, instance].map(str::to_owned);
-    ClassicListener { protocol, instance_protocol, instance_port, certificate, ..ClassicListener::default() }
+    ClassicListener {
+        protocol,
+        instance_protocol,
+        instance_port,
+        certificate,
+        ..ClassicListener::default()
+    }
 }
 
 /// Returns the health check, in the form of target groups.
@@ -360,19 +533,33 @@ fn health(
     let local = HealthCheck::of(service);
     let shared = config.shared_probe.as_ref().filter(|_| local.is_none());
     let backend = annotations.get(&key::BACKEND_PROTOCOL).unwrap_or_default();
-    let plain = if !is_network && matches!(&*backend, "https" | "ssl") { "SSL" } else { "TCP" };
+    let plain = if !is_network && matches!(&*backend, "https" | "ssl") {
+        "SSL"
+    } else {
+        "TCP"
+    };
     let (mut protocol, mut port, mut path) = match (&local, shared) {
-        (Some(local), _) => ("HTTP".to_owned(), local.port.to_string(), local.path.to_owned()),
+        (Some(local), _) => (
+            "HTTP".to_owned(),
+            local.port.to_string(),
+            local.path.to_owned(),
+        ),
         (None, Some((port, path))) => ("HTTP".to_owned(), port.to_string(), path.clone()),
         (None, None) => (plain.to_owned(), TRAFFIC.to_owned(), "/".to_owned()),
     };
     if !is_network || shared.is_none() {
         protocol = annotations.get(&key::CHECK_PROTOCOL).unwrap_or(protocol);
         port = annotations.get(&key::CHECK_PORT).unwrap_or(port);
-        path = annotations.get(&key::CHECK_PATH).filter(|path| !path.is_empty()).unwrap_or(path);
+        path = annotations
+            .get(&key::CHECK_PATH)
+            .filter(|path| !path.is_empty())
+            .unwrap_or(path);
     }
     if is_network && protocol == "SSL" {
-        annotations.mistake(format!("annotation {}: SSL is not one of TCP, HTTP, HTTPS", key::CHECK_PROTOCOL.key()));
+        annotations.mistake(format!(
+            "annotation {}: SSL is not one of TCP, HTTP, HTTPS",
+            key::CHECK_PROTOCOL.key()
+        ));
     }
     if !is_network && port == TRAFFIC {
         port = first.map_or(0, |port| port.node_port).to_string();
@@ -411,9 +598,18 @@ mod tests {
         let annotations: serde_json::Map<_, _> = pairs.collect();
         let mut service = json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": {
             "type": "LoadBalancer", "ports": [{"name": "web", "port": 443, "nodePort": 8080}]}});
-        service["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let file = ConfigFile { path: "cloud.conf".to_owned(), text: "[Global]\nRegion = us-west-2\n".to_owned() };
-        Spec::of(&serde_json::from_value(service).unwrap(), &Config::read(&Setup::of(file)).unwrap())
+        service["spec"]
+            .as_object_mut()
+            .unwrap()
+            .extend(spec.as_object().unwrap().clone());
+        let file = ConfigFile {
+            path: "cloud.conf".to_owned(),
+            text: "[Global]\nRegion = us-west-2\n".to_owned(),
+        };
+        Spec::of(
+            &serde_json::from_value(service).unwrap(),
+            &Config::read(&Setup::of(file)).unwrap(),
+        )
     }
 
     #[test]
@@ -435,12 +631,23 @@ mod tests {
         ];
         for (annotations, expected) in table {
             let Spec { ports, .. } = parsed(annotations, &json!({})).spec;
-            let Port { listener, target, .. } = &ports[0];
+            let Port {
+                listener, target, ..
+            } = &ports[0];
             let instance = listener.text("InstanceProtocol").unwrap_or(target);
-            let of_network = listener.get("Certificates").and_then(|it| it[0]["CertificateArn"].as_str());
-            let certificate = listener.text("SSLCertificateId").or(of_network).unwrap_or("-");
+            let of_network = listener
+                .get("Certificates")
+                .and_then(|it| it[0]["CertificateArn"].as_str());
+            let certificate = listener
+                .text("SSLCertificateId")
+                .or(of_network)
+                .unwrap_or("-");
             let protocol = listener.text("Protocol").unwrap();
-            assert_eq!(format!("{protocol} {instance} {certificate}"), expected, "{annotations}");
+            assert_eq!(
+                format!("{protocol} {instance} {certificate}"),
+                expected,
+                "{annotations}"
+            );
         }
     }
 
@@ -461,23 +668,41 @@ mod tests {
             ),
             ("backend-protocol=ssl", json!({}), "SSL:8080 10 5 2 6"),
             ("", local.clone(), "HTTP:32213/healthz 10 5 2 6"),
-            ("healthcheck-port=traffic-port", local.clone(), "HTTP:8080/healthz 10 5 2 6"),
+            (
+                "healthcheck-port=traffic-port",
+                local.clone(),
+                "HTTP:8080/healthz 10 5 2 6",
+            ),
             ("type=nlb", json!({}), "TCP:traffic-port 30 0 3 3"),
-            ("type=nlb healthcheck-interval=23", json!({}), "TCP:traffic-port 23 0 3 3"),
+            (
+                "type=nlb healthcheck-interval=23",
+                json!({}),
+                "TCP:traffic-port 23 0 3 3",
+            ),
             ("type=nlb", local, "HTTP:32213/healthz 10 0 2 2"),
         ];
         for (annotations, spec, expected) in table {
             let pools = parsed(annotations, &spec).spec.pools;
             let it = Check::from(pools.values().next().unwrap());
-            let numbers = format!("{} {} {} {}", it.interval, it.timeout, it.healthy_threshold, it.unhealthy_threshold);
-            assert_eq!(format!("{} {numbers}", it.target), expected, "{annotations}");
+            let numbers = format!(
+                "{} {} {} {}",
+                it.interval, it.timeout, it.healthy_threshold, it.unhealthy_threshold
+            );
+            assert_eq!(
+                format!("{} {numbers}", it.target),
+                expected,
+                "{annotations}"
+            );
         }
     }
 
     #[test]
     fn configuration_limits_the_security_groups_of_services() {
         let text = "[Global]\nRegion = us-west-2\nServiceSecurityGroups = sg-1, sg-2\n";
-        let file = ConfigFile { path: "cloud.conf".to_owned(), text: text.to_owned() };
+        let file = ConfigFile {
+            path: "cloud.conf".to_owned(),
+            text: text.to_owned(),
+        };
         let config = Config::read(&Setup::of(file)).unwrap();
         for (key, groups, is_allowed) in [
             ("security-groups", "sg-2,sg-1", true),
@@ -489,7 +714,8 @@ mod tests {
                 "type": "LoadBalancer", "ports": [{"port": 443, "nodePort": 8080}]}});
             let checked = Spec::of(&serde_json::from_value(service).unwrap(), &config).check();
             assert_eq!(checked.is_ok(), is_allowed, "{key}: {groups}");
-            let names = |error: cloud_provider::Error| error.to_string().contains("\"sg-3\" is not one of");
+            let names =
+                |error: cloud_provider::Error| error.to_string().contains("\"sg-3\" is not one of");
             assert!(checked.map_or_else(names, |()| true), "{key}: {groups}");
         }
     }
@@ -499,20 +725,52 @@ mod tests {
         let udp = json!({"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]});
         let shared = json!({"ports": [{"port": 53, "nodePort": 1}, {"port": 53, "protocol": "UDP", "nodePort": 2}]});
         let table = [
-            ("ssl-cert=arn backend-protocol=bacon", json!({}), "backend-protocol"),
+            (
+                "ssl-cert=arn backend-protocol=bacon",
+                json!({}),
+                "backend-protocol",
+            ),
             ("healthcheck-timeout=1", json!({}), "healthcheck-timeout"),
-            ("internal=yes", json!({}), "is not one of true, 0.0.0.0/0, false"),
+            (
+                "internal=yes",
+                json!({}),
+                "is not one of true, 0.0.0.0/0, false",
+            ),
             ("internal=False", json!({}), "aws-load-balancer-internal"),
             ("healthcheck-timeout=3.3", json!({}), "healthcheck-timeout"),
             ("proxy-protocol=yes", json!({}), "proxy-protocol"),
-            ("type=nlb extra-security-groups", json!({}), "extra-security-groups"),
-            ("target-group-attributes=proxy_protocol_v2.enabled=true", json!({}), "target-group-attributes"),
-            ("type=nlb target-group-attributes=Preserve_client_ip.enabled=true", json!({}), "target-group-attributes"),
-            ("type=nlb target-group-attributes=preserve_client_ip.enabled=false", udp.clone(), "with UDP"),
-            ("type=nlb subnets=a,b eip-allocations=e", json!({}), "one for each"),
+            (
+                "type=nlb extra-security-groups",
+                json!({}),
+                "extra-security-groups",
+            ),
+            (
+                "target-group-attributes=proxy_protocol_v2.enabled=true",
+                json!({}),
+                "target-group-attributes",
+            ),
+            (
+                "type=nlb target-group-attributes=Preserve_client_ip.enabled=true",
+                json!({}),
+                "target-group-attributes",
+            ),
+            (
+                "type=nlb target-group-attributes=preserve_client_ip.enabled=false",
+                udp.clone(),
+                "with UDP",
+            ),
+            (
+                "type=nlb subnets=a,b eip-allocations=e",
+                json!({}),
+                "one for each",
+            ),
             ("", udp, "\"UDP\" is not one of TCP"),
             ("type=nlb", shared, "the same nodePort"),
-            ("", json!({"sessionAffinity": "ClientIP"}), "sessionAffinity"),
+            (
+                "",
+                json!({"sessionAffinity": "ClientIP"}),
+                "sessionAffinity",
+            ),
             ("", json!({"loadBalancerIP": "192.0.2.1"}), "loadBalancerIP"),
             ("", json!({"ports": []}), "no ports"),
             ("", json!({"ipFamilies": ["IPv6"]}), "has no IPv6"),
@@ -521,11 +779,19 @@ mod tests {
             let error = parsed(annotations, &spec).check().unwrap_err().to_string();
             assert!(error.contains(expected), "{annotations}: {error}");
         }
-        let error = parsed("internal=yes", &json!({})).check().unwrap_err().to_string();
-        assert!(!error.contains("false, "), "no empty item at the end of the list: {error}");
-        for fine in
-            ["type=external ssl-cert=arn proxy-protocol=yes", "type=nlb-ip extra-security-groups", "proxy-protocol=*"]
-        {
+        let error = parsed("internal=yes", &json!({}))
+            .check()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            !error.contains("false, "),
+            "no empty item at the end of the list: {error}"
+        );
+        for fine in [
+            "type=external ssl-cert=arn proxy-protocol=yes",
+            "type=nlb-ip extra-security-groups",
+            "proxy-protocol=*",
+        ] {
             parsed(fine, &json!({})).check().unwrap();
         }
     }

@@ -44,8 +44,13 @@ pub(super) struct Wanted<'a> {
 impl Subnet {
     /// Returns the address ranges, of both families.
     pub(super) fn ranges(&self) -> impl Iterator<Item = &str> {
-        let v6 = self.ipv6_cidr_block_association_set.iter().map(|it| &*it.ipv6_cidr_block);
-        std::iter::once(&*self.cidr_block).chain(v6).filter(|range| !range.is_empty())
+        let v6 = self
+            .ipv6_cidr_block_association_set
+            .iter()
+            .map(|it| &*it.ipv6_cidr_block);
+        std::iter::once(&*self.cidr_block)
+            .chain(v6)
+            .filter(|range| !range.is_empty())
     }
 
     fn has_tag(&self, key: &str) -> bool {
@@ -53,7 +58,11 @@ impl Subnet {
     }
 
     fn is_called(&self, name: &str) -> bool {
-        self.subnet_id == name || self.tag_set.iter().any(|tag| tag.key == "Name" && tag.value == name)
+        self.subnet_id == name
+            || self
+                .tag_set
+                .iter()
+                .any(|tag| tag.key == "Name" && tag.value == name)
     }
 }
 
@@ -64,17 +73,38 @@ impl Subnet {
 pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
     let (vpc, ec2) = (&api.identity().await?.vpc, &api.aws.ec2);
     let query = |action, page| Query::new(action).filter("vpc-id", [vpc]).page(page);
-    let subnets = all(ec2, query("DescribeSubnets", PAGE), "subnetSet", |it: &Subnet| it.subnet_id.clone());
+    let subnets = all(
+        ec2,
+        query("DescribeSubnets", PAGE),
+        "subnetSet",
+        |it: &Subnet| it.subnet_id.clone(),
+    );
     let id = |it: &RouteTable| it.route_table_id.clone();
-    let tables = all(ec2, query("DescribeRouteTables", TABLES), "routeTableSet", id);
+    let tables = all(
+        ec2,
+        query("DescribeRouteTables", TABLES),
+        "routeTableSet",
+        id,
+    );
     let (mut subnets, tables, zones) = futures::try_join!(subnets, tables, api.zones.list())?;
     for subnet in &mut subnets {
-        let uses =
-            |is_it: &dyn Fn(&TableUse) -> bool| tables.iter().find(|table| table.association_set.iter().any(is_it));
+        let uses = |is_it: &dyn Fn(&TableUse) -> bool| {
+            tables
+                .iter()
+                .find(|table| table.association_set.iter().any(is_it))
+        };
         let table = uses(&|it| it.subnet_id == subnet.subnet_id).or_else(|| uses(&|it| it.main));
-        subnet.is_public = table.map(|table| table.route_set.iter().any(|route| route.gateway_id.starts_with("igw")));
-        let zone = zones.iter().find(|zone| zone.zone_name == subnet.availability_zone);
-        subnet.is_regional = zone.is_none_or(|zone| zone.zone_type.is_empty() || zone.zone_type == "availability-zone");
+        subnet.is_public = table.map(|table| {
+            table
+                .route_set
+                .iter()
+                .any(|route| route.gateway_id.starts_with("igw"))
+        });
+        let zone = zones
+            .iter()
+            .find(|zone| zone.zone_name == subnet.availability_zone);
+        subnet.is_regional = zone
+            .is_none_or(|zone| zone.zone_type.is_empty() || zone.zone_type == "availability-zone");
     }
     Ok(subnets)
 }
@@ -83,25 +113,51 @@ pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
 ///
 /// # Errors
 /// *Invalid*, naming the annotation or the tags that are missing.
-pub(super) fn choose<'a>(all: &'a [Subnet], wanted: &Wanted<'_>, cluster: &Identity) -> Result<Vec<&'a Subnet>> {
+pub(super) fn choose<'a>(
+    all: &'a [Subnet],
+    wanted: &Wanted<'_>,
+    cluster: &Identity,
+) -> Result<Vec<&'a Subnet>> {
     if !wanted.stated.is_empty() {
         return stated(all, wanted.stated);
     }
     let has_cluster_tag = |it: &Subnet| cluster.has(&it.tag_set);
-    let is_foreign =
-        |it: &Subnet| !has_cluster_tag(it) && it.tag_set.iter().any(|tag| tag.key.starts_with(CLUSTER_TAG));
+    let is_foreign = |it: &Subnet| {
+        !has_cluster_tag(it)
+            && it
+                .tag_set
+                .iter()
+                .any(|tag| tag.key.starts_with(CLUSTER_TAG))
+    };
     let mut usable: Vec<_> = all.iter().filter(|it| !is_foreign(it)).collect();
     if usable.is_empty() {
-        usable = all.iter().filter(|it| it.subnet_id == cluster.subnet).collect();
+        usable = all
+            .iter()
+            .filter(|it| it.subnet_id == cluster.subnet)
+            .collect();
     }
-    let role = if wanted.is_internal { "kubernetes.io/role/internal-elb" } else { "kubernetes.io/role/elb" };
+    let role = if wanted.is_internal {
+        "kubernetes.io/role/internal-elb"
+    } else {
+        "kubernetes.io/role/elb"
+    };
     let rank = |it: &Subnet| {
         let has_ipv6 = !wanted.has_ipv6 || !it.ipv6_cidr_block_association_set.is_empty();
-        (!has_ipv6, !it.has_tag(role), !has_cluster_tag(it), it.subnet_id.clone())
+        (
+            !has_ipv6,
+            !it.has_tag(role),
+            !has_cluster_tag(it),
+            it.subnet_id.clone(),
+        )
     };
     let mut zones: BTreeMap<&str, &Subnet> = BTreeMap::new();
     for subnet in usable.into_iter().filter(|it| it.is_regional) {
-        let no_table = || Error::invalid(format!("subnet {} has no route table, nor has its VPC", subnet.subnet_id));
+        let no_table = || {
+            Error::invalid(format!(
+                "subnet {} has no route table, nor has its VPC",
+                subnet.subnet_id
+            ))
+        };
         if !subnet.is_public.ok_or_else(no_table)? && !wanted.is_internal {
             continue;
         }
@@ -128,14 +184,21 @@ fn stated<'a>(all: &'a [Subnet], stated: &[String]) -> Result<Vec<&'a Subnet>> {
     if found.len() == stated.len() {
         return Ok(found);
     }
-    let missing: Vec<_> =
-        stated.iter().filter(|name| !all.iter().any(|it| it.is_called(name))).map(|it| &**it).collect();
+    let missing: Vec<_> = stated
+        .iter()
+        .filter(|name| !all.iter().any(|it| it.is_called(name)))
+        .map(|it| &**it)
+        .collect();
     Err(Error::invalid(format!(
         "annotation {}: expected {} subnets of the VPC, found {}; not found: {}",
         key::SUBNETS.key(),
         stated.len(),
         found.len(),
-        if missing.is_empty() { "none, but a name is not unique".to_owned() } else { missing.join(", ") }
+        if missing.is_empty() {
+            "none, but a name is not unique".to_owned()
+        } else {
+            missing.join(", ")
+        }
     )))
 }
 
@@ -147,16 +210,28 @@ mod tests {
     fn subnet(text: &str) -> Subnet {
         let mut words = text.split(' ');
         let id = words.next().unwrap_or_default();
-        let (mut subnet, zone) = (Subnet { is_public: Some(false), is_regional: true, ..Subnet::default() }, &id[..1]);
+        let (mut subnet, zone) = (
+            Subnet {
+                is_public: Some(false),
+                is_regional: true,
+                ..Subnet::default()
+            },
+            &id[..1],
+        );
         (subnet.subnet_id, subnet.availability_zone) = (id.to_owned(), zone.to_owned());
         for word in words {
             match word {
                 "public" => subnet.is_public = Some(true),
                 "local" => subnet.is_regional = false,
-                "ipv6" => subnet.ipv6_cidr_block_association_set.push(Association::default()),
+                "ipv6" => subnet
+                    .ipv6_cidr_block_association_set
+                    .push(Association::default()),
                 tag => {
                     let (key, value) = tag.split_once('=').unwrap_or((tag, ""));
-                    subnet.tag_set.push(Tag { key: key.to_owned(), value: value.to_owned() });
+                    subnet.tag_set.push(Tag {
+                        key: key.to_owned(),
+                        value: value.to_owned(),
+                    });
                 }
             }
         }
@@ -165,43 +240,97 @@ mod tests {
 
     fn chosen(subnets: &[&str], stated: &str, is_internal: bool, has_ipv6: bool) -> Result<String> {
         let all: Vec<_> = subnets.iter().map(|text| subnet(text)).collect();
-        let cluster = Identity { cluster: Some("us".to_owned()), subnet: "own".to_owned(), ..Identity::default() };
+        let cluster = Identity {
+            cluster: Some("us".to_owned()),
+            subnet: "own".to_owned(),
+            ..Identity::default()
+        };
         let stated: Vec<_> = stated.split_whitespace().map(str::to_owned).collect();
-        let chosen = choose(&all, &Wanted { stated: &stated, is_internal, has_ipv6 }, &cluster)?;
-        Ok(chosen.iter().map(|it| &*it.subnet_id).collect::<Vec<_>>().join(" "))
+        let chosen = choose(
+            &all,
+            &Wanted {
+                stated: &stated,
+                is_internal,
+                has_ipv6,
+            },
+            &cluster,
+        )?;
+        Ok(chosen
+            .iter()
+            .map(|it| &*it.subnet_id)
+            .collect::<Vec<_>>()
+            .join(" "))
     }
 
     #[test]
     fn one_subnet_of_each_zone_is_chosen() {
-        let (ours, others) = ("kubernetes.io/cluster/us=owned", "kubernetes.io/cluster/them=owned");
+        let (ours, others) = (
+            "kubernetes.io/cluster/us=owned",
+            "kubernetes.io/cluster/them=owned",
+        );
         let own = format!("a3 public {ours} kubernetes.io/role/internal-elb=1");
         let foreign = format!("b1 public {others}");
         let table: [(&[&str], bool, bool, &str); 7] = [
-            (&["a1 public kubernetes.io/role/elb=1", &own], false, false, "a1"),
-            (&["a1 public kubernetes.io/role/elb=1", &own], true, false, "a3"),
-            (&["a2 public", "a1 public", "b9 public"], false, false, "a1 b9"),
-            (&["a1 public", "a2 public ipv6", "b1 public"], false, true, "a2 b1"),
+            (
+                &["a1 public kubernetes.io/role/elb=1", &own],
+                false,
+                false,
+                "a1",
+            ),
+            (
+                &["a1 public kubernetes.io/role/elb=1", &own],
+                true,
+                false,
+                "a3",
+            ),
+            (
+                &["a2 public", "a1 public", "b9 public"],
+                false,
+                false,
+                "a1 b9",
+            ),
+            (
+                &["a1 public", "a2 public ipv6", "b1 public"],
+                false,
+                true,
+                "a2 b1",
+            ),
             (&["a1", "b1 public", "c1 public local"], false, false, "b1"),
             (&["a1", "b1 public"], true, false, "a1 b1"),
             (&["a1 public", &foreign], false, false, "a1"),
         ];
         for (subnets, is_internal, has_ipv6, expected) in table {
-            assert_eq!(chosen(subnets, "", is_internal, has_ipv6).unwrap(), expected, "{subnets:?}");
+            assert_eq!(
+                chosen(subnets, "", is_internal, has_ipv6).unwrap(),
+                expected,
+                "{subnets:?}"
+            );
         }
         for none in [&["a1"][..], &["a1 public local"], &[&foreign], &[]] {
             assert!(
-                chosen(none, "", false, false).unwrap_err().to_string().starts_with("no suitable subnets"),
+                chosen(none, "", false, false)
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with("no suitable subnets"),
                 "{none:?}"
             );
         }
-        assert_eq!(chosen(&[&format!("own public {others}")], "", false, false).unwrap(), "own");
+        assert_eq!(
+            chosen(&[&format!("own public {others}")], "", false, false).unwrap(),
+            "own"
+        );
     }
 
     #[test]
     fn stated_subnets_are_found_by_id_or_name() {
         let all = ["a1 Name=one", "b1 Name=two"];
         assert_eq!(chosen(&all, "two a1", false, false).unwrap(), "b1 a1");
-        let error = chosen(&all, "a1 foo", false, false).unwrap_err().to_string();
-        assert!(error.contains("expected 2 subnets of the VPC, found 1; not found: foo"), "{error}");
+        let error = chosen(&all, "a1 foo", false, false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("expected 2 subnets of the VPC, found 1; not found: foo"),
+            "{error}"
+        );
     }
 }

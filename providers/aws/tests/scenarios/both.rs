@@ -53,13 +53,19 @@ struct Kind {
 
 impl Kind {
     fn of(self, annotations: &str) -> String {
-        format!("{}{annotations}", if self.is_network { "type=nlb " } else { "" })
+        format!(
+            "{}{annotations}",
+            if self.is_network { "type=nlb " } else { "" }
+        )
     }
 }
 
 /// Returns a UID that no other run on the same account has.
 fn uid(letter: char) -> String {
-    format!("{letter}{:07}-1111-4111-8111-111111111111", std::process::id())
+    format!(
+        "{letter}{:07}-1111-4111-8111-111111111111",
+        std::process::id()
+    )
 }
 
 fn managed(harness: Harness) -> Harness {
@@ -71,9 +77,25 @@ fn array(it: &Value) -> Vec<Value> {
 }
 
 /// Returns the client for a load balancer, and the parameter with its ID.
-fn named<'a>(aws: &'a Aws, kind: Kind, balancer: &'a Value) -> (&'a Client, &'static str, &'a Value) {
-    let name = if kind.is_network { "LoadBalancerArn" } else { "LoadBalancerName" };
-    (if kind.is_network { &aws.elbv2 } else { &aws.elb }, name, &balancer[name])
+fn named<'a>(
+    aws: &'a Aws,
+    kind: Kind,
+    balancer: &'a Value,
+) -> (&'a Client, &'static str, &'a Value) {
+    let name = if kind.is_network {
+        "LoadBalancerArn"
+    } else {
+        "LoadBalancerName"
+    };
+    (
+        if kind.is_network {
+            &aws.elbv2
+        } else {
+            &aws.elb
+        },
+        name,
+        &balancer[name],
+    )
 }
 
 async fn read(client: &Client, query: Query) -> Value {
@@ -90,7 +112,10 @@ async fn balancer(harness: &Harness, kind: Kind, service: &Service) -> Option<Va
     let (aws, query) = (harness.aws(), Query::new("DescribeLoadBalancers"));
     let found = match kind.is_network {
         true => read(&aws.elbv2, query.set("Names", [name])).await["LoadBalancers"].take(),
-        false => read(&aws.elb, query.set("LoadBalancerNames", [name])).await["LoadBalancerDescriptions"].take(),
+        false => {
+            read(&aws.elb, query.set("LoadBalancerNames", [name])).await["LoadBalancerDescriptions"]
+                .take()
+        }
     };
     array(&found).pop()
 }
@@ -99,15 +124,24 @@ async fn balancer(harness: &Harness, kind: Kind, service: &Service) -> Option<Va
 async fn groups(harness: &Harness, service: &Service) -> Vec<Value> {
     let all = read(&harness.aws().ec2, Query::new("DescribeSecurityGroups")).await;
     let uid = service.metadata.uid.as_deref().unwrap();
-    array(&all["securityGroupInfo"]).into_iter().filter(|it| it["tagSet"].to_string().contains(uid)).collect()
+    array(&all["securityGroupInfo"])
+        .into_iter()
+        .filter(|it| it["tagSet"].to_string().contains(uid))
+        .collect()
 }
 
 /// Returns the target groups that were created for a Service: their names begin with its own.
 async fn target_groups(harness: &Harness, service: &Service) -> Vec<Value> {
     let all = read(&harness.aws().elbv2, Query::new("DescribeTargetGroups")).await;
-    let prefix = format!("k8s-default-{}-", &service.metadata.name.as_deref().unwrap()[..8]);
+    let prefix = format!(
+        "k8s-default-{}-",
+        &service.metadata.name.as_deref().unwrap()[..8]
+    );
     let is_own = |it: &Value| it["TargetGroupName"].as_str().unwrap().starts_with(&prefix);
-    array(&all["TargetGroups"]).into_iter().filter(is_own).collect()
+    array(&all["TargetGroups"])
+        .into_iter()
+        .filter(is_own)
+        .collect()
 }
 
 /// Returns the IDs of the targets of a load balancer, sorted.
@@ -115,15 +149,27 @@ async fn targets(harness: &Harness, kind: Kind, service: &Service) -> Vec<String
     let mut targets = Vec::new();
     if kind.is_network {
         for group in target_groups(harness, service).await {
-            let query = Query::new("DescribeTargetHealth").set("TargetGroupArn", &group["TargetGroupArn"]);
+            let query =
+                Query::new("DescribeTargetHealth").set("TargetGroupArn", &group["TargetGroupArn"]);
             let health = read(&harness.aws().elbv2, query).await;
-            targets.extend(array(&health["TargetHealthDescriptions"]).iter().map(|it| it["Target"]["Id"].clone()));
+            targets.extend(
+                array(&health["TargetHealthDescriptions"])
+                    .iter()
+                    .map(|it| it["Target"]["Id"].clone()),
+            );
         }
     } else {
         let found = balancer(harness, kind, service).await.unwrap();
-        targets.extend(array(&found["Instances"]).iter().map(|it| it["InstanceId"].clone()));
+        targets.extend(
+            array(&found["Instances"])
+                .iter()
+                .map(|it| it["InstanceId"].clone()),
+        );
     }
-    let mut ids: Vec<_> = targets.iter().map(|it| it.as_str().unwrap().to_owned()).collect();
+    let mut ids: Vec<_> = targets
+        .iter()
+        .map(|it| it.as_str().unwrap().to_owned())
+        .collect();
     ids.sort_unstable();
     ids.dedup();
     ids
@@ -141,12 +187,21 @@ fn instances(harness: &Harness) -> Vec<String> {
 async fn settled(harness: &Harness, service: &Service) {
     let provider = harness.start().await.unwrap();
     harness.ensure(&provider, service).await.unwrap();
-    assert_eq!(harness.changes(), [""; 0], "steady state of {:?}", service.metadata.annotations);
+    assert_eq!(
+        harness.changes(),
+        [""; 0],
+        "steady state of {:?}",
+        service.metadata.annotations
+    );
 }
 
 /// Deletes the load balancer of a Service, after which nothing is left of it.
 async fn end(harness: &Harness, kind: Kind, service: &Service) {
-    let own: Vec<_> = groups(harness, service).await.iter().map(|it| it["groupId"].to_string()).collect();
+    let own: Vec<_> = groups(harness, service)
+        .await
+        .iter()
+        .map(|it| it["groupId"].to_string())
+        .collect();
     let provider = harness.start().await.unwrap();
     harness.delete(&provider, service).await.unwrap();
     assert_eq!(balancer(harness, kind, service).await, None);
@@ -155,32 +210,69 @@ async fn end(harness: &Harness, kind: Kind, service: &Service) {
     let query = Query::new("DescribeSecurityGroups").set("GroupId", [&harness.group]);
     let nodes = read(&harness.aws().ec2, query).await.to_string();
     let name = cloud_provider::default_load_balancer_name(service);
-    assert!(!nodes.contains(&name) && !own.iter().any(|id| nodes.contains(id)), "{nodes}");
+    assert!(
+        !nodes.contains(&name) && !own.iter().any(|id| nodes.contains(id)),
+        "{nodes}"
+    );
 }
 
 async fn nodes_have_the_addresses_of_their_instances(harness: Harness) {
     let provider = harness.start().await.unwrap();
     let nodes = harness.cluster.nodes();
-    let states = provider.instances().unwrap().lookup(&nodes, LookupRequest::METADATA).await;
+    let states = provider
+        .instances()
+        .unwrap()
+        .lookup(&nodes, LookupRequest::METADATA)
+        .await;
     for (node, state) in nodes.iter().zip(states) {
-        let InstanceState::Present { metadata: Some(metadata), .. } = state.unwrap() else { panic!("{}", node.name) };
+        let InstanceState::Present {
+            metadata: Some(metadata),
+            ..
+        } = state.unwrap()
+        else {
+            panic!("{}", node.name)
+        };
         let id = node.provider_id.rsplit('/').next().unwrap();
-        let shown = read(&harness.aws().ec2, Query::new("DescribeInstances").set("InstanceId", [id])).await;
+        let shown = read(
+            &harness.aws().ec2,
+            Query::new("DescribeInstances").set("InstanceId", [id]),
+        )
+        .await;
         let shown = &shown["reservationSet"][0]["instancesSet"][0];
-        let found = |field: &str| metadata.node_addresses.iter().any(|it| shown[field] == *it.address);
-        assert!(["privateIpAddress", "ipAddress", "privateDnsName", "dnsName"].into_iter().all(found), "{metadata:?}");
+        let found = |field: &str| {
+            metadata
+                .node_addresses
+                .iter()
+                .any(|it| shown[field] == *it.address)
+        };
+        assert!(
+            ["privateIpAddress", "ipAddress", "privateDnsName", "dnsName"]
+                .into_iter()
+                .all(found),
+            "{metadata:?}"
+        );
         let zone = shown["placement"]["availabilityZone"].as_str().unwrap();
         assert_eq!((&*metadata.zone, &*metadata.region), (zone, "us-east-1"));
         assert_eq!(shown["instanceType"], metadata.instance_type);
     }
     let gone = node_of("gone", "aws:///us-east-1a/i-0123456789abcdef0").into();
-    let state = provider.instances().unwrap().lookup(&[gone], LookupRequest::METADATA).await.remove(0).unwrap();
+    let state = provider
+        .instances()
+        .unwrap()
+        .lookup(&[gone], LookupRequest::METADATA)
+        .await
+        .remove(0)
+        .unwrap();
     assert!(matches!(state, InstanceState::Gone(_)), "{state:?}");
 }
 
 async fn routes_are_created_moved_and_deleted(harness: Harness) {
     let provider = harness.start().await.unwrap();
-    let (routes, cluster, nodes) = (provider.routes().unwrap(), cluster(), harness.cluster.nodes());
+    let (routes, cluster, nodes) = (
+        provider.routes().unwrap(),
+        cluster(),
+        harness.cluster.nodes(),
+    );
     let to = |node: &Node| Route {
         target_node: node.name.to_string(),
         destination_cidr: "10.244.7.0/24".to_owned(),
@@ -189,12 +281,21 @@ async fn routes_are_created_moved_and_deleted(harness: Harness) {
     for node in &nodes[..2] {
         routes.create(&cluster, "hint", &to(node)).await.unwrap();
     }
-    let own = |all: Vec<Route>| all.into_iter().find(|it| it.destination_cidr == "10.244.7.0/24");
+    let own = |all: Vec<Route>| {
+        all.into_iter()
+            .find(|it| it.destination_cidr == "10.244.7.0/24")
+    };
     let listed = own(routes.list(&cluster).await.unwrap()).unwrap();
-    assert_eq!((&*listed.target_node, listed.blackhole), (&*nodes[1].name, false));
+    assert_eq!(
+        (&*listed.target_node, listed.blackhole),
+        (&*nodes[1].name, false)
+    );
     let query = Query::new("DescribeInstances").set("InstanceId", instances(&harness));
     for it in array(&read(&harness.aws().ec2, query).await["reservationSet"]) {
-        assert_eq!(it["instancesSet"][0]["sourceDestCheck"], "false", "packets of Pods pass");
+        assert_eq!(
+            it["instancesSet"][0]["sourceDestCheck"], "false",
+            "packets of Pods pass"
+        );
     }
     routes.delete(&cluster, &listed).await.unwrap();
     assert!(own(routes.list(&cluster).await.unwrap()).is_none());
@@ -204,22 +305,46 @@ async fn routes_are_created_moved_and_deleted(harness: Harness) {
 async fn life(harness: Harness, kind: Kind, letter: char, first: &str, second: &str) {
     let harness = managed(harness);
     let port = |number: u16| json!({"name": format!("p{number}"), "port": number, "nodePort": 30000 + number % 1000});
-    let (one, two) = (json!({"ports": [port(80)]}), json!({"ports": [port(80), port(8080)]}));
+    let (one, two) = (
+        json!({"ports": [port(80)]}),
+        json!({"ports": [port(80), port(8080)]}),
+    );
     let nodes = harness.cluster.nodes();
     // Ports of instances stay: moto forgets policies and target groups of later ones.
-    for (annotations, spec, count) in [(first, &one, 2), (first, &two, 1), (second, &one, 1), (first, &one, 2)] {
-        nodes.iter().for_each(|it| harness.cluster.set_node((**it).clone()));
-        nodes[count..].iter().for_each(|it| harness.cluster.remove_node(&it.name));
+    for (annotations, spec, count) in [
+        (first, &one, 2),
+        (first, &two, 1),
+        (second, &one, 1),
+        (first, &one, 2),
+    ] {
+        nodes
+            .iter()
+            .for_each(|it| harness.cluster.set_node((**it).clone()));
+        nodes[count..]
+            .iter()
+            .for_each(|it| harness.cluster.remove_node(&it.name));
         let service = service(&uid(letter), &kind.of(annotations), spec);
         let provider = harness.start().await.unwrap();
         let status = harness.ensure(&provider, &service).await.unwrap();
         assert_ne!(harness.changes(), [""; 0], "{annotations}");
         let shown = balancer(&harness, kind, &service).await.unwrap();
-        assert_eq!(shown["DNSName"], *status.ingress.unwrap()[0].hostname.as_ref().unwrap());
-        assert_eq!(targets(&harness, kind, &service).await, instances(&harness), "{annotations}");
+        assert_eq!(
+            shown["DNSName"],
+            *status.ingress.unwrap()[0].hostname.as_ref().unwrap()
+        );
+        assert_eq!(
+            targets(&harness, kind, &service).await,
+            instances(&harness),
+            "{annotations}"
+        );
         settled(&harness, &service).await;
     }
-    end(&harness, kind, &service(&uid(letter), &kind.of(first), &one)).await;
+    end(
+        &harness,
+        kind,
+        &service(&uid(letter), &kind.of(first), &one),
+    )
+    .await;
 }
 
 async fn classic_load_balancers_live_and_die(harness: Harness) {
@@ -228,7 +353,14 @@ async fn classic_load_balancers_live_and_die(harness: Harness) {
         "additional-resource-tags=team=b proxy-protocol=* healthcheck-interval=20 connection-idle-timeout=120 \
          subnets={subnet} extra-security-groups={group}"
     );
-    life(harness, KINDS[0], 'c', "additional-resource-tags=team=a", &second).await;
+    life(
+        harness,
+        KINDS[0],
+        'c',
+        "additional-resource-tags=team=a",
+        &second,
+    )
+    .await;
 }
 
 async fn network_load_balancers_live_and_die(harness: Harness) {
@@ -259,7 +391,11 @@ async fn listener_and_targets_removed_by_hand_come_back(harness: Harness) {
     let harness = managed(harness);
     let aws = harness.aws();
     for kind in KINDS {
-        let service = service(&uid(if kind.is_network { '1' } else { '0' }), &kind.of(""), &json!({}));
+        let service = service(
+            &uid(if kind.is_network { '1' } else { '0' }),
+            &kind.of(""),
+            &json!({}),
+        );
         let provider = harness.start().await.unwrap();
         harness.ensure(&provider, &service).await.unwrap();
         let found = balancer(&harness, kind, &service).await.unwrap();
@@ -268,14 +404,25 @@ async fn listener_and_targets_removed_by_hand_come_back(harness: Harness) {
             let arn = &target_groups(&harness, &service).await[0]["TargetGroupArn"];
             let query = Query::new("DeregisterTargets").set("TargetGroupArn", arn);
             change(&aws.elbv2, query.set("Targets", json!([{"Id": gone}]))).await;
-            let query = Query::new("DescribeListeners").set("LoadBalancerArn", &found["LoadBalancerArn"]);
+            let query =
+                Query::new("DescribeListeners").set("LoadBalancerArn", &found["LoadBalancerArn"]);
             let listener = &read(&aws.elbv2, query).await["Listeners"][0]["ListenerArn"];
-            change(&aws.elbv2, Query::new("DeleteListener").set("ListenerArn", listener)).await;
+            change(
+                &aws.elbv2,
+                Query::new("DeleteListener").set("ListenerArn", listener),
+            )
+            .await;
         } else {
-            let of = |action| Query::new(action).set("LoadBalancerName", &found["LoadBalancerName"]);
-            let query = of("DeregisterInstancesFromLoadBalancer").set("Instances", json!([{"InstanceId": gone}]));
+            let of =
+                |action| Query::new(action).set("LoadBalancerName", &found["LoadBalancerName"]);
+            let query = of("DeregisterInstancesFromLoadBalancer")
+                .set("Instances", json!([{"InstanceId": gone}]));
             change(&aws.elb, query).await;
-            change(&aws.elb, of("DeleteLoadBalancerListeners").set("LoadBalancerPorts", [443])).await;
+            change(
+                &aws.elb,
+                of("DeleteLoadBalancerListeners").set("LoadBalancerPorts", [443]),
+            )
+            .await;
         }
         let provider = harness.start().await.unwrap();
         harness.ensure(&provider, &service).await.unwrap();
@@ -289,15 +436,32 @@ async fn security_group_admits_the_source_ranges(harness: Harness) {
     let harness = managed(harness);
     for kind in KINDS {
         let uid = uid(if kind.is_network { '3' } else { '2' });
-        for ranges in [&["0.0.0.0/0"][..], &["10.1.0.0/16", "192.0.2.0/24"], &["10.1.0.0/16"]] {
-            let service = service(&uid, &kind.of(""), &json!({"loadBalancerSourceRanges": ranges}));
+        for ranges in [
+            &["0.0.0.0/0"][..],
+            &["10.1.0.0/16", "192.0.2.0/24"],
+            &["10.1.0.0/16"],
+        ] {
+            let service = service(
+                &uid,
+                &kind.of(""),
+                &json!({"loadBalancerSourceRanges": ranges}),
+            );
             let provider = harness.start().await.unwrap();
             harness.ensure(&provider, &service).await.unwrap();
             let own = groups(&harness, &service).await;
-            let of_port = array(&own[0]["ipPermissions"]).into_iter().find(|it| it["fromPort"] == "443").unwrap();
-            let mut shown: Vec<_> = array(&of_port["ipRanges"]).iter().map(|it| it["cidrIp"].clone()).collect();
+            let of_port = array(&own[0]["ipPermissions"])
+                .into_iter()
+                .find(|it| it["fromPort"] == "443")
+                .unwrap();
+            let mut shown: Vec<_> = array(&of_port["ipRanges"])
+                .iter()
+                .map(|it| it["cidrIp"].clone())
+                .collect();
             shown.sort_by_key(Value::to_string);
-            assert_eq!((own.len(), shown), (1, ranges.iter().map(|it| json!(it)).collect()));
+            assert_eq!(
+                (own.len(), shown),
+                (1, ranges.iter().map(|it| json!(it)).collect())
+            );
             settled(&harness, &service).await;
         }
         end(&harness, kind, &service(&uid, &kind.of(""), &json!({}))).await;
@@ -308,22 +472,49 @@ async fn tags_follow_the_annotation_and_those_of_others_stay(harness: Harness) {
     let harness = managed(harness);
     let aws = harness.aws();
     for kind in KINDS {
-        let of = |tags: &str| service(&uid(if kind.is_network { '5' } else { '4' }), &kind.of(tags), &json!({}));
+        let of = |tags: &str| {
+            service(
+                &uid(if kind.is_network { '5' } else { '4' }),
+                &kind.of(tags),
+                &json!({}),
+            )
+        };
         let provider = harness.start().await.unwrap();
-        harness.ensure(&provider, &of("additional-resource-tags=team=web,cost=7")).await.unwrap();
+        harness
+            .ensure(&provider, &of("additional-resource-tags=team=web,cost=7"))
+            .await
+            .unwrap();
         let found = balancer(&harness, kind, &of("")).await.unwrap();
         let (client, _, id) = named(&aws, kind, &found);
-        let parameter = if kind.is_network { "ResourceArns" } else { "LoadBalancerNames" };
+        let parameter = if kind.is_network {
+            "ResourceArns"
+        } else {
+            "LoadBalancerNames"
+        };
         let tags = async || {
             let all = read(client, Query::new("DescribeTags").set(parameter, [id])).await;
             let all = array(&all["TagDescriptions"][0]["Tags"]);
-            let of_key = |key: &str| all.iter().find(|it| it["Key"] == key).map(|it| it["Value"].clone());
-            ["team", "cost", "theirs"].map(of_key).map(Option::unwrap_or_default)
+            let of_key = |key: &str| {
+                all.iter()
+                    .find(|it| it["Key"] == key)
+                    .map(|it| it["Value"].clone())
+            };
+            ["team", "cost", "theirs"]
+                .map(of_key)
+                .map(Option::unwrap_or_default)
         };
         assert_eq!(tags().await, [json!("web"), json!("7"), Value::Null]);
-        change(client, Query::new("AddTags").set(parameter, [id]).set("Tags", Query::tag_list([("theirs", "x")])))
-            .await;
-        for (annotation, team) in [("additional-resource-tags=team=mail", json!("mail")), ("", Value::Null)] {
+        change(
+            client,
+            Query::new("AddTags")
+                .set(parameter, [id])
+                .set("Tags", Query::tag_list([("theirs", "x")])),
+        )
+        .await;
+        for (annotation, team) in [
+            ("additional-resource-tags=team=mail", json!("mail")),
+            ("", Value::Null),
+        ] {
             let provider = harness.start().await.unwrap();
             harness.ensure(&provider, &of(annotation)).await.unwrap();
             assert_eq!(tags().await, [team, Value::Null, json!("x")]);
@@ -337,15 +528,27 @@ async fn load_balancers_of_others_are_never_taken(harness: Harness) {
     let harness = managed(harness);
     let aws = harness.aws();
     for kind in KINDS {
-        let service = service(&uid(if kind.is_network { '7' } else { '6' }), &kind.of(""), &json!({}));
+        let service = service(
+            &uid(if kind.is_network { '7' } else { '6' }),
+            &kind.of(""),
+            &json!({}),
+        );
         let name = cloud_provider::default_load_balancer_name(&service);
         let (query, subnets) = (Query::new("CreateLoadBalancer"), [&harness.subnets[0]]);
         if kind.is_network {
-            change(&aws.elbv2, query.set("Name", &name).set("Type", "network").set("Subnets", subnets)).await;
+            change(
+                &aws.elbv2,
+                query
+                    .set("Name", &name)
+                    .set("Type", "network")
+                    .set("Subnets", subnets),
+            )
+            .await;
         } else {
-            let listener =
-                json!({"Protocol": "TCP", "InstanceProtocol": "TCP", "LoadBalancerPort": 81, "InstancePort": 81});
-            let query = query.set("LoadBalancerName", &name).set("Listeners", [listener]);
+            let listener = json!({"Protocol": "TCP", "InstanceProtocol": "TCP", "LoadBalancerPort": 81, "InstancePort": 81});
+            let query = query
+                .set("LoadBalancerName", &name)
+                .set("Listeners", [listener]);
             change(&aws.elb, query.set("Subnets", subnets)).await;
         }
         let theirs = balancer(&harness, kind, &service).await.unwrap();
@@ -362,17 +565,31 @@ async fn load_balancers_of_others_are_never_taken(harness: Harness) {
 
 async fn tcp_and_udp_of_one_port_share_a_target_group(harness: Harness) {
     let harness = managed(harness);
-    let port =
-        |protocol: &str| json!({"name": protocol.to_lowercase(), "port": 53, "nodePort": 30053, "protocol": protocol});
-    for (protocols, expected) in [(&["TCP"][..], "TCP"), (&["TCP", "UDP"], "TCP_UDP"), (&["UDP"], "UDP")] {
+    let port = |protocol: &str| json!({"name": protocol.to_lowercase(), "port": 53, "nodePort": 30053, "protocol": protocol});
+    for (protocols, expected) in [
+        (&["TCP"][..], "TCP"),
+        (&["TCP", "UDP"], "TCP_UDP"),
+        (&["UDP"], "UDP"),
+    ] {
         let ports: Vec<_> = protocols.iter().map(|it| port(it)).collect();
         let service = service(&uid('8'), "type=nlb", &json!({"ports": ports}));
         let provider = harness.start().await.unwrap();
         harness.ensure(&provider, &service).await.unwrap();
         let groups = target_groups(&harness, &service).await;
-        assert_eq!((groups.len(), &groups[0]["Protocol"]), (1, &json!(expected)));
-        assert_eq!(targets(&harness, KINDS[1], &service).await, instances(&harness));
+        assert_eq!(
+            (groups.len(), &groups[0]["Protocol"]),
+            (1, &json!(expected))
+        );
+        assert_eq!(
+            targets(&harness, KINDS[1], &service).await,
+            instances(&harness)
+        );
         settled(&harness, &service).await;
     }
-    end(&harness, KINDS[1], &service(&uid('8'), "type=nlb", &json!({"ports": [port("UDP")]}))).await;
+    end(
+        &harness,
+        KINDS[1],
+        &service(&uid('8'), "type=nlb", &json!({"ports": [port("UDP")]})),
+    )
+    .await;
 }

@@ -8,8 +8,8 @@ use aws_fake::{ACCOUNT, CLUSTER, Handle, KEY_ID, Kind, REGION, SECRET, VPC, Worl
 use aws_protocol::{Aws, Settings};
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    Caches, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, Error, LoadBalancerRequest,
-    LoadBalancerStatus, Node, Result, Service, Setup,
+    Caches, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, Error,
+    LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, Setup,
 };
 use provider_aws::Ec2;
 use provider_kit::transport::Builder;
@@ -43,14 +43,19 @@ pub(crate) struct Harness {
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some(CLUSTER.into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some(CLUSTER.into()),
+    }
 }
 
 impl Harness {
     /// Creates an account on the fake with two instances, a Node for each, and a program that runs outside of the VPC.
     pub(crate) fn new() -> Self {
         let harness = Self::empty();
-        ["worker-1", "worker-2"].into_iter().for_each(|name| drop(harness.add_node(name)));
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| drop(harness.add_node(name)));
         harness
     }
 
@@ -60,9 +65,22 @@ impl Harness {
             "[Global]\nZone = us-east-1a\nVPC = {VPC}\nSubnetID = subnet-00000000\nKubernetesClusterID = {CLUSTER}\n"
         );
         let (cluster, requests, flags) = Default::default();
-        let (subnets, group) = (["subnet-00000000", "subnet-00000003"].map(str::to_owned), "sg-nodes".to_owned());
+        let (subnets, group) = (
+            ["subnet-00000000", "subnet-00000003"].map(str::to_owned),
+            "sg-nodes".to_owned(),
+        );
         let (has_metadata, is_moto, fake) = (false, false, Handle::new(World::default()));
-        Self { fake, cluster, subnets, group, requests, config, flags, has_metadata, is_moto }
+        Self {
+            fake,
+            cluster,
+            subnets,
+            group,
+            requests,
+            config,
+            flags,
+            has_metadata,
+            is_moto,
+        }
     }
 
     /// Returns the account of a seeded moto. `AWS_TESTBED` names a folder with `cloud.conf` and `ids.json`; endpoint and keys are
@@ -74,10 +92,22 @@ impl Harness {
         let text = |it: &Value| it.as_str().unwrap().to_owned();
         let subnets = ["public-a", "private-b"].map(|name| text(&ids["subnets"][name]));
         let (group, config) = (text(&ids["node_security_group_id"]), read("cloud.conf"));
-        let harness = Self { subnets, group, config, is_moto: true, ..Self::empty() };
-        let workers = ids["nodes"].as_object().unwrap().iter().filter(|(name, _)| name.starts_with("worker"));
+        let harness = Self {
+            subnets,
+            group,
+            config,
+            is_moto: true,
+            ..Self::empty()
+        };
+        let workers = ids["nodes"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| name.starts_with("worker"));
         for it in workers.map(|(_, it)| it).take(2) {
-            harness.cluster.set_node(node_of(&text(&it["node_name"]), &text(&it["provider_id"])));
+            harness
+                .cluster
+                .set_node(node_of(&text(&it["node_name"]), &text(&it["provider_id"])));
         }
         harness
     }
@@ -93,28 +123,48 @@ impl Harness {
 
     /// Adds lines to the configuration file.
     pub(crate) fn with(self, lines: &str) -> Self {
-        Self { config: self.config.replace("[Global]\n", &format!("[Global]\n{lines}\n")), ..self }
+        Self {
+            config: self
+                .config
+                .replace("[Global]\n", &format!("[Global]\n{lines}\n")),
+            ..self
+        }
     }
 
     pub(crate) fn flags(self, flags: &[(&'static str, &'static str)]) -> Self {
-        Self { flags: flags.to_vec(), ..self }
+        Self {
+            flags: flags.to_vec(),
+            ..self
+        }
     }
 
     /// Lets the program run on the first instance, whose role and tags it uses: nothing is configured.
     pub(crate) fn on_instance(self) -> Self {
-        Self { config: "[Global]\n".to_owned(), has_metadata: true, ..self }
+        Self {
+            config: "[Global]\n".to_owned(),
+            has_metadata: true,
+            ..self
+        }
     }
 
     /// Configures the region alone, without a metadata service.
     pub(crate) fn without_vpc(self) -> Self {
-        Self { config: format!("[Global]\nRegion = {REGION}\n"), ..self }
+        Self {
+            config: format!("[Global]\nRegion = {REGION}\n"),
+            ..self
+        }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn start(&self) -> Result<Ec2> {
         let provider = self.created();
         let context = self.cluster.context(cluster());
-        provider.initialize(&Context { cluster_cidrs: vec!["10.244.0.0/14".to_owned()], ..context }).await?;
+        provider
+            .initialize(&Context {
+                cluster_cidrs: vec!["10.244.0.0/14".to_owned()],
+                ..context
+            })
+            .await?;
         provider.set_caches(Arc::new(self.cluster.clone()));
         self.changes();
         Ok(provider)
@@ -122,13 +172,31 @@ impl Harness {
 
     fn setup(&self) -> Setup {
         let no_metadata = if self.has_metadata { "false" } else { "true" };
-        let keys = [("AWS_ACCESS_KEY_ID", KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET)];
+        let keys = [
+            ("AWS_ACCESS_KEY_ID", KEY_ID),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ];
         let keys = keys.into_iter().filter(|_| !self.has_metadata);
         let variables = keys.chain([("AWS_EC2_METADATA_DISABLED", no_metadata)]);
-        let environment = if self.is_moto { Environment::of_process() } else { Environment::of(variables) };
-        let (flags, metrics) = (Environment::of(self.flags.iter().copied()), Arc::clone(&self.requests) as _);
-        let file = ConfigFile { path: "cloud.conf".into(), text: self.config.clone() };
-        Setup { environment, flags, metrics, ..Setup::of(file) }
+        let environment = if self.is_moto {
+            Environment::of_process()
+        } else {
+            Environment::of(variables)
+        };
+        let (flags, metrics) = (
+            Environment::of(self.flags.iter().copied()),
+            Arc::clone(&self.requests) as _,
+        );
+        let file = ConfigFile {
+            path: "cloud.conf".into(),
+            text: self.config.clone(),
+        };
+        Setup {
+            environment,
+            flags,
+            metrics,
+            ..Setup::of(file)
+        }
     }
 
     fn furnish(&self) -> impl Fn(Builder) -> Builder + Send + Sync + 'static {
@@ -146,14 +214,25 @@ impl Harness {
 
     /// Returns clients of the account, for what somebody else looks at or changes.
     pub(crate) fn aws(&self) -> Aws {
-        let settings = Settings { region: Some(REGION.to_owned()), ..Settings::default() };
-        let setup = Setup { metrics: Setup::default().metrics, ..self.setup() };
+        let settings = Settings {
+            region: Some(REGION.to_owned()),
+            ..Settings::default()
+        };
+        let setup = Setup {
+            metrics: Setup::default().metrics,
+            ..self.setup()
+        };
         Aws::new(&setup, settings, self.furnish()).unwrap()
     }
 
     /// Waits before the program polls again.
     async fn pause(&self) {
-        tokio::time::sleep(Duration::from_millis(if self.is_moto { 100 } else { 10_000 })).await;
+        tokio::time::sleep(Duration::from_millis(if self.is_moto {
+            100
+        } else {
+            10_000
+        }))
+        .await;
     }
 
     /// Adds an instance and its Node, and returns the ID of the instance.
@@ -170,13 +249,26 @@ impl Harness {
 
     /// Changes the instances of the fake, by function.
     pub(crate) fn change_instances(&self, change: impl Fn(&mut Value)) {
-        self.fake.lock().each(Kind::Instance).iter_mut().for_each(change);
+        self.fake
+            .lock()
+            .each(Kind::Instance)
+            .iter_mut()
+            .for_each(change);
     }
 
     /// Syncs a Service until its load balancer is ready.
-    pub(crate) async fn ensure(&self, provider: &Ec2, service: &Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Ec2,
+        service: &Service,
+    ) -> Result<LoadBalancerStatus> {
         let (cluster, nodes) = (cluster(), self.cluster.nodes());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
         self.remember(service);
         for _ in 0..60 {
             match provider.load_balancers().unwrap().ensure(request).await {
@@ -184,33 +276,57 @@ impl Harness {
                 status => return status.map(Option::unwrap_or_default),
             }
         }
-        Err(Error::other("the load balancer is not ready after 60 polls"))
+        Err(Error::other(
+            "the load balancer is not ready after 60 polls",
+        ))
     }
 
     /// Syncs the targets of a Service.
     pub(crate) async fn update_targets(&self, provider: &Ec2, service: &Service) -> Result<()> {
         let (cluster, nodes) = (cluster(), self.cluster.nodes());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().update_targets(request).await
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .update_targets(request)
+            .await
     }
 
     /// Deletes the load balancer of a Service.
     pub(crate) async fn delete(&self, provider: &Ec2, service: &Service) -> Result<()> {
         let (cluster, mut service) = (cluster(), service.clone());
-        service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
+        service.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
         self.remember(&service);
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         for _ in 0..60 {
             match provider.load_balancers().unwrap().delete(request).await {
                 Err(error) if error.retry_after().is_some() => self.pause().await,
                 done => return done,
             }
         }
-        Err(Error::other("the load balancer is not deleted after 60 polls"))
+        Err(Error::other(
+            "the load balancer is not deleted after 60 polls",
+        ))
     }
 
     fn remember(&self, service: &Service) {
-        let mut all: Vec<_> = self.cluster.services().iter().map(|it| (**it).clone()).collect();
+        let mut all: Vec<_> = self
+            .cluster
+            .services()
+            .iter()
+            .map(|it| (**it).clone())
+            .collect();
         all.retain(|it| it.metadata.uid != service.metadata.uid);
         all.push(service.clone());
         self.cluster.set_services(all);
@@ -227,16 +343,26 @@ impl Harness {
     pub(crate) fn changes(&self) -> Vec<String> {
         self.fake.fault_injector().forget_requests();
         let all = std::mem::take(&mut *self.requests.0.lock());
-        let actions = all.iter().filter_map(|it| Some(it.split_once(' ')?.1.to_owned()));
-        actions.filter(|it| !it.starts_with("Describe") && !it.starts_with("Get")).collect()
+        let actions = all
+            .iter()
+            .filter_map(|it| Some(it.split_once(' ')?.1.to_owned()));
+        actions
+            .filter(|it| !it.starts_with("Describe") && !it.starts_with("Get"))
+            .collect()
     }
 
     /// Returns the groups that the security group of the Nodes admits.
     pub(crate) fn admitted(&self) -> Vec<String> {
         let cloud = self.fake.lock();
-        let nodes = cloud.all("group").iter().find(|it| it["groupId"] == "sg-nodes").unwrap();
+        let nodes = cloud
+            .all("group")
+            .iter()
+            .find(|it| it["groupId"] == "sg-nodes")
+            .unwrap();
         let rules = nodes["_rules"].as_array().unwrap().iter();
-        rules.filter_map(|it| it["groupId"].as_str().map(str::to_owned)).collect()
+        rules
+            .filter_map(|it| it["groupId"].as_str().map(str::to_owned))
+            .collect()
     }
 }
 
@@ -251,7 +377,9 @@ pub(crate) fn node_of(name: &str, provider_id: &str) -> Node {
         name: name.into(),
         uid: format!("uid-{name}").into(),
         provider_id: provider_id.into(),
-        labels: [("kubernetes.io/hostname".to_owned(), name.to_owned())].into_iter().collect(),
+        labels: [("kubernetes.io/hostname".to_owned(), name.to_owned())]
+            .into_iter()
+            .collect(),
         ..Node::default()
     }
 }
@@ -267,7 +395,10 @@ pub(crate) fn service(uid: &str, annotations: &str, spec: &Value) -> Service {
         "metadata": {"name": uid, "namespace": "default", "uid": uid, "annotations": annotations},
         "spec": {"type": "LoadBalancer", "ports": [{"name": "web", "port": 443, "nodePort": 30443, "protocol": "TCP"}]},
     });
-    service["spec"].as_object_mut().unwrap().extend(spec.as_object().cloned().unwrap_or_default());
+    service["spec"]
+        .as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().cloned().unwrap_or_default());
     serde_json::from_value(service).unwrap()
 }
 
@@ -275,6 +406,14 @@ pub(crate) fn service(uid: &str, annotations: &str, spec: &Value) -> Service {
 pub(crate) fn tags(object: &Value) -> std::collections::BTreeMap<String, String> {
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
     let list = |key: &str| object[key].as_array().cloned().unwrap_or_default();
-    let of_ec2 = list("tagSet").into_iter().map(|it| (text(&it["key"]), text(&it["value"])));
-    of_ec2.chain(list("_tags").into_iter().map(|it| (text(&it["Key"]), text(&it["Value"])))).collect()
+    let of_ec2 = list("tagSet")
+        .into_iter()
+        .map(|it| (text(&it["key"]), text(&it["value"])));
+    of_ec2
+        .chain(
+            list("_tags")
+                .into_iter()
+                .map(|it| (text(&it["Key"]), text(&it["Value"]))),
+        )
+        .collect()
 }

@@ -36,19 +36,38 @@ const NETWORK: [(&str, &[u16]); 3] = [
          security-groups=sg-own",
         &[443],
     ),
-    ("type=nlb subnets=subnet-00000000,subnet-00000001", &[443, 8080]),
+    (
+        "type=nlb subnets=subnet-00000000,subnet-00000001",
+        &[443, 8080],
+    ),
 ];
 
 /// Nodes of all kinds are read, and a route is created, moved and deleted.
 async fn nodes_and_routes(harness: &Harness, provider: &Ec2) -> Result<()> {
     let nodes = harness.cluster.nodes();
     let mut layers = 0;
-    for state in provider.instances().unwrap().lookup(&nodes, LookupRequest::METADATA).await {
-        if let InstanceState::Present { metadata: Some(metadata), .. } = state? {
-            layers += metadata.additional_labels.keys().filter(|key| key.contains("network-node-layer")).count();
+    for state in provider
+        .instances()
+        .unwrap()
+        .lookup(&nodes, LookupRequest::METADATA)
+        .await
+    {
+        if let InstanceState::Present {
+            metadata: Some(metadata),
+            ..
+        } = state?
+        {
+            layers += metadata
+                .additional_labels
+                .keys()
+                .filter(|key| key.contains("network-node-layer"))
+                .count();
         }
     }
-    expect(layers == 3, "the Node of the large instance has no labels of its place in the network")?;
+    expect(
+        layers == 3,
+        "the Node of the large instance has no labels of its place in the network",
+    )?;
     let (routes, cluster) = (provider.routes().unwrap(), cluster());
     let to = |node: &str| Route {
         target_node: node.into(),
@@ -63,7 +82,12 @@ async fn nodes_and_routes(harness: &Harness, provider: &Ec2) -> Result<()> {
 }
 
 /// A Service goes through these steps, with one Node less after the first, and is deleted.
-async fn balancer(harness: &Harness, name: &str, steps: &[(&str, &[u16])], more: [Value; 3]) -> Result<()> {
+async fn balancer(
+    harness: &Harness,
+    name: &str,
+    steps: &[(&str, &[u16])],
+    more: [Value; 3],
+) -> Result<()> {
     let of = |(annotations, ports): &(&str, &[u16]), mut spec: Value| {
         let port = |port: &u16| json!({"name": format!("p{port}"), "port": port, "nodePort": 30000 + port % 1000});
         spec["ports"] = ports.iter().map(port).collect();
@@ -80,21 +104,37 @@ async fn balancer(harness: &Harness, name: &str, steps: &[(&str, &[u16])], more:
 }
 
 fn expect(is_so: bool, what: &str) -> Result<()> {
-    if is_so { Ok(()) } else { Err(Error::other(what.to_owned())) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(Error::other(what.to_owned()))
+    }
 }
 
 /// An instance is tagged, and loses the tags when its Node is deleted.
 async fn tagging(harness: Harness) -> Result<()> {
-    let flags = [("--controllers", "*,tagging"), ("--tags", "team=a"), ("--resources", "instance")];
+    let flags = [
+        ("--controllers", "*,tagging"),
+        ("--tags", "team=a"),
+        ("--resources", "instance"),
+    ];
     let harness = harness.flags(&flags);
     let _provider = harness.start().await?;
     let has_tag = || {
-        let has_tag = |it: &Value| it["tagSet"].as_array().unwrap().iter().any(|it| it["key"] == "team");
+        let has_tag = |it: &Value| {
+            it["tagSet"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|it| it["key"] == "team")
+        };
         harness.fake.lock().all("instance").iter().any(has_tag)
     };
     tokio::time::sleep(Duration::from_secs(10)).await;
     expect(has_tag(), "no instance was tagged")?;
-    ["worker-1", "worker-2"].into_iter().for_each(|name| harness.cluster.remove_node(name));
+    ["worker-1", "worker-2"]
+        .into_iter()
+        .for_each(|name| harness.cluster.remove_node(name));
     tokio::time::sleep(Duration::from_secs(10)).await;
     expect(!has_tag(), "the tags are still there")
 }
@@ -104,8 +144,12 @@ async fn everything(denied: &str) -> Result<()> {
     let families = json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"});
     let none = json!({});
     let account = || {
-        let harness = Harness::new().without_delays_and_limits().with("NLBSecurityGroupMode = Managed");
-        harness.cluster.set_node(node_of("fargate", "aws:///us-east-1a/fargate-10.0.9.9"));
+        let harness = Harness::new()
+            .without_delays_and_limits()
+            .with("NLBSecurityGroupMode = Managed");
+        harness
+            .cluster
+            .set_node(node_of("fargate", "aws:///us-east-1a/fargate-10.0.9.9"));
         let mut world = harness.fake.lock();
         world.add_interface("10.0.9.9");
         world.each(Kind::Instance)[0]["instanceType"] = "p5.48xlarge".into();
@@ -119,14 +163,28 @@ async fn everything(denied: &str) -> Result<()> {
     let harness = account();
     let provider = harness.start().await?;
     nodes_and_routes(&harness, &provider).await?;
-    balancer(&harness, "classic", &CLASSIC, [none.clone(), none.clone(), none.clone()]).await?;
-    balancer(&account(), "network", &NETWORK, [none.clone(), families, none]).await?;
+    balancer(
+        &harness,
+        "classic",
+        &CLASSIC,
+        [none.clone(), none.clone(), none.clone()],
+    )
+    .await?;
+    balancer(
+        &account(),
+        "network",
+        &NETWORK,
+        [none.clone(), families, none],
+    )
+    .await?;
     tagging(account()).await
 }
 
 /// Denies an action as IAM does.
 fn deny(harness: &Harness, action: &str) {
-    let Some((service, name)) = action.split_once(':') else { return };
+    let Some((service, name)) = action.split_once(':') else {
+        return;
+    };
     let method = match name {
         _ if name.starts_with("Describe") => "GET",
         _ if name.starts_with("Delete") => "DELETE",
@@ -138,7 +196,10 @@ fn deny(harness: &Harness, action: &str) {
         ("elbv2", "elasticloadbalancing", "AccessDenied"),
     ] {
         for named in ["", "/named"].into_iter().filter(|_| service == of) {
-            harness.fake.fault_injector().fail(Fault::code(&format!("{method} /{api}/{name}{named}"), code));
+            harness
+                .fake
+                .fault_injector()
+                .fail(Fault::code(&format!("{method} /{api}/{name}{named}"), code));
         }
     }
 }
@@ -146,7 +207,11 @@ fn deny(harness: &Harness, action: &str) {
 #[tokio::test(start_paused = true)]
 async fn policy_without_any_one_of_its_actions_is_not_enough() {
     everything("").await.unwrap();
-    let mut actions: Vec<_> = PERMISSIONS.iter().flat_map(Permissions::actions).filter(|it| *it != NOT_SENT).collect();
+    let mut actions: Vec<_> = PERMISSIONS
+        .iter()
+        .flat_map(Permissions::actions)
+        .filter(|it| *it != NOT_SENT)
+        .collect();
     actions.sort_unstable();
     actions.dedup();
     let mut needless = Vec::new();

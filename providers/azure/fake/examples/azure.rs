@@ -20,7 +20,8 @@ fn command(fake: &Handle<Azure>, command: &str, name: &str) {
         }
         "requests" => {
             let requests = fake.fault_injector().requests().into_iter();
-            let line = |it: fake_cloud::Recorded| json!([it.route, it.body, it.status]).to_string() + "\n";
+            let line =
+                |it: fake_cloud::Recorded| json!([it.route, it.body, it.status]).to_string() + "\n";
             let lines = requests.map(line).collect();
             fake.fault_injector().forget_requests();
             lines
@@ -33,7 +34,12 @@ fn command(fake: &Handle<Azure>, command: &str, name: &str) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let word = |at: usize, otherwise: &str| words.get(at).cloned().unwrap_or_else(|| otherwise.to_owned());
+    let word = |at: usize, otherwise: &str| {
+        words
+            .get(at)
+            .cloned()
+            .unwrap_or_else(|| otherwise.to_owned())
+    };
     let (address, kind) = (word(0, "127.0.0.1:5578"), word(1, "set"));
     let port = Port::open(&address).await?;
     let fake = Handle::new(Azure::default());
@@ -45,10 +51,20 @@ async fn main() -> std::io::Result<()> {
             "availability" => cloud.add_machine_of_set("workers", &name),
             _ => cloud.add_machine(&name),
         };
-        let ip = cloud.get(&machine).map(|it| cloud.address_of(it)).unwrap_or_default();
-        println!("{}", json!({"name": name, "providerID": format!("azure://{machine}"), "ip": ip}));
+        let ip = cloud
+            .get(&machine)
+            .map(|it| cloud.address_of(it))
+            .unwrap_or_default();
+        println!(
+            "{}",
+            json!({"name": name, "providerID": format!("azure://{machine}"), "ip": ip})
+        );
     }
-    fake.lock().scheme = if word(3, "http") == "https" { "https" } else { "http" };
+    fake.lock().scheme = if word(3, "http") == "https" {
+        "https"
+    } else {
+        "http"
+    };
     fake.lock().delay = Duration::from_millis(50);
     println!("{}", port.url());
     let _served = port.serve(fake.router());

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{Answer, ApiRequest, Azure, LOCATION, id, items, not_found, page, path_id, subnet, text};
+use crate::{
+    Answer, ApiRequest, Azure, LOCATION, id, items, not_found, page, path_id, subnet, text,
+};
 
 const MACHINES: &str = "Microsoft.Compute/virtualMachines";
 const AVAILABILITY_SETS: &str = "Microsoft.Compute/availabilitySets";
@@ -16,7 +18,11 @@ fn zone(name: &str) -> String {
 
 /// Returns the states of a machine that is running, or shut down.
 fn view(is_off: bool) -> Value {
-    let power = if is_off { "PowerState/deallocated" } else { "PowerState/running" };
+    let power = if is_off {
+        "PowerState/deallocated"
+    } else {
+        "PowerState/running"
+    };
     json!({"platformFaultDomain": 1, "statuses": [{"code": "ProvisioningState/succeeded"}, {"code": power}]})
 }
 
@@ -53,12 +59,18 @@ impl Azure {
     pub fn add_machine_of_set(&mut self, set: &str, name: &str) -> String {
         let set_id = id(AVAILABILITY_SETS, set);
         if self.get(&set_id).is_none() {
-            self.insert(&set_id, json!({"location": LOCATION, "sku": {"name": "Aligned"}}));
+            self.insert(
+                &set_id,
+                json!({"location": LOCATION, "sku": {"name": "Aligned"}}),
+            );
         }
         let machine = self.add_machine(name);
         self.edit(&machine, |it| {
-            it["properties"]["availabilitySet"] = json!({"id": id(AVAILABILITY_SETS, &set.to_ascii_uppercase())});
-            it.as_object_mut().into_iter().for_each(|it| drop(it.remove("zones")));
+            it["properties"]["availabilitySet"] =
+                json!({"id": id(AVAILABILITY_SETS, &set.to_ascii_uppercase())});
+            it.as_object_mut()
+                .into_iter()
+                .for_each(|it| drop(it.remove("zones")));
         });
         machine
     }
@@ -73,7 +85,11 @@ impl Azure {
             ]}}])
         };
         if self.get(&set_id).is_none() {
-            let prefix = name.len().checked_sub(6).and_then(|end| name.get(..end)).unwrap_or(set);
+            let prefix = name
+                .len()
+                .checked_sub(6)
+                .and_then(|end| name.get(..end))
+                .unwrap_or(set);
             self.insert(
                 &set_id,
                 json!({"location": LOCATION, "sku": {"name": "Standard_D4s_v3"}, "properties": {
@@ -103,13 +119,17 @@ impl Azure {
     /// Returns the IDs of the machines of this name.
     #[must_use]
     pub fn ids(&self, name: &str) -> Vec<String> {
-        let named = self.machines().filter(|it| text(it, "/properties/osProfile/computerName") == name);
+        let named = self
+            .machines()
+            .filter(|it| text(it, "/properties/osProfile/computerName") == name);
         named.map(|it| text(it, "/id").to_owned()).collect()
     }
 
     /// Returns all machines and instances.
     pub fn machines(&self) -> impl Iterator<Item = &Value> {
-        self.objects.values().filter(|it| !it["properties"]["osProfile"].is_null())
+        self.objects
+            .values()
+            .filter(|it| !it["properties"]["osProfile"].is_null())
     }
 
     /// Shuts a machine down, or starts it.
@@ -123,7 +143,8 @@ impl Azure {
     pub fn terminate(&mut self, name: &str) {
         for id in self.ids(name) {
             self.objects.remove(&id.to_ascii_lowercase());
-            self.objects.remove(&crate::id(INTERFACES, &format!("{name}-nic")).to_ascii_lowercase());
+            self.objects
+                .remove(&crate::id(INTERFACES, &format!("{name}-nic")).to_ascii_lowercase());
         }
     }
 
@@ -157,9 +178,18 @@ impl Azure {
     pub fn address_of(&self, machine: &Value) -> String {
         match text(machine, "/properties/privateAddress") {
             "" => {
-                let interface = self.get(text(machine, "/properties/networkProfile/networkInterfaces/0/id"));
+                let interface = self.get(text(
+                    machine,
+                    "/properties/networkProfile/networkInterfaces/0/id",
+                ));
                 interface
-                    .map(|it| text(it, "/properties/ipConfigurations/0/properties/privateIPAddress").to_owned())
+                    .map(|it| {
+                        text(
+                            it,
+                            "/properties/ipConfigurations/0/properties/privateIPAddress",
+                        )
+                        .to_owned()
+                    })
                     .unwrap_or_default()
             }
             ip => ip.to_owned(),
@@ -179,7 +209,8 @@ impl Azure {
             found.extend(its.map(|it| text(it, "/id").to_owned()));
         }
         for instance in self.machines() {
-            let all = instance.pointer("/properties/networkProfileConfiguration/networkInterfaceConfigurations");
+            let all = instance
+                .pointer("/properties/networkProfileConfiguration/networkInterfaceConfigurations");
             let its = all
                 .and_then(Value::as_array)
                 .into_iter()
@@ -187,7 +218,11 @@ impl Azure {
                 .flat_map(|it| items(it, "ipConfigurations"))
                 .filter(|it| is_in(it));
             found.extend(its.map(|it| {
-                format!("{}/networkInterfaces/nic/ipConfigurations/{}", text(instance, "/id"), text(it, "/name"))
+                format!(
+                    "{}/networkInterfaces/nic/ipConfigurations/{}",
+                    text(instance, "/id"),
+                    text(it, "/name")
+                )
             }));
         }
         found
@@ -196,7 +231,10 @@ impl Azure {
     /// Returns `true` if a scale set or one of its instances refers to a load balancer.
     pub(crate) fn is_in_a_scale_set(&self, balancer: &str) -> bool {
         let pools = format!("{balancer}/backendaddresspools");
-        let sets = self.objects.iter().filter(|(id, _)| id.contains("/virtualmachinescalesets/"));
+        let sets = self
+            .objects
+            .iter()
+            .filter(|(id, _)| id.contains("/virtualmachinescalesets/"));
         { sets }.any(|(_, it)| it.to_string().to_ascii_lowercase().contains(&pools))
     }
 
@@ -204,7 +242,9 @@ impl Azure {
     pub(crate) fn forget_pools(&mut self, balancer: &str) {
         fn walk(value: &mut Value, pools: &str) {
             let is_left = |it: &Value| !text(it, "/id").to_ascii_lowercase().starts_with(pools);
-            let slot = value.get_mut("loadBalancerBackendAddressPools").and_then(Value::as_array_mut);
+            let slot = value
+                .get_mut("loadBalancerBackendAddressPools")
+                .and_then(Value::as_array_mut);
             slot.into_iter().for_each(|all| all.retain(is_left));
             match value {
                 Value::Object(all) => all.values_mut().for_each(|it| walk(it, pools)),
@@ -240,7 +280,10 @@ impl Azure {
 
 pub(crate) fn interfaces_of_set(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let prefix = format!("{}/virtualMachines/", id(SETS, request.id())).to_ascii_lowercase();
-    let instances = cloud.objects.iter().filter(|(id, _)| id.starts_with(&prefix));
+    let instances = cloud
+        .objects
+        .iter()
+        .filter(|(id, _)| id.starts_with(&prefix));
     let all = instances.map(|(_, it)| cloud.interface_of(it)).collect();
     page(cloud, request, all)
 }
@@ -254,7 +297,10 @@ pub(crate) fn interfaces_of_instance(cloud: &mut Azure, request: &ApiRequest) ->
 }
 
 pub(crate) fn interface_of_instance(cloud: &mut Azure, request: &ApiRequest) -> Answer {
-    let instance = id(SETS, &format!("{}/virtualMachines/{}", request.id(), request.nth_id(1)));
+    let instance = id(
+        SETS,
+        &format!("{}/virtualMachines/{}", request.id(), request.nth_id(1)),
+    );
     let found = cloud.get(&instance).ok_or_else(|| not_found(&instance))?;
     Ok(fake_cloud::Reply::new(200, cloud.interface_of(found)))
 }

@@ -77,14 +77,21 @@ impl Default for Azure {
                 "location": LOCATION, "properties": {"securityRules": [], "defaultSecurityRules": []},
             }),
         );
-        cloud.insert(&subnet(), json!({"properties": {"addressPrefix": "10.1.0.0/16"}}));
+        cloud.insert(
+            &subnet(),
+            json!({"properties": {"addressPrefix": "10.1.0.0/16"}}),
+        );
         cloud
     }
 }
 
 /// Returns the ID of the subnet of all machines.
 fn subnet() -> String {
-    format!("{}/subnets/{}", id("Microsoft.Network/virtualNetworks", NETWORK.0), NETWORK.1)
+    format!(
+        "{}/subnets/{}",
+        id("Microsoft.Network/virtualNetworks", NETWORK.0),
+        NETWORK.1
+    )
 }
 
 /// Returns the ID of a resource.
@@ -98,12 +105,19 @@ fn refuse(code: &str, message: impl AsRef<str>) -> Refused {
 }
 
 fn not_found(id: &str) -> Refused {
-    Refused::new(404, "ResourceNotFound", &format!("The Resource '{id}' was not found."))
+    Refused::new(
+        404,
+        "ResourceNotFound",
+        &format!("The Resource '{id}' was not found."),
+    )
 }
 
 /// Returns a text in a resource; empty if there is none.
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn items<'a>(value: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
@@ -136,7 +150,10 @@ impl Azure {
         let prefix = id(kind, "").to_ascii_lowercase();
         self.objects
             .iter()
-            .filter(move |(id, _)| id.strip_prefix(&*prefix).is_some_and(|it| !it.contains('/')))
+            .filter(move |(id, _)| {
+                id.strip_prefix(&*prefix)
+                    .is_some_and(|it| !it.contains('/'))
+            })
             .map(|(_, it)| it)
     }
 
@@ -144,8 +161,18 @@ impl Azure {
     pub fn insert(&mut self, id: &str, mut resource: Value) {
         resource["id"] = id.into();
         resource["name"] = id.rsplit('/').next().unwrap_or_default().into();
-        let kind = id.split("/providers/").nth(1).and_then(|it| it.rsplit_once('/')).map_or("", |(kind, _)| kind);
-        resource["type"] = kind.split('/').step_by(1).take(2).collect::<Vec<_>>().join("/").into();
+        let kind = id
+            .split("/providers/")
+            .nth(1)
+            .and_then(|it| it.rsplit_once('/'))
+            .map_or("", |(kind, _)| kind);
+        resource["type"] = kind
+            .split('/')
+            .step_by(1)
+            .take(2)
+            .collect::<Vec<_>>()
+            .join("/")
+            .into();
         resource["etag"] = format!("W/\"{}\"", self.number()).into();
         resource["properties"]["provisioningState"] = "Succeeded".into();
         self.objects.insert(id.to_ascii_lowercase(), resource);
@@ -162,20 +189,28 @@ impl Azure {
 
 /// Answers a page of a list; the next page is named by its first item.
 fn page(cloud: &Azure, request: &ApiRequest, all: Vec<Value>) -> Answer {
-    let start = request.query("$skiptoken").and_then(|it| it.parse().ok()).unwrap_or_default();
+    let start = request
+        .query("$skiptoken")
+        .and_then(|it| it.parse().ok())
+        .unwrap_or_default();
     let shown = Page::starting(all, start, cloud.page, &request.effects);
     let host = request.header("host").unwrap_or("azure");
     let version = request.query("api-version").unwrap_or_default();
-    let expand = request.query("$expand").map_or(String::new(), |it| format!("&$expand={it}"));
+    let expand = request
+        .query("$expand")
+        .map_or(String::new(), |it| format!("&$expand={it}"));
     let (scheme, path) = (cloud.scheme, &request.path);
-    let link = |at: usize| format!("{scheme}://{host}{path}?api-version={version}{expand}&$skiptoken={at}");
+    let link = |at: usize| {
+        format!("{scheme}://{host}{path}?api-version={version}{expand}&$skiptoken={at}")
+    };
     let next = match shown.next {
         Next::Nothing => None,
         Next::Following => Some(link(start + cloud.page)),
         Next::Itself => Some(link(start)),
     };
     let mut body = json!({"value": shown.items});
-    next.into_iter().for_each(|next| body["nextLink"] = next.into());
+    next.into_iter()
+        .for_each(|next| body["nextLink"] = next.into());
     Ok(Reply::new(200, body))
 }
 
@@ -186,14 +221,20 @@ fn path_id(request: &ApiRequest) -> String {
 
 fn list(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let prefix = format!("{}/", path_id(request).to_ascii_lowercase());
-    let shown = cloud.objects.iter().filter(|(id, _)| id.strip_prefix(&*prefix).is_some_and(|it| !it.contains('/')));
+    let shown = cloud.objects.iter().filter(|(id, _)| {
+        id.strip_prefix(&*prefix)
+            .is_some_and(|it| !it.contains('/'))
+    });
     let all = shown.map(|(_, it)| cloud.shown(it, request)).collect();
     page(cloud, request, all)
 }
 
 fn get(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let id = path_id(request);
-    Ok(Reply::new(200, cloud.current(&id, request).ok_or_else(|| not_found(&id))?))
+    Ok(Reply::new(
+        200,
+        cloud.current(&id, request).ok_or_else(|| not_found(&id))?,
+    ))
 }
 
 /// Replaces a resource, if its ETag is the one of the request, and begins an operation.
@@ -201,28 +242,50 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let id = path_id(request);
     let before = cloud.get(&id).cloned();
     if request.header("if-none-match").is_some() && before.is_some() {
-        return Err(Refused::new(412, "PreconditionFailed", "Precondition failed."));
+        return Err(Refused::new(
+            412,
+            "PreconditionFailed",
+            "Precondition failed.",
+        ));
     }
     if let Some(wanted) = request.header("if-match")
         && before.as_ref().map(|it| text(it, "/etag")) != Some(wanted)
     {
-        return Err(Refused::new(412, "PreconditionFailed", "Precondition failed."));
+        return Err(Refused::new(
+            412,
+            "PreconditionFailed",
+            "Precondition failed.",
+        ));
     }
     if let Some(running) = cloud.running(&id) {
-        return Err(Refused::new(409, "AnotherOperationInProgress", &format!("Operation {running} is in progress.")));
+        return Err(Refused::new(
+            409,
+            "AnotherOperationInProgress",
+            &format!("Operation {running} is in progress."),
+        ));
     }
     let mut wanted = request.body.clone();
-    let has_location = id.to_ascii_lowercase().contains("/subnets/") || !text(&wanted, "/location").is_empty();
+    let has_location =
+        id.to_ascii_lowercase().contains("/subnets/") || !text(&wanted, "/location").is_empty();
     if !wanted.is_object() || !has_location {
-        return Err(refuse("LocationRequired", "The location property is required for this definition."));
+        return Err(refuse(
+            "LocationRequired",
+            "The location property is required for this definition.",
+        ));
     }
     if wanted.get("tags").is_some_and(|tags| !tags.is_object()) {
-        return Err(refuse("InvalidRequestContent", "The request content was invalid: 'tags' must be an object."));
+        return Err(refuse(
+            "InvalidRequestContent",
+            "The request content was invalid: 'tags' must be an object.",
+        ));
     }
     cloud.check_put(&id, &mut wanted, before.as_ref())?;
     let status = if before.is_some() { 200 } else { 201 };
     cloud.insert(&id, wanted);
-    let mut body = cloud.get(&id).map(|it| cloud.shown(it, request)).unwrap_or_default();
+    let mut body = cloud
+        .get(&id)
+        .map(|it| cloud.shown(it, request))
+        .unwrap_or_default();
     // The client of the Go program waits only if the answer is not final.
     body["properties"]["provisioningState"] = "Updating".into();
     Ok(cloud.begin(request, Reply::new(status, body), &id, before))
@@ -230,9 +293,15 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
 
 fn delete(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let id = path_id(request);
-    let Some(before) = cloud.get(&id).cloned() else { return Ok(Reply::empty(204)) };
+    let Some(before) = cloud.get(&id).cloned() else {
+        return Ok(Reply::empty(204));
+    };
     if let Some(running) = cloud.running(&id) {
-        return Err(Refused::new(409, "AnotherOperationInProgress", &format!("Operation {running} is in progress.")));
+        return Err(Refused::new(
+            409,
+            "AnotherOperationInProgress",
+            &format!("Operation {running} is in progress."),
+        ));
     }
     cloud.check_delete(&id)?;
     cloud.objects.remove(&id.to_ascii_lowercase());
@@ -243,14 +312,19 @@ fn delete(cloud: &mut Azure, request: &ApiRequest) -> Answer {
 fn token(_: &mut Azure, request: &ApiRequest) -> Answer {
     let form = String::from_utf8_lossy(&request.bytes).into_owned();
     let value = |key: &str| {
-        form.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default().to_owned()
+        form.split('&')
+            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+            .unwrap_or_default()
+            .to_owned()
     };
     if (&*value("client_id"), &*value("client_secret")) != CLIENT || request.id() != TENANT {
-        let body =
-            json!({"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."});
+        let body = json!({"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."});
         return Ok(Reply::new(401, body));
     }
-    Ok(Reply::new(200, json!({"token_type": "Bearer", "expires_in": 86400, "access_token": TOKEN})))
+    Ok(Reply::new(
+        200,
+        json!({"token_type": "Bearer", "expires_in": 86400, "access_token": TOKEN}),
+    ))
 }
 
 /// Answers the zones of `Microsoft.Network` in the region.
@@ -261,7 +335,10 @@ fn zones(_: &mut Azure, _: &ApiRequest) -> Answer {
         })
     };
     let types = [of("publicIPAddresses"), of("loadBalancers")];
-    Ok(Reply::new(200, json!({"namespace": "Microsoft.Network", "resourceTypes": types})))
+    Ok(Reply::new(
+        200,
+        json!({"namespace": "Microsoft.Network", "resourceTypes": types}),
+    ))
 }
 
 const API: &[Route<Azure>] = &[
@@ -269,31 +346,71 @@ const API: &[Route<Azure>] = &[
     ("GET", "/Microsoft.Network/loadBalancers/{name}", get),
     ("PUT", "/Microsoft.Network/loadBalancers/{name}", put),
     ("DELETE", "/Microsoft.Network/loadBalancers/{name}", delete),
-    ("POST", "/Microsoft.Network/loadBalancers/{name}/migrateToIpBased", pools::migrate),
-    ("GET", "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}", pools::get),
-    ("PUT", "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}", pools::put),
-    ("DELETE", "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}", pools::delete),
+    (
+        "POST",
+        "/Microsoft.Network/loadBalancers/{name}/migrateToIpBased",
+        pools::migrate,
+    ),
+    (
+        "GET",
+        "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}",
+        pools::get,
+    ),
+    (
+        "PUT",
+        "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}",
+        pools::put,
+    ),
+    (
+        "DELETE",
+        "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}",
+        pools::delete,
+    ),
     ("GET", "/Microsoft.Network/publicIPAddresses", list),
     ("GET", "/Microsoft.Network/publicIPAddresses/{name}", get),
     ("PUT", "/Microsoft.Network/publicIPAddresses/{name}", put),
-    ("DELETE", "/Microsoft.Network/publicIPAddresses/{name}", delete),
+    (
+        "DELETE",
+        "/Microsoft.Network/publicIPAddresses/{name}",
+        delete,
+    ),
     ("GET", "/Microsoft.Network/networkSecurityGroups", list),
-    ("GET", "/Microsoft.Network/networkSecurityGroups/{name}", get),
-    ("PUT", "/Microsoft.Network/networkSecurityGroups/{name}", put),
+    (
+        "GET",
+        "/Microsoft.Network/networkSecurityGroups/{name}",
+        get,
+    ),
+    (
+        "PUT",
+        "/Microsoft.Network/networkSecurityGroups/{name}",
+        put,
+    ),
     ("GET", "/Microsoft.Network/routeTables", list),
     ("GET", "/Microsoft.Network/routeTables/{name}", get),
     ("PUT", "/Microsoft.Network/routeTables/{name}", put),
     ("GET", "/Microsoft.Network/privateLinkServices", list),
     ("GET", "/Microsoft.Network/privateLinkServices/{name}", get),
     ("PUT", "/Microsoft.Network/privateLinkServices/{name}", put),
-    ("DELETE", "/Microsoft.Network/privateLinkServices/{name}", delete),
+    (
+        "DELETE",
+        "/Microsoft.Network/privateLinkServices/{name}",
+        delete,
+    ),
     (
         "DELETE",
         "/Microsoft.Network/privateLinkServices/{name}/privateEndpointConnections/{connection}",
         network::delete_connection,
     ),
-    ("GET", "/Microsoft.Network/virtualNetworks/{name}/subnets/{subnet}", get),
-    ("PUT", "/Microsoft.Network/virtualNetworks/{name}/subnets/{subnet}", put),
+    (
+        "GET",
+        "/Microsoft.Network/virtualNetworks/{name}/subnets/{subnet}",
+        get,
+    ),
+    (
+        "PUT",
+        "/Microsoft.Network/virtualNetworks/{name}/subnets/{subnet}",
+        put,
+    ),
     ("GET", "/Microsoft.Network/networkInterfaces", list),
     ("GET", "/Microsoft.Network/networkInterfaces/{name}", get),
     ("PUT", "/Microsoft.Network/networkInterfaces/{name}", put),
@@ -301,15 +418,41 @@ const API: &[Route<Azure>] = &[
     ("GET", "/Microsoft.Compute/virtualMachines/{name}", get),
     ("GET", "/Microsoft.Compute/availabilitySets", list),
     ("GET", "/Microsoft.Compute/virtualMachineScaleSets", list),
-    ("GET", "/Microsoft.Compute/virtualMachineScaleSets/{name}", get),
-    ("PUT", "/Microsoft.Compute/virtualMachineScaleSets/{name}", put),
-    ("GET", "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines", list),
-    ("GET", "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}", get),
-    ("PUT", "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}", put),
-    ("GET", "/Microsoft.Compute/virtualMachineScaleSets/{name}/networkInterfaces", compute::interfaces_of_set),
-    ("GET", "/Microsoft.Compute/virtualMachineScaleSets/{name}/publicipaddresses", |cloud, request| {
-        page(cloud, request, Vec::new())
-    }),
+    (
+        "GET",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}",
+        get,
+    ),
+    (
+        "PUT",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}",
+        put,
+    ),
+    (
+        "GET",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines",
+        list,
+    ),
+    (
+        "GET",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}",
+        get,
+    ),
+    (
+        "PUT",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}",
+        put,
+    ),
+    (
+        "GET",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}/networkInterfaces",
+        compute::interfaces_of_set,
+    ),
+    (
+        "GET",
+        "/Microsoft.Compute/virtualMachineScaleSets/{name}/publicipaddresses",
+        |cloud, request| page(cloud, request, Vec::new()),
+    ),
     (
         "GET",
         "/Microsoft.Compute/virtualMachineScaleSets/{name}/virtualMachines/{instance}/networkInterfaces",
@@ -324,8 +467,16 @@ const API: &[Route<Azure>] = &[
 ];
 
 const OF_SUBSCRIPTION: &[Route<Azure>] = &[
-    ("GET", "/Microsoft.Compute/virtualMachines", compute::statuses),
-    ("GET", "/{namespace}/locations/{location}/operations/{operation}", operations::operation),
+    (
+        "GET",
+        "/Microsoft.Compute/virtualMachines",
+        compute::statuses,
+    ),
+    (
+        "GET",
+        "/{namespace}/locations/{location}/operations/{operation}",
+        operations::operation,
+    ),
     ("GET", "/{namespace}", zones),
 ];
 
@@ -333,11 +484,23 @@ const LOGIN: &[Route<Azure>] = &[
     ("POST", "/{tenant}/oauth2/v2.0/token", token),
     // Managed identities, which the Go program uses against this fake.
     ("GET", "/metadata/identity/oauth2/token", |_, request| {
-        if !request.header("metadata").is_some_and(|it| it.eq_ignore_ascii_case("true")) {
-            return Err(refuse("invalid_request", "Required metadata header not specified"));
+        if !request
+            .header("metadata")
+            .is_some_and(|it| it.eq_ignore_ascii_case("true"))
+        {
+            return Err(refuse(
+                "invalid_request",
+                "Required metadata header not specified",
+            ));
         }
-        if ["api-version", "resource"].iter().any(|key| request.query(key).is_none()) {
-            return Err(refuse("invalid_request", "Required query variable api-version or resource is missing"));
+        if ["api-version", "resource"]
+            .iter()
+            .any(|key| request.query(key).is_none())
+        {
+            return Err(refuse(
+                "invalid_request",
+                "Required query variable api-version or resource is missing",
+            ));
         }
         Ok(Reply::new(
             200,
@@ -365,7 +528,11 @@ impl Cloud for Azure {
             service: (),
             table: OF_SUBSCRIPTION,
         },
-        Routes { prefix: "", service: (), table: LOGIN },
+        Routes {
+            prefix: "",
+            service: (),
+            table: LOGIN,
+        },
     ];
 
     fn advance(&mut self, now: Instant) {
@@ -373,11 +540,16 @@ impl Cloud for Azure {
     }
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
-        if request.route.starts_with("POST /{tenant}") || request.route.starts_with("GET /metadata") {
+        if request.route.starts_with("POST /{tenant}") || request.route.starts_with("GET /metadata")
+        {
             return Ok(());
         }
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
-            return Err(Refused::new(401, "InvalidAuthenticationToken", "The access token is invalid."));
+            return Err(Refused::new(
+                401,
+                "InvalidAuthenticationToken",
+                "The access token is invalid.",
+            ));
         }
         if request.query("api-version").is_none() {
             return Err(refuse(
@@ -386,15 +558,25 @@ impl Cloud for Azure {
             ));
         }
         if request.is_broken() {
-            Err(refuse("InvalidRequestContent", "The request content was invalid."))
+            Err(refuse(
+                "InvalidRequestContent",
+                "The request content was invalid.",
+            ))
         } else {
             Ok(())
         }
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
-        let code = if refused.code.is_empty() { "TooManyRequests".to_owned() } else { refused.code };
-        Reply::new(refused.status.unwrap_or(400), json!({"error": {"code": code, "message": refused.message}}))
+        let code = if refused.code.is_empty() {
+            "TooManyRequests".to_owned()
+        } else {
+            refused.code
+        };
+        Reply::new(
+            refused.status.unwrap_or(400),
+            json!({"error": {"code": code, "message": refused.message}}),
+        )
     }
 
     fn is_read(route: &str) -> bool {

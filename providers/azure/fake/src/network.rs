@@ -19,25 +19,33 @@ const LISTS: [&str; 6] = [
 ];
 
 fn is_of(id: &str, kind: &str) -> bool {
-    id.to_ascii_lowercase().contains(&format!("/providers/{kind}/").to_ascii_lowercase())
+    id.to_ascii_lowercase()
+        .contains(&format!("/providers/{kind}/").to_ascii_lowercase())
 }
 
 /// Returns `true` if an address is in a range of IPv4 addresses.
 fn is_in(range: &str, ip: &str) -> bool {
     let parsed = |text: &str| text.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
-    let Some((first, length)) = range.split_once('/') else { return false };
-    let (Some(first), Some(ip), Ok(length)) = (parsed(first), parsed(ip), length.parse::<u32>()) else { return false };
+    let Some((first, length)) = range.split_once('/') else {
+        return false;
+    };
+    let (Some(first), Some(ip), Ok(length)) = (parsed(first), parsed(ip), length.parse::<u32>())
+    else {
+        return false;
+    };
     length == 0 || (first ^ ip) >> (32 - length) == 0
 }
 
 /// Gives the elements of a list IDs, and refuses two of one name.
 fn name_elements(resource: &mut Value, owner: &str, list: &str) -> Result<(), Refused> {
     let mut names = BTreeSet::new();
-    let elements = resource.pointer_mut(&format!("/properties/{list}")).and_then(Value::as_array_mut);
+    let elements = resource
+        .pointer_mut(&format!("/properties/{list}"))
+        .and_then(Value::as_array_mut);
     for element in elements.into_iter().flatten() {
         let name = text(element, "/name").to_owned();
-        let is_valid =
-            (1..=80).contains(&name.len()) && name.ends_with(|it: char| it.is_ascii_alphanumeric() || it == '_');
+        let is_valid = (1..=80).contains(&name.len())
+            && name.ends_with(|it: char| it.is_ascii_alphanumeric() || it == '_');
         if !is_valid || !names.insert(name.to_ascii_lowercase()) {
             return Err(refuse(
                 "InvalidResourceName",
@@ -64,11 +72,18 @@ impl Azure {
             }
             return shown;
         }
-        Self::shown_machine(resource.clone(), request.query("$expand") == Some("instanceView"))
+        Self::shown_machine(
+            resource.clone(),
+            request.query("$expand") == Some("instanceView"),
+        )
     }
 
     fn shown_balancer(&self, mut balancer: Value) -> Value {
-        for pool in balancer["properties"]["backendAddressPools"].as_array_mut().into_iter().flatten() {
+        for pool in balancer["properties"]["backendAddressPools"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+        {
             let members = self.members_of(text(pool, "/id"));
             if !members.is_empty() {
                 let members: Vec<_> = members.into_iter().map(|id| json!({ "id": id })).collect();
@@ -80,23 +95,37 @@ impl Azure {
 
     /// Returns the frontend that uses an address.
     fn frontend_of(&self, address: &str) -> Option<String> {
-        let uses = |it: &&Value| text(it, "/properties/publicIPAddress/id").eq_ignore_ascii_case(address);
-        let frontends = self.all(BALANCERS).flat_map(|it| items(it, "frontendIPConfigurations"));
-        { frontends }.find(uses).map(|it| text(it, "/id").to_owned())
+        let uses =
+            |it: &&Value| text(it, "/properties/publicIPAddress/id").eq_ignore_ascii_case(address);
+        let frontends = self
+            .all(BALANCERS)
+            .flat_map(|it| items(it, "frontendIPConfigurations"));
+        { frontends }
+            .find(uses)
+            .map(|it| text(it, "/id").to_owned())
     }
 
-    pub(crate) fn check_put(&mut self, id: &str, wanted: &mut Value, before: Option<&Value>) -> Result<(), Refused> {
+    pub(crate) fn check_put(
+        &mut self,
+        id: &str,
+        wanted: &mut Value,
+        before: Option<&Value>,
+    ) -> Result<(), Refused> {
         if wanted["properties"].is_null() {
             wanted["properties"] = json!({});
         }
         match id {
             id if is_of(id, BALANCERS) => self.check_balancer(id, wanted),
             id if is_of(id, ADDRESSES) => self.check_address(wanted, before),
-            id if is_of(id, "Microsoft.Network/networkSecurityGroups") => check_security_group(id, wanted),
+            id if is_of(id, "Microsoft.Network/networkSecurityGroups") => {
+                check_security_group(id, wanted)
+            }
             id if is_of(id, "Microsoft.Network/routeTables") => check_route_table(id, wanted),
             id if is_of(id, "Microsoft.Network/privateLinkServices") => {
                 let is_allowed = self.get(&crate::subnet());
-                match is_allowed.is_some_and(|it| it["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled") {
+                match is_allowed.is_some_and(|it| {
+                    it["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled"
+                }) {
                     true => Ok(()),
                     false => Err(refuse(
                         "PrivateLinkServiceNetworkPoliciesMustBeDisabled",
@@ -117,14 +146,27 @@ impl Azure {
         let mut balancers: [BTreeSet<String>; 2] = Default::default();
         let mut stack = vec![wanted];
         while let Some(value) = stack.pop() {
-            for pool in value["loadBalancerBackendAddressPools"].as_array().into_iter().flatten() {
+            for pool in value["loadBalancerBackendAddressPools"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
                 let pool = text(pool, "/id");
-                let known = self.all(BALANCERS).flat_map(|it| items(it, "backendAddressPools"));
-                let balancer =
-                    pool.to_ascii_lowercase().split("/backendaddresspools/").next().unwrap_or_default().to_owned();
-                let is_private =
-                    |it: &Value| items(it, "frontendIPConfigurations").any(|it| it["properties"]["subnet"].is_object());
-                balancers[usize::from(self.get(&balancer).is_some_and(is_private))].insert(balancer);
+                let known = self
+                    .all(BALANCERS)
+                    .flat_map(|it| items(it, "backendAddressPools"));
+                let balancer = pool
+                    .to_ascii_lowercase()
+                    .split("/backendaddresspools/")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                let is_private = |it: &Value| {
+                    items(it, "frontendIPConfigurations")
+                        .any(|it| it["properties"]["subnet"].is_object())
+                };
+                balancers[usize::from(self.get(&balancer).is_some_and(is_private))]
+                    .insert(balancer);
                 if balancers.iter().any(|of_kind| of_kind.len() > 1) {
                     return Err(refuse(
                         "NetworkInterfaceAndLoadBalancerConflict",
@@ -139,14 +181,20 @@ impl Azure {
                 }
             }
             stack.extend(
-                value.as_object().into_iter().flat_map(|it| it.values()).chain(value.as_array().into_iter().flatten()),
+                value
+                    .as_object()
+                    .into_iter()
+                    .flat_map(|it| it.values())
+                    .chain(value.as_array().into_iter().flatten()),
             );
         }
         Ok(())
     }
 
     fn check_address(&mut self, wanted: &mut Value, before: Option<&Value>) -> Result<(), Refused> {
-        if wanted["sku"]["name"] == "Standard" && wanted["properties"]["publicIPAllocationMethod"] != "Static" {
+        if wanted["sku"]["name"] == "Standard"
+            && wanted["properties"]["publicIPAllocationMethod"] != "Static"
+        {
             return Err(refuse(
                 "StandardSkuPublicIPAddressesMustBeStatic",
                 "Standard sku publicIp must have AllocationMethod set to Static.",
@@ -155,7 +203,10 @@ impl Azure {
         if let Some(before) = before
             && before["zones"] != wanted["zones"]
         {
-            return Err(refuse("ResourceAvailabilityZonesCannotBeModified", "Zones cannot be changed."));
+            return Err(refuse(
+                "ResourceAvailabilityZonesCannotBeModified",
+                "Zones cannot be changed.",
+            ));
         }
         check_tags(wanted)?;
         let ip = match before {
@@ -170,7 +221,10 @@ impl Azure {
         };
         wanted["properties"]["ipAddress"] = ip;
         wanted["properties"]["ipConfiguration"] = Value::Null;
-        wanted["properties"].as_object_mut().into_iter().for_each(|it| drop(it.remove("ipConfiguration")));
+        wanted["properties"]
+            .as_object_mut()
+            .into_iter()
+            .for_each(|it| drop(it.remove("ipConfiguration")));
         Ok(())
     }
 
@@ -179,24 +233,40 @@ impl Azure {
         for list in LISTS {
             name_elements(wanted, id, list)?;
         }
-        if wanted["sku"]["name"] != "Standard" && items(wanted, "loadBalancingRules").any(is_standard) {
-            return Err(refuse("LoadBalancingRuleNotSupportedBySku", "The rule needs the standard SKU."));
+        if wanted["sku"]["name"] != "Standard"
+            && items(wanted, "loadBalancingRules").any(is_standard)
+        {
+            return Err(refuse(
+                "LoadBalancingRuleNotSupportedBySku",
+                "The rule needs the standard SKU.",
+            ));
         }
-        let ids =
-            |list: &str| items(wanted, list).map(|it| text(it, "/id").to_ascii_lowercase()).collect::<BTreeSet<_>>();
+        let ids = |list: &str| {
+            items(wanted, list)
+                .map(|it| text(it, "/id").to_ascii_lowercase())
+                .collect::<BTreeSet<_>>()
+        };
         let known: BTreeSet<String> = LISTS.iter().flat_map(|list| ids(list)).collect();
-        let is_portless =
-            |it: &Value| !it["properties"]["port"].as_u64().is_some_and(|port| (1..=65535).contains(&port));
+        let is_portless = |it: &Value| {
+            !it["properties"]["port"]
+                .as_u64()
+                .is_some_and(|port| (1..=65535).contains(&port))
+        };
         if let Some(probe) = items(wanted, "probes").find(|it| is_portless(it)) {
             return Err(refuse(
                 "LoadBalancerInvalidProbePort",
-                format!("The port of probe {} must be from 1 to 65535.", probe["name"]),
+                format!(
+                    "The port of probe {} must be from 1 to 65535.",
+                    probe["name"]
+                ),
             ));
         }
         let mut used = BTreeSet::new();
         for rule in items(wanted, "loadBalancingRules") {
             for key in ["frontendIPConfiguration", "backendAddressPool", "probe"] {
-                let reference = rule["properties"][key]["id"].as_str().map(str::to_ascii_lowercase);
+                let reference = rule["properties"][key]["id"]
+                    .as_str()
+                    .map(str::to_ascii_lowercase);
                 let is_known = reference.as_ref().is_none_or(|it| known.contains(it));
                 if !is_known || (key == "frontendIPConfiguration" && reference.is_none()) {
                     return Err(refuse(
@@ -208,10 +278,14 @@ impl Azure {
             let properties = &rule["properties"];
             let key = format!(
                 "{} {} {}",
-                properties["frontendIPConfiguration"]["id"], properties["protocol"], properties["frontendPort"]
+                properties["frontendIPConfiguration"]["id"],
+                properties["protocol"],
+                properties["frontendPort"]
             );
             let is_all = properties["protocol"] == "All";
-            if is_all != (properties["frontendPort"] == 0) || is_all != (properties["backendPort"] == 0) {
+            if is_all != (properties["frontendPort"] == 0)
+                || is_all != (properties["backendPort"] == 0)
+            {
                 return Err(refuse(
                     "LoadBalancingRuleMustHaveZeroPortsForProtocolAll",
                     "Ports must be 0 with protocol All, and only then.",
@@ -226,17 +300,31 @@ impl Azure {
         }
         self.check_frontends(id, wanted)?;
         self.check_links(id, Some(wanted))?;
-        for pool in wanted["properties"]["backendAddressPools"].as_array_mut().into_iter().flatten() {
+        for pool in wanted["properties"]["backendAddressPools"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+        {
             let members = self.members_of(text(pool, "/id"));
             if !members.is_empty() && items(pool, "loadBalancerBackendAddresses").next().is_some() {
-                return Err(refuse("MixedBackendPool", "A pool has either network interfaces or addresses."));
+                return Err(refuse(
+                    "MixedBackendPool",
+                    "A pool has either network interfaces or addresses.",
+                ));
             }
-            let ips: Vec<_> =
-                items(pool, "loadBalancerBackendAddresses").map(|it| text(it, "/properties/ipAddress")).collect();
+            let ips: Vec<_> = items(pool, "loadBalancerBackendAddresses")
+                .map(|it| text(it, "/properties/ipAddress"))
+                .collect();
             if ips.iter().collect::<BTreeSet<_>>().len() != ips.len() {
-                return Err(refuse("DuplicateBackendAddress", "An address is in the pool twice."));
+                return Err(refuse(
+                    "DuplicateBackendAddress",
+                    "An address is in the pool twice.",
+                ));
             }
-            pool["properties"].as_object_mut().into_iter().for_each(|it| drop(it.remove("backendIPConfigurations")));
+            pool["properties"]
+                .as_object_mut()
+                .into_iter()
+                .for_each(|it| drop(it.remove("backendIPConfigurations")));
         }
         Ok(())
     }
@@ -244,7 +332,9 @@ impl Azure {
     fn check_frontends(&mut self, id: &str, wanted: &mut Value) -> Result<(), Refused> {
         let before = self.get(id).cloned().unwrap_or_default();
         let is_public = |it: &Value| it["properties"]["publicIPAddress"]["id"].is_string();
-        let kinds: BTreeSet<bool> = items(wanted, "frontendIPConfigurations").map(is_public).collect();
+        let kinds: BTreeSet<bool> = items(wanted, "frontendIPConfigurations")
+            .map(is_public)
+            .collect();
         if kinds.len() > 1 {
             return Err(refuse(
                 "LoadBalancerFrontendsMustBeOfOneKind",
@@ -254,9 +344,13 @@ impl Azure {
         let mut addresses = BTreeSet::new();
         for index in 0..items(wanted, "frontendIPConfigurations").count() {
             let frontend = wanted["properties"]["frontendIPConfigurations"][index].clone();
-            let old = items(&before, "frontendIPConfigurations").find(|it| it["name"] == frontend["name"]);
+            let old = items(&before, "frontendIPConfigurations")
+                .find(|it| it["name"] == frontend["name"]);
             if old.is_some_and(|old| old["zones"] != frontend["zones"]) {
-                return Err(refuse("ResourceAvailabilityZonesCannotBeModified", "Zones cannot be changed."));
+                return Err(refuse(
+                    "ResourceAvailabilityZonesCannotBeModified",
+                    "Zones cannot be changed.",
+                ));
             }
             match frontend["properties"]["publicIPAddress"]["id"].as_str() {
                 Some(_) if frontend["zones"].is_array() => {
@@ -266,13 +360,20 @@ impl Azure {
                     ));
                 }
                 Some(address) => {
-                    let holder = self
-                        .frontend_of(address)
-                        .filter(|it| !it.to_ascii_lowercase().starts_with(&id.to_ascii_lowercase()));
+                    let holder = self.frontend_of(address).filter(|it| {
+                        !it.to_ascii_lowercase()
+                            .starts_with(&id.to_ascii_lowercase())
+                    });
                     if self.get(address).is_none() {
-                        return Err(refuse("InvalidResourceReference", format!("Resource {address} was not found.")));
+                        return Err(refuse(
+                            "InvalidResourceReference",
+                            format!("Resource {address} was not found."),
+                        ));
                     }
-                    if self.get(address).is_some_and(|it| it["sku"]["name"] != wanted["sku"]["name"]) {
+                    if self
+                        .get(address)
+                        .is_some_and(|it| it["sku"]["name"] != wanted["sku"]["name"])
+                    {
                         return Err(refuse(
                             "PublicIPAndLBSkuDoNotMatch",
                             "The SKUs of address and load balancer differ.",
@@ -293,10 +394,18 @@ impl Azure {
                 }
                 None => {
                     let subnet = text(&frontend, "/properties/subnet/id");
-                    let stays = old.filter(|it| text(it, "/properties/subnet/id").eq_ignore_ascii_case(subnet));
-                    let known = stays.map(|it| it["properties"]["privateIPAddress"].clone()).filter(Value::is_string);
-                    let range = self.get(subnet).map(|it| text(it, "/properties/addressPrefix").to_owned());
-                    let stated = frontend["properties"]["privateIPAddress"].as_str().filter(|ip| !ip.contains(':'));
+                    let stays = old.filter(|it| {
+                        text(it, "/properties/subnet/id").eq_ignore_ascii_case(subnet)
+                    });
+                    let known = stays
+                        .map(|it| it["properties"]["privateIPAddress"].clone())
+                        .filter(Value::is_string);
+                    let range = self
+                        .get(subnet)
+                        .map(|it| text(it, "/properties/addressPrefix").to_owned());
+                    let stated = frontend["properties"]["privateIPAddress"]
+                        .as_str()
+                        .filter(|ip| !ip.contains(':'));
                     if let Some((ip, range)) = stated.zip(range.filter(|it| !it.is_empty()))
                         && !is_in(&range, ip)
                     {
@@ -313,13 +422,21 @@ impl Azure {
                         let ip = known.unwrap_or_else(|| {
                             match frontend["properties"]["privateIPAddressVersion"] == "IPv6" {
                                 true => format!("fd00:2::{number:x}").into(),
-                                false if self.get(text(&frontend, "/properties/subnet/id")).is_some() => {
-                                    format!("10.1.{}.{}", number / 250 + 100, number % 250 + 4).into()
+                                false
+                                    if self
+                                        .get(text(&frontend, "/properties/subnet/id"))
+                                        .is_some() =>
+                                {
+                                    format!("10.1.{}.{}", number / 250 + 100, number % 250 + 4)
+                                        .into()
                                 }
-                                false => format!("10.2.{}.{}", number / 250, number % 250 + 4).into(),
+                                false => {
+                                    format!("10.2.{}.{}", number / 250, number % 250 + 4).into()
+                                }
                             }
                         });
-                        wanted["properties"]["frontendIPConfigurations"][index]["properties"]["privateIPAddress"] = ip;
+                        wanted["properties"]["frontendIPConfigurations"][index]["properties"]["privateIPAddress"] =
+                            ip;
                     }
                 }
             }
@@ -329,11 +446,19 @@ impl Azure {
 
     /// Refuses to remove a frontend while a private link service leads to it.
     fn check_links(&self, balancer: &str, wanted: Option<&Value>) -> Result<(), Refused> {
-        let kept: Vec<&str> =
-            wanted.into_iter().flat_map(|it| items(it, "frontendIPConfigurations")).map(|it| text(it, "/id")).collect();
+        let kept: Vec<&str> = wanted
+            .into_iter()
+            .flat_map(|it| items(it, "frontendIPConfigurations"))
+            .map(|it| text(it, "/id"))
+            .collect();
         for link in self.all("Microsoft.Network/privateLinkServices") {
-            let frontend = text(link, "/properties/loadBalancerFrontendIpConfigurations/0/id");
-            let is_its = frontend.to_ascii_lowercase().starts_with(&format!("{}/", balancer.to_ascii_lowercase()));
+            let frontend = text(
+                link,
+                "/properties/loadBalancerFrontendIpConfigurations/0/id",
+            );
+            let is_its = frontend
+                .to_ascii_lowercase()
+                .starts_with(&format!("{}/", balancer.to_ascii_lowercase()));
             if is_its && !kept.iter().any(|it| it.eq_ignore_ascii_case(frontend)) {
                 return Err(refuse(
                     "InUseFrontendCannotBeDeleted",
@@ -371,7 +496,10 @@ impl Azure {
 
     /// Adds a load balancer of somebody else, with a frontend, a rule and a setting that nobody knows.
     pub fn add_frontend(&mut self, balancer: &str, name: &str) {
-        let (target, address) = (id(BALANCERS, balancer), id(ADDRESSES, &format!("{name}-address")));
+        let (target, address) = (
+            id(BALANCERS, balancer),
+            id(ADDRESSES, &format!("{name}-address")),
+        );
         let ip = format!("20.60.0.{}", self.number() % 250);
         self.insert(
             &address,
@@ -387,7 +515,9 @@ impl Azure {
             if !all.is_array() {
                 *all = json!([]);
             }
-            all.as_array_mut().into_iter().for_each(|all| all.push(element.clone()));
+            all.as_array_mut()
+                .into_iter()
+                .for_each(|all| all.push(element.clone()));
         };
         let of = |list: &str| format!("{target}/{list}/{name}");
         add(
@@ -412,7 +542,9 @@ impl Azure {
 /// Returns `true` if a rule needs the standard SKU.
 fn is_standard(rule: &Value) -> bool {
     let properties = &rule["properties"];
-    properties["enableTcpReset"] == true || properties["disableOutboundSnat"] == true || properties["protocol"] == "All"
+    properties["enableTcpReset"] == true
+        || properties["disableOutboundSnat"] == true
+        || properties["protocol"] == "All"
 }
 
 /// Deletes a connection of a private endpoint to a private link service.
@@ -421,14 +553,17 @@ pub(crate) fn delete_connection(cloud: &mut Azure, request: &ApiRequest) -> crat
     let name = request.nth_id(1).to_owned();
     cloud.edit(&link, |it| {
         let all = it["properties"]["privateEndpointConnections"].as_array_mut();
-        all.into_iter().for_each(|all| all.retain(|it| it["name"] != *name));
+        all.into_iter()
+            .for_each(|all| all.retain(|it| it["name"] != *name));
     });
     Ok(fake_cloud::Reply::empty(204))
 }
 
 /// Adds what an object does not have.
 fn fill(wanted: &mut Value, before: &Value) {
-    let (Some(wanted), Some(before)) = (wanted.as_object_mut(), before.as_object()) else { return };
+    let (Some(wanted), Some(before)) = (wanted.as_object_mut(), before.as_object()) else {
+        return;
+    };
     for (key, value) in before {
         match wanted.get_mut(key) {
             Some(there) => fill(there, value),
@@ -440,9 +575,10 @@ fn fill(wanted: &mut Value, before: &Value) {
 fn check_tags(wanted: &Value) -> Result<(), Refused> {
     let is_wrong = |key: &String| key.contains(['<', '>', '%', '&', '\\', '?', '/']);
     match wanted["tags"].as_object() {
-        Some(tags) if tags.len() > 50 || tags.keys().any(is_wrong) => {
-            Err(refuse("InvalidTagNameCharacters", "The tag names have reserved characters."))
-        }
+        Some(tags) if tags.len() > 50 || tags.keys().any(is_wrong) => Err(refuse(
+            "InvalidTagNameCharacters",
+            "The tag names have reserved characters.",
+        )),
         _ => Ok(()),
     }
 }
@@ -453,10 +589,15 @@ fn check_security_group(id: &str, wanted: &mut Value) -> Result<(), Refused> {
     for rule in items(wanted, "securityRules") {
         let properties = &rule["properties"];
         let priority = properties["priority"].as_u64().unwrap_or_default();
-        if !(100..=4096).contains(&priority) || !priorities.insert((properties["direction"].to_string(), priority)) {
+        if !(100..=4096).contains(&priority)
+            || !priorities.insert((properties["direction"].to_string(), priority))
+        {
             return Err(refuse(
                 "SecurityRuleConflict",
-                format!("Priority {priority} of rule {} is invalid or used.", rule["name"]),
+                format!(
+                    "Priority {priority} of rule {} is invalid or used.",
+                    rule["name"]
+                ),
             ));
         }
         for (one, many) in [
@@ -466,7 +607,9 @@ fn check_security_group(id: &str, wanted: &mut Value) -> Result<(), Refused> {
         ] {
             let count = properties[many].as_array().map_or(0, Vec::len);
             // Groups of network interfaces may take the place of destinations.
-            let groups = properties["destinationApplicationSecurityGroups"].as_array().map_or(0, Vec::len);
+            let groups = properties["destinationApplicationSecurityGroups"]
+                .as_array()
+                .map_or(0, Vec::len);
             let is_by_group = one == "destinationAddressPrefix" && groups > 0;
             if properties[one].is_string() == (count > 0) && !is_by_group {
                 return Err(refuse(
@@ -484,7 +627,10 @@ fn check_route_table(id: &str, wanted: &mut Value) -> Result<(), Refused> {
     let mut prefixes = BTreeSet::new();
     for route in items(wanted, "routes") {
         if !prefixes.insert(text(route, "/properties/addressPrefix").to_owned()) {
-            return Err(refuse("RouteConflict", format!("Route {} has the prefix of another route.", route["name"])));
+            return Err(refuse(
+                "RouteConflict",
+                format!("Route {} has the prefix of another route.", route["name"]),
+            ));
         }
     }
     Ok(())

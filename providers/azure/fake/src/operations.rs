@@ -17,9 +17,19 @@ pub(crate) struct Operation {
 
 impl Azure {
     /// Begins the operation of a change of `id`, and adds its address to the answer.
-    pub(crate) fn begin(&mut self, request: &ApiRequest, reply: Reply, id: &str, before: Option<Value>) -> Reply {
+    pub(crate) fn begin(
+        &mut self,
+        request: &ApiRequest,
+        reply: Reply,
+        id: &str,
+        before: Option<Value>,
+    ) -> Reply {
         let name = format!("op-{}", self.number());
-        let namespace = if id.contains("Microsoft.Compute") { "Microsoft.Compute" } else { "Microsoft.Network" };
+        let namespace = if id.contains("Microsoft.Compute") {
+            "Microsoft.Compute"
+        } else {
+            "Microsoft.Network"
+        };
         let host = request.header("host").unwrap_or("azure");
         let url = format!(
             "{}://{host}/subscriptions/{SUBSCRIPTION}/providers/{namespace}/locations/{LOCATION}/operations/{name}?api-version=2024-05-01",
@@ -33,7 +43,9 @@ impl Azure {
             is_over: false,
         };
         self.operations.insert(name, operation);
-        reply.header("azure-asyncoperation", url).header("retry-after", self.retry_after())
+        reply
+            .header("azure-asyncoperation", url)
+            .header("retry-after", self.retry_after())
     }
 
     /// Returns the seconds between two polls of an operation.
@@ -44,12 +56,19 @@ impl Azure {
     /// Returns the operation that changes this resource now.
     pub(crate) fn running(&self, id: &str) -> Option<&str> {
         let id = id.to_ascii_lowercase();
-        self.operations.iter().find(|(_, it)| !it.is_over && it.id == id).map(|(name, _)| name.as_str())
+        self.operations
+            .iter()
+            .find(|(_, it)| !it.is_over && it.id == id)
+            .map(|(name, _)| name.as_str())
     }
 
     pub(crate) fn end_operations(&mut self, now: Instant) {
         let mut undone = Vec::new();
-        for operation in self.operations.values_mut().filter(|it| !it.is_over && it.ends <= now) {
+        for operation in self
+            .operations
+            .values_mut()
+            .filter(|it| !it.is_over && it.ends <= now)
+        {
             operation.is_over = true;
             if operation.error.is_some() {
                 undone.push((operation.id.clone(), operation.before.take()));
@@ -71,10 +90,18 @@ pub(crate) fn operation(cloud: &mut Azure, request: &ApiRequest) -> Answer {
         (false, _) => json!({"status": "InProgress"}),
         (true, None) => json!({"status": "Succeeded"}),
         (true, Some(code)) => {
-            let code = if code.is_empty() { "InternalServerError" } else { code };
+            let code = if code.is_empty() {
+                "InternalServerError"
+            } else {
+                code
+            };
             json!({"status": "Failed", "error": {"code": code, "message": "on purpose"}})
         }
     };
     let reply = Reply::new(200, body);
-    Ok(if operation.is_over { reply } else { reply.header("retry-after", cloud.retry_after()) })
+    Ok(if operation.is_over {
+        reply
+    } else {
+        reply.header("retry-after", cloud.retry_after())
+    })
 }

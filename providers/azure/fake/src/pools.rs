@@ -13,13 +13,17 @@ fn is_named(pool: &Value, request: &ApiRequest) -> bool {
 /// Returns the load balancer of a request, as the API shows it.
 fn balancer_of(cloud: &Azure, request: &ApiRequest) -> Result<Value, Refused> {
     let id = id(BALANCERS, request.id());
-    cloud.get(&id).map(|it| cloud.shown(it, request)).ok_or_else(|| not_found(&id))
+    cloud
+        .get(&id)
+        .map(|it| cloud.shown(it, request))
+        .ok_or_else(|| not_found(&id))
 }
 
 pub(crate) fn get(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let balancer = balancer_of(cloud, request)?;
     let pool = items(&balancer, "backendAddressPools").find(|it| is_named(it, request));
-    pool.map(|it| Reply::new(200, it.clone())).ok_or_else(|| not_found(&path_id(request)))
+    pool.map(|it| Reply::new(200, it.clone()))
+        .ok_or_else(|| not_found(&path_id(request)))
 }
 
 pub(crate) fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
@@ -35,10 +39,16 @@ fn change(cloud: &mut Azure, request: &ApiRequest, wanted: Option<Value>) -> Ans
     let mut balancer = balancer_of(cloud, request)?;
     let id = text(&balancer, "/id").to_owned();
     if let Some(running) = cloud.running(&id) {
-        return Err(Refused::new(409, "AnotherOperationInProgress", &format!("Operation {running} is in progress.")));
+        return Err(Refused::new(
+            409,
+            "AnotherOperationInProgress",
+            &format!("Operation {running} is in progress."),
+        ));
     }
-    let mut pools: Vec<Value> =
-        items(&balancer, "backendAddressPools").filter(|it| !is_named(it, request)).cloned().collect();
+    let mut pools: Vec<Value> = items(&balancer, "backendAddressPools")
+        .filter(|it| !is_named(it, request))
+        .cloned()
+        .collect();
     pools.extend(wanted.map(|mut pool| {
         pool["name"] = request.nth_id(1).into();
         pool
@@ -48,7 +58,9 @@ fn change(cloud: &mut Azure, request: &ApiRequest, wanted: Option<Value>) -> Ans
     cloud.check_put(&id, &mut balancer, before.as_ref())?;
     cloud.insert(&id, balancer);
     let shown = balancer_of(cloud, request)?;
-    let written = items(&shown, "backendAddressPools").find(|it| is_named(it, request)).cloned();
+    let written = items(&shown, "backendAddressPools")
+        .find(|it| is_named(it, request))
+        .cloned();
     let reply = written.map_or(Reply::empty(202), |mut pool| {
         pool["properties"]["provisioningState"] = "Updating".into();
         Reply::new(200, pool)
@@ -59,24 +71,38 @@ fn change(cloud: &mut Azure, request: &ApiRequest, wanted: Option<Value>) -> Ans
 /// Turns the members of pools from network interfaces into addresses.
 pub(crate) fn migrate(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let balancer = id(BALANCERS, request.id());
-    for name in request.body["pools"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for name in request.body["pools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
         let pool = format!("{balancer}/backendAddressPools/{name}");
         let members = cloud.members_of(&pool);
         let machines: Vec<Value> = cloud.machines().cloned().collect();
         let mut addresses = Vec::new();
         for machine in machines {
-            let interface = text(&machine, "/properties/networkProfile/networkInterfaces/0/id");
+            let interface = text(
+                &machine,
+                "/properties/networkProfile/networkInterfaces/0/id",
+            );
             if members.iter().any(|it| it.starts_with(interface)) {
                 let ip = cloud.address_of(&machine);
-                addresses.push(json!({"name": format!("nic-{ip}"), "properties": {"ipAddress": ip}}));
+                addresses
+                    .push(json!({"name": format!("nic-{ip}"), "properties": {"ipAddress": ip}}));
             }
         }
         cloud.forget_pools(&balancer.to_ascii_lowercase());
         cloud.edit(&balancer, |it| {
             let all = it["properties"]["backendAddressPools"].as_array_mut();
             let its = all.into_iter().flatten().filter(|it| it["name"] == *name);
-            its.for_each(|it| it["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into());
+            its.for_each(|it| {
+                it["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into()
+            });
         });
     }
-    Ok(Reply::new(200, json!({ "migratedPools": request.body["pools"] })))
+    Ok(Reply::new(
+        200,
+        json!({ "migratedPools": request.body["pools"] }),
+    ))
 }

@@ -175,12 +175,23 @@ pub(super) const RELOADED: &[&str] = &[
 impl File {
     /// Gives the keys of a document the spelling that this program uses, and returns warnings about the others.
     pub(crate) fn spell(document: &mut Document) -> Vec<String> {
-        let own = [fields::<Self>(), fields::<RateLimit>(), CREDENTIALS, ELSEWHERE].concat();
+        let own = [
+            fields::<Self>(),
+            fields::<RateLimit>(),
+            CREDENTIALS,
+            ELSEWHERE,
+        ]
+        .concat();
         let is_tuning = |key: &str| {
             let key = key.to_ascii_lowercase();
-            ["ratelimit", "cachettlinseconds", "cloudproviderbackoff"].iter().any(|part| key.contains(part))
+            ["ratelimit", "cachettlinseconds", "cloudproviderbackoff"]
+                .iter()
+                .any(|part| key.contains(part))
         };
-        let unknown = document.spell(&own).into_iter().filter(|unspelt| !is_tuning(&unspelt.key));
+        let unknown = document
+            .spell(&own)
+            .into_iter()
+            .filter(|unspelt| !is_tuning(&unspelt.key));
         unknown.map(|unspelt| unspelt.warning).collect()
     }
 
@@ -192,7 +203,13 @@ impl File {
         limits.retain(|key, _| is_of(fields::<RateLimit>(), key));
         IdentityKind::read(document)?;
         let (file, warnings) = own.read_with_warnings::<Self>()?;
-        Ok((Self { rate_limit: limits.read()?, ..file }, warnings))
+        Ok((
+            Self {
+                rate_limit: limits.read()?,
+                ..file
+            },
+            warnings,
+        ))
     }
 
     /// Returns `true` for load balancers of the basic SKU.
@@ -229,9 +246,15 @@ impl File {
 /// Returns what the provider does not support, each with the remedy.
 pub(super) fn refused(file: &File) -> Vec<String> {
     let sku = file.load_balancer_sku.to_ascii_lowercase();
-    let is_gateway = file.service_gateway_enabled || file.pool_kind == PoolKind::Pod || sku == "service";
-    let preconfigured = &*file.pre_configured_backend_pool_load_balancer_types.to_ascii_lowercase();
-    let is_unknown = !matches!(&*file.cloud_config_type.to_ascii_lowercase(), "" | "file" | "secret" | "merge");
+    let is_gateway =
+        file.service_gateway_enabled || file.pool_kind == PoolKind::Pod || sku == "service";
+    let preconfigured = &*file
+        .pre_configured_backend_pool_load_balancer_types
+        .to_ascii_lowercase();
+    let is_unknown = !matches!(
+        &*file.cloud_config_type.to_ascii_lowercase(),
+        "" | "file" | "secret" | "merge"
+    );
     let table = [
         (
             is_gateway,
@@ -250,13 +273,23 @@ pub(super) fn refused(file: &File) -> Vec<String> {
             "multipleStandardLoadBalancerConfigurations needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
         (
-            file.balancers.iter().any(|it| it.name.is_empty() || it.primary_set.is_empty()),
+            file.balancers
+                .iter()
+                .any(|it| it.name.is_empty() || it.primary_set.is_empty()),
             "multipleStandardLoadBalancerConfigurations: each needs name and primaryVMSet",
         ),
         (
             {
-                let names: BTreeSet<_> = file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
-                let sets: BTreeSet<_> = file.balancers.iter().map(|it| it.primary_set.to_lowercase()).collect();
+                let names: BTreeSet<_> = file
+                    .balancers
+                    .iter()
+                    .map(|it| it.name.to_lowercase())
+                    .collect();
+                let sets: BTreeSet<_> = file
+                    .balancers
+                    .iter()
+                    .map(|it| it.primary_set.to_lowercase())
+                    .collect();
                 names.len().min(sets.len()) < file.balancers.len()
             },
             "multipleStandardLoadBalancerConfigurations: two have the same name or primaryVMSet",
@@ -269,15 +302,36 @@ pub(super) fn refused(file: &File) -> Vec<String> {
             !file.data_plane_identity.is_empty(),
             "aadMSIDataPlaneIdentityPath is not supported; use a managed identity or workload identity",
         ),
-        (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
+        (
+            is_unknown,
+            "cloudConfigType: only file, secret and merge are supported",
+        ),
         (
             file.auxiliary_token_provider.as_ref().is_some_and(|it| {
-                [&it.subscription, &it.resource_group, &it.vault_name, &it.secret_name].iter().any(|it| it.is_empty())
+                [
+                    &it.subscription,
+                    &it.resource_group,
+                    &it.vault_name,
+                    &it.secret_name,
+                ]
+                .iter()
+                .any(|it| it.is_empty())
             }),
             "auxiliaryTokenProvider needs subscriptionID, resourceGroup, vaultName and secretName",
         ),
     ];
-    let ranges = file.additional_ranges.iter().flatten().filter(|range| range.parse::<IpNet>().is_err());
-    let ranges = ranges.map(|range| format!("additionalPublicIPRanges: {range:?} is not a range such as 20.9.9.0/24"));
-    table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned()).chain(ranges).collect()
+    let ranges = file
+        .additional_ranges
+        .iter()
+        .flatten()
+        .filter(|range| range.parse::<IpNet>().is_err());
+    let ranges = ranges.map(|range| {
+        format!("additionalPublicIPRanges: {range:?} is not a range such as 20.9.9.0/24")
+    });
+    table
+        .into_iter()
+        .filter(|(is_set, _)| *is_set)
+        .map(|(_, text)| text.to_owned())
+        .chain(ranges)
+        .collect()
 }

@@ -33,7 +33,10 @@ impl ResourceGroup {
     /// Returns the ID of a resource in the group: `kind` is `Microsoft.Network/loadBalancers`.
     #[must_use]
     pub fn id(&self, kind: &str, name: &str) -> String {
-        format!("/subscriptions/{}/resourceGroups/{}/providers/{kind}/{name}", self.subscription, self.name)
+        format!(
+            "/subscriptions/{}/resourceGroups/{}/providers/{kind}/{name}",
+            self.subscription, self.name
+        )
     }
 }
 
@@ -82,7 +85,10 @@ impl CurrentConfig {
         if keys.is_empty() {
             return Ok(Reload::Done);
         }
-        tracing::warn!(keys = keys.join(", "), "changes of these keys of the cloud configuration need a restart");
+        tracing::warn!(
+            keys = keys.join(", "),
+            "changes of these keys of the cloud configuration need a restart"
+        );
         Ok(Reload::NeedsRestart)
     }
 }
@@ -93,7 +99,10 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let path = setup.config.as_ref().map_or("no configuration file", |file| &file.path);
+        let path = setup
+            .config
+            .as_ref()
+            .map_or("no configuration file", |file| &file.path);
         let mut document = Document::of_option(setup.config.as_ref())?;
         let mut warnings = File::spell(&mut document);
         // Secrets are read where a token is requested.
@@ -108,7 +117,11 @@ impl Config {
         warnings.extend(below);
         // A file of workload identity may leave the tenant to the environment.
         if file.tenant_id.is_empty() {
-            file.tenant_id = setup.environment.get("AZURE_TENANT_ID").unwrap_or_default().to_owned();
+            file.tenant_id = setup
+                .environment
+                .get("AZURE_TENANT_ID")
+                .unwrap_or_default()
+                .to_owned();
         }
         let mut mistakes = refused(&file);
         let is_offline = setup.environment.is_offline();
@@ -133,11 +146,21 @@ impl Config {
     }
 
     fn of(file: File, endpoints: CloudEndpoints, settings: Value) -> Self {
-        let network =
-            if file.network_subscription.is_empty() { &file.subscription_id } else { &file.network_subscription };
+        let network = if file.network_subscription.is_empty() {
+            &file.subscription_id
+        } else {
+            &file.network_subscription
+        };
         let group = |subscription: &str, name: &str| {
-            let name = if name.is_empty() { &file.resource_group } else { name };
-            ResourceGroup { subscription: subscription.to_owned(), name: name.to_ascii_lowercase() }
+            let name = if name.is_empty() {
+                &file.resource_group
+            } else {
+                name
+            };
+            ResourceGroup {
+                subscription: subscription.to_owned(),
+                name: name.to_ascii_lowercase(),
+            }
         };
         Self {
             nodes: group(&file.subscription_id, ""),
@@ -161,29 +184,45 @@ impl Config {
     /// Returns the configuration with those changes of `new` that need no restart, and the keys of the others.
     fn updated(&self, new: &Self) -> Result<(Self, Vec<String>)> {
         let mut settings = self.settings.clone();
-        let (Some(used), Some(wanted)) = (settings.as_object_mut(), new.settings.as_object()) else {
+        let (Some(used), Some(wanted)) = (settings.as_object_mut(), new.settings.as_object())
+        else {
             return Err(Error::other("the configuration is no object"));
         };
         let keys: BTreeSet<String> = used.keys().chain(wanted.keys()).cloned().collect();
-        let changed = keys.into_iter().filter(|key| used.get(key) != wanted.get(key));
-        let (reloaded, others): (Vec<_>, Vec<_>) = changed.partition(|key| RELOADED.contains(&&**key));
+        let changed = keys
+            .into_iter()
+            .filter(|key| used.get(key) != wanted.get(key));
+        let (reloaded, others): (Vec<_>, Vec<_>) =
+            changed.partition(|key| RELOADED.contains(&&**key));
         for key in reloaded {
             used.remove(&key);
             used.extend(wanted.get(&key).map(|value| (key, value.clone())));
         }
         let values = settings.as_object().cloned().unwrap_or_default();
         let (file, _) = File::read(&Document::from_values("cloud configuration", values))?;
-        let file = File { tenant_id: self.file.tenant_id.clone(), ..file };
+        let file = File {
+            tenant_id: self.file.tenant_id.clone(),
+            ..file
+        };
         Ok((Self::of(file, self.endpoints.clone(), settings), others))
     }
 
     /// Returns the names of the load balancers for Services, without the suffix of internal ones; never empty.
     #[must_use]
     pub fn balancer_names(&self, cluster: &str) -> Vec<String> {
-        let name = if self.file.load_balancer_name.is_empty() { cluster } else { &self.file.load_balancer_name };
+        let name = if self.file.load_balancer_name.is_empty() {
+            cluster
+        } else {
+            &self.file.load_balancer_name
+        };
         match self.file.balancers.is_empty() {
             true => vec![name.to_owned()],
-            false => self.file.balancers.iter().map(|it| it.name.clone()).collect(),
+            false => self
+                .file
+                .balancers
+                .iter()
+                .map(|it| it.name.clone())
+                .collect(),
         }
     }
 
@@ -196,9 +235,14 @@ impl Config {
     /// Returns a resource that does not exist yet.
     #[must_use]
     pub fn new_resource(&self) -> Value {
-        let mut resource = json!({"location": self.file.location, "tags": self.tags, "properties": {}});
+        let mut resource =
+            json!({"location": self.file.location, "tags": self.tags, "properties": {}});
         if self.is_edge() {
-            let File { extended_location_name: name, extended_location_type: kind, .. } = &self.file;
+            let File {
+                extended_location_name: name,
+                extended_location_type: kind,
+                ..
+            } = &self.file;
             resource["extendedLocation"] = json!({"name": name, "type": kind});
         }
         resource
@@ -214,7 +258,9 @@ impl Config {
     /// Returns the ID of a subnet in lower case.
     #[must_use]
     pub fn subnet_id(&self, name: &str) -> String {
-        let vnet = self.vnet.id("Microsoft.Network/virtualNetworks", &self.file.vnet_name);
+        let vnet = self
+            .vnet
+            .id("Microsoft.Network/virtualNetworks", &self.file.vnet_name);
         format!("{vnet}/subnets/{name}").to_ascii_lowercase()
     }
 
@@ -228,7 +274,10 @@ impl Config {
     /// Returns `true` if Nodes may be instances of uniform scale sets.
     #[must_use]
     pub fn has_scale_sets(&self) -> bool {
-        !matches!(&*self.file.vm_type.to_ascii_lowercase(), "standard" | "vmssflex")
+        !matches!(
+            &*self.file.vm_type.to_ascii_lowercase(),
+            "standard" | "vmssflex"
+        )
     }
 
     /// Returns the region in the form of labels: `westeurope`.

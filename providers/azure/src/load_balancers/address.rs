@@ -39,35 +39,48 @@ pub(crate) fn default_name(cluster: &str, owner: &str, family: &Family) -> Strin
 /// Returns the Service's resource in the name of an address.
 pub(crate) fn owner_in(name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase();
-    let starts = name.match_indices('a').map(|(at, _)| at).filter(|at| *at > 0 && name.as_bytes()[at - 1] == b'-');
+    let starts = name
+        .match_indices('a')
+        .map(|(at, _)| at)
+        .filter(|at| *at > 0 && name.as_bytes()[at - 1] == b'-');
     { starts }.find_map(|at| name.get(at..).and_then(prefix).map(str::to_owned))
 }
 
 fn tag<'a>(address: &'a Value, names: &[&str]) -> Option<&'a str> {
-    names.iter().find_map(|name| address["tags"][*name].as_str())
+    names
+        .iter()
+        .find_map(|name| address["tags"][*name].as_str())
 }
 
 /// Returns the Services in the tag of an address.
 fn services(address: &Value) -> Vec<&str> {
-    let all = tag(address, &SERVICE).unwrap_or_default().split(',').map(str::trim);
+    let all = tag(address, &SERVICE)
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim);
     all.filter(|it| !it.is_empty()).collect()
 }
 
 /// Returns `true` if an address was made for the Service whose elements begin with `owner`, and not handed over.
 pub(crate) fn is_of(address: &Value, owner: &str) -> bool {
     let is_its = |uid: String| format!("a{}", uid.replace('-', "")).starts_with(owner);
-    owner_in(text(address, "/name")).as_deref() == Some(owner) && owner_tags(address).service.is_none_or(is_its)
+    owner_in(text(address, "/name")).as_deref() == Some(owner)
+        && owner_tags(address).service.is_none_or(is_its)
 }
 
 /// Returns `true` if an address belongs to Services of the cluster, and not to a user.
 pub(crate) fn is_managed(address: &Value, cluster: &str) -> bool {
-    !services(address).is_empty() && tag(address, &CLUSTER).is_none_or(|it| it.eq_ignore_ascii_case(cluster))
+    !services(address).is_empty()
+        && tag(address, &CLUSTER).is_none_or(|it| it.eq_ignore_ascii_case(cluster))
 }
 
 pub(crate) fn owner_tags(address: &Value) -> OwnerTags {
     let text = |key: &str| address["tags"][key].as_str().map(str::to_owned);
     match (text(CLUSTER_TAG), text(SERVICE_TAG)) {
-        (Some(cluster), Some(service)) => OwnerTags { cluster: Some(cluster), service: Some(service) },
+        (Some(cluster), Some(service)) => OwnerTags {
+            cluster: Some(cluster),
+            service: Some(service),
+        },
         _ => OwnerTags::default(),
     }
 }
@@ -79,8 +92,18 @@ fn observed(address: &Value) -> Attributes {
         attributes = attributes.set("dnsLabel", label.to_ascii_lowercase());
     }
     if address["properties"]["ipTags"].is_array() {
-        let tag = |it: &Value| (text(it, "/ipTagType").to_owned(), text(it, "/tag").to_owned());
-        attributes = attributes.set("ipTags", items(address, "ipTags").map(tag).collect::<BTreeMap<_, _>>());
+        let tag = |it: &Value| {
+            (
+                text(it, "/ipTagType").to_owned(),
+                text(it, "/tag").to_owned(),
+            )
+        };
+        attributes = attributes.set(
+            "ipTags",
+            items(address, "ipTags")
+                .map(tag)
+                .collect::<BTreeMap<_, _>>(),
+        );
     }
     attributes
 }
@@ -88,12 +111,20 @@ fn observed(address: &Value) -> Attributes {
 /// Returns the tag of an address with a further Service.
 fn with(services: Vec<&str>, own: &str) -> String {
     let is_known = services.contains(&own);
-    services.into_iter().chain((!is_known).then_some(own)).collect::<Vec<_>>().join(",")
+    services
+        .into_iter()
+        .chain((!is_known).then_some(own))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 pub(super) fn full_name(service: &Service) -> String {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
-    format!("{}/{}", text(&service.metadata.namespace), text(&service.metadata.name))
+    format!(
+        "{}/{}",
+        text(&service.metadata.namespace),
+        text(&service.metadata.name)
+    )
 }
 
 impl AzureLoadBalancers {
@@ -128,18 +159,32 @@ impl AzureLoadBalancers {
     }
 
     /// Returns the settings of an address that changes compare. Its Service may no longer exist.
-    pub(crate) fn observed_address(&self, address: &Value, service: Option<&Service>) -> Attributes {
+    pub(crate) fn observed_address(
+        &self,
+        address: &Value,
+        service: Option<&Service>,
+    ) -> Attributes {
         let config = self.config();
         let wanted = service.map(|service| {
             let spec = Spec::of(service, &config).spec;
             self.address_tags(&spec, service, self.cluster(), &OwnerTags::default())
         });
-        tags::observed(observed(address), &config, address, &wanted.unwrap_or_default())
+        tags::observed(
+            observed(address),
+            &config,
+            address,
+            &wanted.unwrap_or_default(),
+        )
     }
 
     /// Returns the settings of the address that a Service asks for. Tags that only ccm-rs reads are written along with
     /// other changes.
-    pub(crate) fn desired_address(&self, spec: &Spec, service: &Service, cluster: &str) -> Attributes {
+    pub(crate) fn desired_address(
+        &self,
+        spec: &Spec,
+        service: &Service,
+        cluster: &str,
+    ) -> Attributes {
         let mut attributes = Attributes::default();
         if let Some(label) = &spec.dns_label {
             attributes = match label.is_empty() {
@@ -147,7 +192,11 @@ impl AzureLoadBalancers {
                 false => attributes.set("dnsLabel", label.to_ascii_lowercase()),
             };
         }
-        if let Some(tags) = spec.ip_tags.as_ref().filter(|_| self.config().file.changes_ip_tags) {
+        if let Some(tags) = spec
+            .ip_tags
+            .as_ref()
+            .filter(|_| self.config().file.changes_ip_tags)
+        {
             attributes = match tags.is_empty() {
                 true => attributes.set("ipTags", ()),
                 false => attributes.set("ipTags", tags),
@@ -155,17 +204,26 @@ impl AzureLoadBalancers {
         }
         let tags = self.address_tags(spec, service, cluster, &OwnerTags::default());
         let legacy = |key: &&String| ![SERVICE[0], CLUSTER[0]].contains(&key.as_str());
-        tags::desired(attributes, &self.config(), tags.iter().filter(|(key, _)| legacy(key)))
+        tags::desired(
+            attributes,
+            &self.config(),
+            tags.iter().filter(|(key, _)| legacy(key)),
+        )
     }
 
     /// Finds an existing address that the Service names or states.
     ///
     /// # Errors
     /// *Invalid* if there is none, or if it belongs to a user and lacks the DNS label of the Service.
-    pub(crate) async fn stated_address(&self, spec: &Spec, family: &Family) -> Result<Option<Value>> {
+    pub(crate) async fn stated_address(
+        &self,
+        spec: &Spec,
+        family: &Family,
+    ) -> Result<Option<Value>> {
         let found = self.find_stated_address(spec, family).await?;
         let users = found.as_ref().filter(|it| !is_managed(it, self.cluster()));
-        if let (Some(address), Some(label)) = (users, spec.dns_label.as_deref().filter(|it| !it.is_empty()))
+        if let (Some(address), Some(label)) =
+            (users, spec.dns_label.as_deref().filter(|it| !it.is_empty()))
             && !text(address, "/properties/dnsSettings/domainNameLabel").eq_ignore_ascii_case(label)
         {
             return Err(Error::invalid(format!(
@@ -181,15 +239,25 @@ impl AzureLoadBalancers {
     async fn find_stated_address(&self, spec: &Spec, family: &Family) -> Result<Option<Value>> {
         let group = self.address_group(spec);
         if let Some(name) = &family.address_name {
-            let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
+            let found = self
+                .arm()
+                .get::<Value>(&PUBLIC_ADDRESSES, &group, &[name])
+                .await?;
             let missing = || {
-                Error::invalid(format!("public IP address {name:?} does not exist in resource group {}", group.name))
+                Error::invalid(format!(
+                    "public IP address {name:?} does not exist in resource group {}",
+                    group.name
+                ))
             };
             return found.map(Some).ok_or_else(missing);
         }
-        let Some(ip) = family.address else { return Ok(None) };
+        let Some(ip) = family.address else {
+            return Ok(None);
+        };
         let all = self.arm().all(&PUBLIC_ADDRESSES, &group).await?;
-        let found = all.into_iter().find(|it| text(it, "/properties/ipAddress").parse() == Ok(ip));
+        let found = all
+            .into_iter()
+            .find(|it| text(it, "/properties/ipAddress").parse() == Ok(ip));
         let missing = || {
             Error::invalid(format!(
                 "no public IP address of resource group {} has address {ip}; create it first, or name its group",
@@ -201,13 +269,25 @@ impl AzureLoadBalancers {
 
     /// Creates or changes the address of a Service.
     pub(crate) async fn write_address(&self, name: &str, wanted: Wanted<'_>) -> Result<()> {
-        let Wanted { spec, family, service, cluster, owner } = wanted;
+        let Wanted {
+            spec,
+            family,
+            service,
+            cluster,
+            owner,
+        } = wanted;
         let group = self.address_group(spec);
-        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
+        let found = self
+            .arm()
+            .get::<Value>(&PUBLIC_ADDRESSES, &group, &[name])
+            .await?;
         let is_new = found.is_none();
         let mut address = found.unwrap_or_else(|| self.config().new_resource());
         let before = address.clone();
-        if let Some(other) = owner_tags(&before).cluster.filter(|it| Some(it) != owner.cluster.as_ref()) {
+        if let Some(other) = owner_tags(&before)
+            .cluster
+            .filter(|it| Some(it) != owner.cluster.as_ref())
+        {
             return Err(Error::invalid(format!(
                 "public IP address {name} carries tag {CLUSTER_TAG} of another cluster, {other:?}; it is left alone"
             )));
@@ -226,20 +306,29 @@ impl AzureLoadBalancers {
                 *place(&mut address, &["properties", "publicIPPrefix"]) = json!({ "id": prefix });
             }
         }
-        if let Some(tags) =
-            spec.ip_tags.as_ref().filter(|it| self.config().file.changes_ip_tags || (is_new && !it.is_empty()))
+        if let Some(tags) = spec
+            .ip_tags
+            .as_ref()
+            .filter(|it| self.config().file.changes_ip_tags || (is_new && !it.is_empty()))
         {
-            let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
+            let tags = tags
+                .iter()
+                .map(|(key, value)| json!({"ipTagType": key, "tag": value}));
             *place(&mut address, &["properties", "ipTags"]) = tags.collect();
         }
         let mut tags = self.address_tags(spec, service, cluster, owner);
         // Other Services that share the address stay in its tag.
-        tags.insert(SERVICE[0].to_owned(), with(services(&before), &full_name(service)));
+        tags.insert(
+            SERVICE[0].to_owned(),
+            with(services(&before), &full_name(service)),
+        );
         tags::write(&self.config(), &mut address, &tags);
         match spec.dns_label.as_deref() {
             Some("") => overlay(&mut address, &json!({"properties": {"dnsSettings": null}})),
             Some(label) => {
-                let holder = before["tags"][DNS_OWNER].as_str().filter(|it| *it != full_name(service));
+                let holder = before["tags"][DNS_OWNER]
+                    .as_str()
+                    .filter(|it| *it != full_name(service));
                 if let Some(holder) = holder {
                     return Err(Error::invalid(format!(
                         "the DNS label of public IP address {name} is held by Service {holder}"
@@ -255,20 +344,35 @@ impl AzureLoadBalancers {
         if address == before {
             return Ok(());
         }
-        self.arm().write(&PUBLIC_ADDRESSES, &group, &[name], &address).await.map(drop)
+        self.arm()
+            .write(&PUBLIC_ADDRESSES, &group, &[name], &address)
+            .await
+            .map(drop)
     }
 
     /// Reads an address; `None` if it does not exist or belongs to a user.
-    async fn managed_address<'a>(&self, id: &'a str) -> Result<Option<(ResourceGroup, &'a str, Value)>> {
-        let Some((group, name)) = place_of(id) else { return Ok(None) };
-        let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
-        Ok(found.filter(|it| is_managed(it, self.cluster())).map(|address| (group, name, address)))
+    async fn managed_address<'a>(
+        &self,
+        id: &'a str,
+    ) -> Result<Option<(ResourceGroup, &'a str, Value)>> {
+        let Some((group, name)) = place_of(id) else {
+            return Ok(None);
+        };
+        let found = self
+            .arm()
+            .get::<Value>(&PUBLIC_ADDRESSES, &group, &[name])
+            .await?;
+        Ok(found
+            .filter(|it| is_managed(it, self.cluster()))
+            .map(|address| (group, name, address)))
     }
 
     /// Adds a Service to the tag of an address that was made for another Service.
     pub(crate) async fn join_address(&self, id: &str, service: &Service) -> Result<()> {
         let own = full_name(service);
-        let Some((group, name, address)) = self.managed_address(id).await? else { return Ok(()) };
+        let Some((group, name, address)) = self.managed_address(id).await? else {
+            return Ok(());
+        };
         if services(&address).contains(&&*own) {
             return Ok(());
         }
@@ -278,23 +382,41 @@ impl AzureLoadBalancers {
 
     /// Removes a Service from the tag of an address, which is deleted with its last Service.
     pub(crate) async fn leave_address(&self, id: &str, service: &Service) -> Result<()> {
-        let Some((group, name, address)) = self.managed_address(id).await? else { return Ok(()) };
+        let Some((group, name, address)) = self.managed_address(id).await? else {
+            return Ok(());
+        };
         let (own, all) = (full_name(service), self.services());
         // A Service that was deleted meanwhile does not keep the address.
         let exists = |name: &str| all.iter().any(|it| full_name(it) == name);
-        let others: Vec<&str> = services(&address).into_iter().filter(|it| *it != own && exists(it)).collect();
+        let others: Vec<&str> = services(&address)
+            .into_iter()
+            .filter(|it| *it != own && exists(it))
+            .collect();
         let Some(heir) = others.first() else {
             if owner_in(name).is_some() {
                 return self.delete_address(&group, name).await;
             }
             // No program generates such a name: a user made the address, and an earlier program tagged it.
-            let tags = [&SERVICE[..], &CLUSTER, &[CLUSTER_TAG, SERVICE_TAG, DNS_OWNER]].concat();
-            let tags: serde_json::Map<_, _> = tags.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
-            return self.change_address(&group, name, address, &json!({ "tags": tags })).await;
+            let tags = [
+                &SERVICE[..],
+                &CLUSTER,
+                &[CLUSTER_TAG, SERVICE_TAG, DNS_OWNER],
+            ]
+            .concat();
+            let tags: serde_json::Map<_, _> = tags
+                .iter()
+                .map(|key| ((*key).to_owned(), Value::Null))
+                .collect();
+            return self
+                .change_address(&group, name, address, &json!({ "tags": tags }))
+                .await;
         };
         let mut tags = json!({"tags": {SERVICE[0]: others.join(",")}});
         if owner_tags(&address).service == service.metadata.uid {
-            let heir = all.iter().find(|it| full_name(it) == *heir).and_then(|it| it.metadata.uid.clone());
+            let heir = all
+                .iter()
+                .find(|it| full_name(it) == *heir)
+                .and_then(|it| it.metadata.uid.clone());
             tags["tags"][SERVICE_TAG] = heir.unwrap_or_else(|| "shared".to_owned()).into();
         }
         if address["tags"][DNS_OWNER] == own {
@@ -311,7 +433,10 @@ impl AzureLoadBalancers {
         change: &Value,
     ) -> Result<()> {
         overlay(&mut address, change);
-        self.arm().write(&PUBLIC_ADDRESSES, group, &[name], &address).await.map(drop)
+        self.arm()
+            .write(&PUBLIC_ADDRESSES, group, &[name], &address)
+            .await
+            .map(drop)
     }
 
     /// Deletes an address. One that something else uses by now stays.
@@ -327,7 +452,9 @@ impl AzureLoadBalancers {
 
     /// Reads the address of a frontend.
     pub(crate) async fn address_by_id(&self, id: &str) -> Result<Option<Value>> {
-        let Some((group, name)) = place_of(id) else { return Ok(None) };
+        let Some((group, name)) = place_of(id) else {
+            return Ok(None);
+        };
         self.arm().get(&PUBLIC_ADDRESSES, &group, &[name]).await
     }
 }

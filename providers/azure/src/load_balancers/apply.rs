@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::{LoadBalancerIngress, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey, Targets,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port,
+    ResourceGraph, ResourceKey, Targets,
 };
 use serde_json::{Value, json};
 
@@ -25,16 +25,32 @@ use crate::documents::DocumentKey;
 
 impl AzureLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let Change { identity, actual, operations, .. } = change;
-        let (kind, owner) = (actual.map_or(identity.kind, |it| it.kind), actual.map_or(&*identity.name, |it| &it.name));
+        let Change {
+            identity,
+            actual,
+            operations,
+            ..
+        } = change;
+        let (kind, owner) = (
+            actual.map_or(identity.kind, |it| it.kind),
+            actual.map_or(&*identity.name, |it| &it.name),
+        );
         let after = change.outcome_of_all();
-        let graph = after.as_ref().and_then(|it| it.graph.clone()).unwrap_or_default();
+        let graph = after
+            .as_ref()
+            .and_then(|it| it.graph.clone())
+            .unwrap_or_default();
         let graph_before = actual.and_then(|it| it.graph.clone()).unwrap_or_default();
         let old_key = self.key_in(kind, &graph_before);
-        let key = if graph.balancer_attributes().is_some() { self.key_in(kind, &graph) } else { old_key.clone() };
+        let key = if graph.balancer_attributes().is_some() {
+            self.key_in(kind, &graph)
+        } else {
+            old_key.clone()
+        };
         let moves = graph_before.balancer_attributes().is_some() && key != old_key;
-        let touches =
-            |is_it: &dyn Fn(&ResourceKey) -> bool| operations.iter().any(|it| it.resource().is_some_and(is_it));
+        let touches = |is_it: &dyn Fn(&ResourceKey) -> bool| {
+            operations.iter().any(|it| it.resource().is_some_and(is_it))
+        };
         let is_address = |resource: &ResourceKey| resource.is_of_kind(address::KIND);
         let is_tagged = operations.contains(&Operation::Tag);
         let is_rules = |resource: &ResourceKey| *resource == security::resource();
@@ -42,25 +58,64 @@ impl AzureLoadBalancers {
         let mut leaving = self.destinations(owner, &before);
         leaving.extend(self.former_destinations(owner));
         // Rules of the other form lead to the addresses of the Service.
-        leaving.extend(before.iter().filter_map(|it| it.ip.as_deref()?.parse::<IpAddr>().ok()));
-        leaving.extend(identity.published_addresses.iter().filter_map(|it| it.parse::<IpAddr>().ok()));
-        let security = |present, leaving, rules| SecurityChange { owner, key: &old_key, present, leaving, rules };
+        leaving.extend(
+            before
+                .iter()
+                .filter_map(|it| it.ip.as_deref()?.parse::<IpAddr>().ok()),
+        );
+        leaving.extend(
+            identity
+                .published_addresses
+                .iter()
+                .filter_map(|it| it.parse::<IpAddr>().ok()),
+        );
+        let security = |present, leaving, rules| SecurityChange {
+            owner,
+            key: &old_key,
+            present,
+            leaving,
+            rules,
+        };
         if operations.iter().any(|it| it.deletes(is_rules)) {
-            self.write_security(security(BTreeSet::new(), leaving.clone(), BTreeSet::new()), spec).await?;
+            self.write_security(
+                security(BTreeSet::new(), leaving.clone(), BTreeSet::new()),
+                spec,
+            )
+            .await?;
         }
         let created = |resource: &ResourceKey| {
-            operations.iter().any(|it| it.resource() == Some(resource) && !it.deletes(|_| true))
+            operations
+                .iter()
+                .any(|it| it.resource() == Some(resource) && !it.deletes(|_| true))
         };
-        for resource in graph.resources.keys().filter(|it| is_address(it) && (is_tagged || created(it))) {
-            let ResourceKey::CreatedBefore(it) = resource else { continue };
-            let is_its = |family: &&Family| (document::suffix(&it.name) == IPV6) == (family.suffix == IPV6);
-            let Some(family) = spec.families.iter().find(is_its) else { continue };
+        for resource in graph
+            .resources
+            .keys()
+            .filter(|it| is_address(it) && (is_tagged || created(it)))
+        {
+            let ResourceKey::CreatedBefore(it) = resource else {
+                continue;
+            };
+            let is_its =
+                |family: &&Family| (document::suffix(&it.name) == IPV6) == (family.suffix == IPV6);
+            let Some(family) = spec.families.iter().find(is_its) else {
+                continue;
+            };
             let (tags, service) = (identity.owner_tags(), identity.service);
-            let wanted = address::Wanted { spec, family, service, cluster: self.cluster(), owner: &tags };
+            let wanted = address::Wanted {
+                spec,
+                family,
+                service,
+                cluster: self.cluster(),
+                owner: &tags,
+            };
             self.write_address(&it.name, wanted).await?;
         }
         let is_share = |resource: &ResourceKey| {
-            matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_))
+            matches!(
+                resource,
+                ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_)
+            )
         };
         let mut members = member_changes(operations);
         let is_by_address = self.config().file.pool_kind != PoolKind::Nic;
@@ -68,11 +123,16 @@ impl AzureLoadBalancers {
         let is_link = |resource: &ResourceKey| resource.is_of_kind(link::KIND);
         if operations.iter().any(|it| it.deletes(is_link)) || (moves && spec.link.is_some()) {
             let document = self.documents.store().get(&old_key).await?;
-            self.delete_links_of(&document, owner, identity.service).await?;
+            self.delete_links_of(&document, owner, identity.service)
+                .await?;
         }
         if moves {
-            self.write_share(&old_key, self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec).await?)
-                .await?;
+            self.write_share(
+                &old_key,
+                self.edit(&old_key, owner, &ResourceGraph::default(), identity, spec)
+                    .await?,
+            )
+            .await?;
         }
         self.leave_other_form(&key, &mut members).await?;
         if is_tagged || touches(&is_share) || (is_by_address && !members.is_empty()) {
@@ -81,16 +141,28 @@ impl AzureLoadBalancers {
                 let named = |ip: &str| (self.node_name(ip), ip.to_owned());
                 let members = members.iter();
                 edit.members = members
-                    .map(|(pool, it)| (pool.clone(), (it.join.iter().map(named).collect(), it.leave.clone())))
+                    .map(|(pool, it)| {
+                        (
+                            pool.clone(),
+                            (it.join.iter().map(named).collect(), it.leave.clone()),
+                        )
+                    })
                     .collect();
             }
             let ends = edit.frontends.is_empty();
             let before = self.addresses_of_others(&key, owner);
             was_there = match self.write_share(&key, edit.clone()).await {
                 // The annotation of a private link service may have been removed before the Service.
-                Err(error) if ends && error.to_string().to_ascii_lowercase().contains("privatelinkservice") => {
+                Err(error)
+                    if ends
+                        && error
+                            .to_string()
+                            .to_ascii_lowercase()
+                            .contains("privatelinkservice") =>
+                {
                     let document = self.documents.store().get(&key).await?;
-                    self.delete_links_of(&document, owner, identity.service).await?;
+                    self.delete_links_of(&document, owner, identity.service)
+                        .await?;
                     self.write_share(&key, edit).await?
                 }
                 outcome => outcome?,
@@ -116,68 +188,133 @@ impl AzureLoadBalancers {
             Some(_) => self.ingress(&key, owner, &before).await?,
             None => before.clone(),
         };
-        if let Some((ResourceKey::CreatedAfter(it), settings)) = graph.resources.iter().find(|(it, _)| is_link(it))
+        if let Some((ResourceKey::CreatedAfter(it), settings)) =
+            graph.resources.iter().find(|(it, _)| is_link(it))
             && (moves || touches(&is_link))
         {
             let base = frontend_name(owner, spec.named_subnet.as_deref());
             let document = self.documents.store().last(&key);
             let share = Share::of(&document, owner);
-            let frontend = share.frontends.get("").map(|it| text(it, "/id")).unwrap_or_default();
+            let frontend = share
+                .frontends
+                .get("")
+                .map(|it| text(it, "/id"))
+                .unwrap_or_default();
             let wanted: PrivateLink = crate::arm::read(&settings.nested())?;
-            let name = spec.link.as_ref().map_or_else(|| it.name.clone(), |link| link.name(&base));
-            self.write_link(&name, identity.service, frontend, &wanted).await?;
+            let name = spec
+                .link
+                .as_ref()
+                .map_or_else(|| it.name.clone(), |link| link.name(&base));
+            self.write_link(&name, identity.service, frontend, &wanted)
+                .await?;
         }
         let settings = graph.resources.get(&security::resource());
         // Rules that lead to Nodes are not known from the addresses of a Service that ends.
-        let is_left = after.is_none() && !operations.iter().any(|it| it.deletes(is_rules)) && self.has_node_rules();
-        if (settings.is_some() && touches(&is_rules)) || (!before.is_empty() && before != ingress) || is_left {
-            let rules = settings.and_then(|it| it.get("rules")).map(crate::arm::read).transpose()?.unwrap_or_default();
+        let is_left = after.is_none()
+            && !operations.iter().any(|it| it.deletes(is_rules))
+            && self.has_node_rules();
+        if (settings.is_some() && touches(&is_rules))
+            || (!before.is_empty() && before != ingress)
+            || is_left
+        {
+            let rules = settings
+                .and_then(|it| it.get("rules"))
+                .map(crate::arm::read)
+                .transpose()?
+                .unwrap_or_default();
             let present = self.destinations(owner, &ingress);
             leaving.retain(|ip| !present.contains(ip));
-            let security = SecurityChange { owner, key: &key, present, leaving, rules };
+            let security = SecurityChange {
+                owner,
+                key: &key,
+                present,
+                leaving,
+                rules,
+            };
             self.write_security(security, spec).await?;
         }
         for operation in operations {
-            if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(it) } = operation
+            if let Operation::Delete {
+                resource: resource @ ResourceKey::CreatedBefore(it),
+            } = operation
                 && is_address(resource)
             {
-                self.leave_address(&self.address_group(spec).id(PUBLIC_ADDRESSES.kind, &it.name), identity.service)
-                    .await?;
+                self.leave_address(
+                    &self.address_group(spec).id(PUBLIC_ADDRESSES.kind, &it.name),
+                    identity.service,
+                )
+                .await?;
             }
         }
-        let Some(after) = after else { return Ok(if was_there { Applied::Removed } else { Applied::Gone }) };
+        let Some(after) = after else {
+            return Ok(if was_there {
+                Applied::Removed
+            } else {
+                Applied::Gone
+            });
+        };
         let cloud_name_and_id = Some((owner.to_owned(), key.name.clone()));
-        let mut shown = ObservedLoadBalancer { id: share_id(kind, owner), ingress, cloud_name_and_id, ..after };
+        let mut shown = ObservedLoadBalancer {
+            id: share_id(kind, owner),
+            ingress,
+            cloud_name_and_id,
+            ..after
+        };
         // The pool of other Services may have members that no Service wants any more.
         let mut has_others = false;
-        if let Some(graph) = shown.graph.as_mut().filter(|_| moves || created_by(operations, is_pool)) {
+        if let Some(graph) = shown
+            .graph
+            .as_mut()
+            .filter(|_| moves || created_by(operations, is_pool))
+        {
             let document = self.documents.store().last(&key);
-            for (pool, targets) in graph.targets.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>() {
+            for (pool, targets) in graph
+                .targets
+                .iter()
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect::<Vec<_>>()
+            {
                 let there = document::members(&document, &pool);
                 has_others |= !there.without(&targets).is_empty() || moves;
                 let all = if moves { there } else { there.with(&targets) };
                 graph.targets.insert(pool, all);
             }
         }
-        Ok(if has_others { Applied::PlanAgain(Box::new(shown)) } else { Applied::all(change, shown) })
+        Ok(if has_others {
+            Applied::PlanAgain(Box::new(shown))
+        } else {
+            Applied::all(change, shown)
+        })
     }
 
     /// Returns the IDs of addresses that a Service uses and that were made for others.
     fn addresses_of_others(&self, key: &DocumentKey, owner: &str) -> BTreeSet<String> {
         let document = self.documents.store().last(key);
         let share = Share::of(&document, owner);
-        let others = share.addresses().filter(|id| address::owner_in(name_of(id)).as_deref() != Some(owner));
+        let others = share
+            .addresses()
+            .filter(|id| address::owner_in(name_of(id)).as_deref() != Some(owner));
         others.map(str::to_ascii_lowercase).collect()
     }
 
     /// Removes members of the form that the configuration no longer has: Azure refuses a pool with both.
-    async fn leave_other_form(&self, key: &DocumentKey, members: &mut BTreeMap<String, MemberChange>) -> Result<()> {
+    async fn leave_other_form(
+        &self,
+        key: &DocumentKey,
+        members: &mut BTreeMap<String, MemberChange>,
+    ) -> Result<()> {
         let is_by_address = self.config().file.pool_kind != PoolKind::Nic;
         let others = |it: &MemberChange| -> Targets {
-            it.leave.iter().filter(|target| target.starts_with('/') == is_by_address).collect()
+            it.leave
+                .iter()
+                .filter(|target| target.starts_with('/') == is_by_address)
+                .collect()
         };
-        let leaving: BTreeMap<&String, Targets> =
-            members.iter().map(|(pool, it)| (pool, others(it))).filter(|(_, it)| !it.is_empty()).collect();
+        let leaving: BTreeMap<&String, Targets> = members
+            .iter()
+            .map(|(pool, it)| (pool, others(it)))
+            .filter(|(_, it)| !it.is_empty())
+            .collect();
         if leaving.is_empty() {
             return Ok(());
         }
@@ -187,8 +324,17 @@ impl AzureLoadBalancers {
         }
         for (pool, leave) in &leaving {
             if is_by_address {
-                let change = MemberChange { leave: leave.clone(), leaves_models: true, ..MemberChange::default() };
-                self.members.join((key.clone(), (*pool).clone()), (self.documents.clone(), change)).await?;
+                let change = MemberChange {
+                    leave: leave.clone(),
+                    leaves_models: true,
+                    ..MemberChange::default()
+                };
+                self.members
+                    .join(
+                        (key.clone(), (*pool).clone()),
+                        (self.documents.clone(), change),
+                    )
+                    .await?;
             } else {
                 let (pool, leave) = ((*pool).clone(), leave.clone());
                 let edit = move |document: &mut Value| {
@@ -198,14 +344,18 @@ impl AzureLoadBalancers {
                 self.documents.edit(key, edit).await?;
             }
         }
-        members.values_mut().for_each(|it| it.leave = it.leave.without(&others(it)));
+        members
+            .values_mut()
+            .for_each(|it| it.leave = it.leave.without(&others(it)));
         Ok(())
     }
 
     /// Returns the name of the Node that has this address.
     fn node_name(&self, ip: &str) -> String {
         let nodes = self.nodes();
-        let found = nodes.iter().find(|node| node.addresses.iter().any(|it| &*it.address == ip));
+        let found = nodes
+            .iter()
+            .find(|node| node.addresses.iter().any(|it| &*it.address == ip));
         found.map_or_else(|| ip.to_owned(), |node| node.name.to_string())
     }
 
@@ -219,7 +369,11 @@ impl AzureLoadBalancers {
     ) -> Result<Edit> {
         let rule = |(port, settings): (&Port, &Attributes)| {
             let pool = settings.text("pool").unwrap_or_default().to_owned();
-            Ok((port.clone(), pool, crate::arm::read::<Rule>(&settings.nested())?))
+            Ok((
+                port.clone(),
+                pool,
+                crate::arm::read::<Rule>(&settings.nested())?,
+            ))
         };
         let attributes = graph.balancer_attributes();
         let of = |family: &Family| Some((family.suffix, frontend(attributes?, family)?));
@@ -230,7 +384,11 @@ impl AzureLoadBalancers {
             owner: owner.to_owned(),
             base: frontend_name(owner, spec.named_subnet.as_deref()),
             own_pools: placement::own_pools(identity.service),
-            zones: if attributes.is_some() && spec.is_internal { self.zones().await? } else { Vec::new() },
+            zones: if attributes.is_some() && spec.is_internal {
+                self.zones().await?
+            } else {
+                Vec::new()
+            },
             frontends: spec.families.iter().filter_map(of).collect(),
             rules: graph.listeners().map(rule).collect::<Result<_>>()?,
             members: BTreeMap::new(),
@@ -271,7 +429,9 @@ impl AzureLoadBalancers {
 
 /// Returns `true` if the operations create a resource for which `is_it` holds.
 fn created_by(operations: &[Operation], is_it: impl Fn(&ResourceKey) -> bool) -> bool {
-    operations.iter().any(|it| matches!(it, Operation::Create { resource, .. } if is_it(resource)))
+    operations
+        .iter()
+        .any(|it| matches!(it, Operation::Create { resource, .. } if is_it(resource)))
 }
 
 /// Returns the targets that join and leave each pool.
@@ -295,7 +455,9 @@ fn member_changes(operations: &[Operation]) -> BTreeMap<String, MemberChange> {
 
 /// Returns the name of a frontend. One that is cut ends in a letter or an underscore, as with the Go program.
 pub(super) fn frontend_name(owner: &str, subnet: Option<&str>) -> String {
-    let Some(subnet) = subnet else { return owner.to_owned() };
+    let Some(subnet) = subnet else {
+        return owner.to_owned();
+    };
     let mut name = format!("{owner}-{subnet}");
     if name.len() > MOST_NAME {
         name.truncate(MOST_NAME);
@@ -309,11 +471,14 @@ pub(super) fn frontend_name(owner: &str, subnet: Option<&str>) -> String {
 
 /// Returns the frontend of a family as the API reads it; `None` if the family has none.
 fn frontend(attributes: &Attributes, family: &Family) -> Option<Value> {
-    let [address, subnet, _] = FRONTEND.map(|(key, _)| attributes.text(&format!("{key}{}", family.suffix)));
+    let [address, subnet, _] =
+        FRONTEND.map(|(key, _)| attributes.text(&format!("{key}{}", family.suffix)));
     // An address that the Service does not state is the subnet's to choose, and may not be in another subnet.
     let ip = family.address.map(|ip| ip.to_string());
     let properties = match (address, subnet) {
-        (Some(id), _) => json!({"publicIPAddress": {"id": id}, "subnet": null, "privateIPAddress": null}),
+        (Some(id), _) => {
+            json!({"publicIPAddress": {"id": id}, "subnet": null, "privateIPAddress": null})
+        }
         (None, None) => return None,
         (None, subnet) => json!({
             "subnet": {"id": subnet}, "publicIPAddress": null, "privateIPAddress": ip,

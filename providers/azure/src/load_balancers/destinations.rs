@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{Error, LoadBalancerIngress, Node, Result, Service, default_load_balancer_name};
+use cloud_provider::{
+    Error, LoadBalancerIngress, Node, Result, Service, default_load_balancer_name,
+};
 use serde_json::Value;
 
 use super::additional::shows;
@@ -47,10 +49,23 @@ impl AzureLoadBalancers {
         spec: &Spec,
         nodes: &[Arc<Node>],
     ) -> BTreeSet<IpAddr> {
-        let to_nodes: Vec<bool> = spec.families.iter().filter(|it| it.to_nodes).map(|it| it.is_ipv6).collect();
-        let of_family = |is_ipv6: &bool| nodes.iter().filter_map(|node| internal(node, *is_ipv6)).collect::<Vec<_>>();
+        let to_nodes: Vec<bool> = spec
+            .families
+            .iter()
+            .filter(|it| it.to_nodes)
+            .map(|it| it.is_ipv6)
+            .collect();
+        let of_family = |is_ipv6: &bool| {
+            nodes
+                .iter()
+                .filter_map(|node| internal(node, *is_ipv6))
+                .collect::<Vec<_>>()
+        };
         let additional = self.additional(service, spec);
-        let further: BTreeSet<IpAddr> = additional.into_iter().chain(to_nodes.iter().flat_map(of_family)).collect();
+        let further: BTreeSet<IpAddr> = additional
+            .into_iter()
+            .chain(to_nodes.iter().flat_map(of_family))
+            .collect();
         let mut all = self.further.lock();
         let known = all.entry(owner.to_owned()).or_default();
         known.former.append(&mut known.further);
@@ -65,20 +80,43 @@ impl AzureLoadBalancers {
             return;
         }
         let mut nodes = self.usable(&self.nodes());
-        nodes.retain(|node| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none());
-        self.note_destinations(owner, service, &Spec::of(service, &self.config()).spec, &nodes);
+        nodes.retain(|node| {
+            node.labels
+                .get(cloud_provider::names::LABEL_EXCLUDE_BALANCER)
+                .is_none()
+        });
+        self.note_destinations(
+            owner,
+            service,
+            &Spec::of(service, &self.config()).spec,
+            &nodes,
+        );
     }
 
     /// Returns the addresses to which the security rules of a Service lead.
-    pub(super) fn destinations(&self, owner: &str, ingress: &[LoadBalancerIngress]) -> BTreeSet<IpAddr> {
-        let Destinations { further, to_nodes, .. } = self.further.lock().get(owner).cloned().unwrap_or_default();
-        let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
-        own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6())).chain(further).collect()
+    pub(super) fn destinations(
+        &self,
+        owner: &str,
+        ingress: &[LoadBalancerIngress],
+    ) -> BTreeSet<IpAddr> {
+        let Destinations {
+            further, to_nodes, ..
+        } = self.further.lock().get(owner).cloned().unwrap_or_default();
+        let own = ingress
+            .iter()
+            .filter_map(|it| it.ip.as_deref()?.parse().ok());
+        own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
+            .chain(further)
+            .collect()
     }
 
     /// Returns the addresses to which rules of earlier syncs may still lead.
     pub(super) fn former_destinations(&self, owner: &str) -> BTreeSet<IpAddr> {
-        self.further.lock().get(owner).map(|it| it.former.clone()).unwrap_or_default()
+        self.further
+            .lock()
+            .get(owner)
+            .map(|it| it.former.clone())
+            .unwrap_or_default()
     }
 
     /// Returns the rules of a Service as the security group has them, and the settings of their part of a graph.
@@ -89,21 +127,51 @@ impl AzureLoadBalancers {
         ingress: &[LoadBalancerIngress],
         service: Option<&Service>,
     ) -> Option<provider_kit::load_balancers::Attributes> {
-        let Destinations { further, to_nodes, .. } = self.further.lock().get(owner).cloned().unwrap_or_default();
-        let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
-        let own: BTreeSet<IpAddr> = own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6())).collect();
-        let mut foreign = if to_nodes.is_empty() { BTreeSet::new() } else { self.node_rules_of_others(owner) };
+        let Destinations {
+            further, to_nodes, ..
+        } = self.further.lock().get(owner).cloned().unwrap_or_default();
+        let own = ingress
+            .iter()
+            .filter_map(|it| it.ip.as_deref()?.parse().ok());
+        let own: BTreeSet<IpAddr> = own
+            .filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
+            .collect();
+        let mut foreign = if to_nodes.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.node_rules_of_others(owner)
+        };
         if let Some(rules) = service.and_then(|it| Spec::of(it, &self.config()).spec.security) {
-            foreign.retain(|name| !rules.iter().any(|rule| security::name(rule).as_ref() == Some(name)));
+            foreign.retain(|name| {
+                !rules
+                    .iter()
+                    .any(|rule| security::name(rule).as_ref() == Some(name))
+            });
         }
         let (rules, covered) = security::observed(group, (&own, &further), &foreign);
-        (!rules.is_empty()).then(|| security::settings(&rules, if further.is_empty() { None } else { Some(&covered) }))
+        (!rules.is_empty()).then(|| {
+            security::settings(
+                &rules,
+                if further.is_empty() {
+                    None
+                } else {
+                    Some(&covered)
+                },
+            )
+        })
     }
 
     /// Returns the addresses of all Nodes.
     fn node_addresses(&self) -> BTreeSet<IpAddr> {
         let nodes = self.nodes();
-        nodes.iter().flat_map(|node| [false, true].into_iter().filter_map(|is_ipv6| internal(node, is_ipv6))).collect()
+        nodes
+            .iter()
+            .flat_map(|node| {
+                [false, true]
+                    .into_iter()
+                    .filter_map(|is_ipv6| internal(node, is_ipv6))
+            })
+            .collect()
     }
 
     /// Returns `true` if security rules lead to Nodes.
@@ -115,14 +183,32 @@ impl AzureLoadBalancers {
     /// Returns the names of the rules by which other Services admit traffic to Nodes, in lower case.
     fn node_rules_of_others(&self, owner: &str) -> BTreeSet<String> {
         let (config, services) = (self.config(), self.services());
-        let others = services.iter().filter(|it| default_load_balancer_name(it) != owner);
+        let others = services
+            .iter()
+            .filter(|it| default_load_balancer_name(it) != owner);
         let of_service = |service: &Arc<Service>| {
-            let is_balanced = service.spec.as_ref().is_some_and(|it| it.type_.as_deref() == Some("LoadBalancer"));
-            let spec = if is_balanced { Spec::of(service, &config).spec } else { Spec::default() };
-            let families: Vec<_> =
-                spec.families.iter().filter(|it| it.to_nodes).map(super::spec::Family::name).collect();
+            let is_balanced = service
+                .spec
+                .as_ref()
+                .is_some_and(|it| it.type_.as_deref() == Some("LoadBalancer"));
+            let spec = if is_balanced {
+                Spec::of(service, &config).spec
+            } else {
+                Spec::default()
+            };
+            let families: Vec<_> = spec
+                .families
+                .iter()
+                .filter(|it| it.to_nodes)
+                .map(super::spec::Family::name)
+                .collect();
             let is_its = |rule: &String| families.iter().any(|family| rule.starts_with(family));
-            spec.security.into_iter().flatten().filter(is_its).filter_map(|it| security::name(&it)).collect::<Vec<_>>()
+            spec.security
+                .into_iter()
+                .flatten()
+                .filter(is_its)
+                .filter_map(|it| security::name(&it))
+                .collect::<Vec<_>>()
         };
         others.flat_map(of_service).collect()
     }
@@ -130,16 +216,27 @@ impl AzureLoadBalancers {
     /// Checks that a Service which denies other traffic does not share its internal address with one that has no ranges: no
     /// rule admits the traffic of that Service, which the virtual network admits, so that the denial would cut it off.
     pub(super) fn check_denial(&self, service: &Service, spec: &Spec) -> Result<()> {
-        let denies = spec.security.iter().flatten().any(|rule| rule.contains(" Deny "));
+        let denies = spec
+            .security
+            .iter()
+            .flatten()
+            .any(|rule| rule.contains(" Deny "));
         if !denies || !spec.is_internal {
             return Ok(());
         }
         let (config, services) = (self.config(), self.services());
-        let is_open = |it: &Service| Spec::of(it, &config).spec.security.is_none_or(|rules| rules.is_empty());
-        let is_cut_off =
-            |it: &&Arc<Service>, ip: IpAddr| it.metadata.uid != service.metadata.uid && shows(it, ip) && is_open(it);
+        let is_open = |it: &Service| {
+            Spec::of(it, &config)
+                .spec
+                .security
+                .is_none_or(|rules| rules.is_empty())
+        };
+        let is_cut_off = |it: &&Arc<Service>, ip: IpAddr| {
+            it.metadata.uid != service.metadata.uid && shows(it, ip) && is_open(it)
+        };
         let mut addresses = spec.families.iter().filter_map(|it| it.address);
-        let cut_off = addresses.find_map(|ip| Some((ip, services.iter().find(|it| is_cut_off(it, ip))?)));
+        let cut_off =
+            addresses.find_map(|ip| Some((ip, services.iter().find(|it| is_cut_off(it, ip))?)));
         cut_off.map_or(Ok(()), |(ip, other)| {
             Err(Error::invalid(format!(
                 "annotation {}: Service {} has address {ip}, too, and no ranges, so that the denial would cut it off; remove \
@@ -151,11 +248,21 @@ impl AzureLoadBalancers {
     }
 
     /// Writes the security rules of a Service, together with those of other Services.
-    pub(super) async fn write_security(&self, change: SecurityChange<'_>, spec: &Spec) -> Result<()> {
+    pub(super) async fn write_security(
+        &self,
+        change: SecurityChange<'_>,
+        spec: &Spec,
+    ) -> Result<()> {
         if self.config().file.security_group_name.is_empty() {
             return Ok(());
         }
-        let SecurityChange { owner, key, present, mut leaving, rules } = change;
+        let SecurityChange {
+            owner,
+            key,
+            present,
+            mut leaving,
+            rules,
+        } = change;
         let (nodes, mut kept) = (self.node_addresses(), BTreeSet::new());
         if self.has_node_rules() || spec.families.iter().any(|it| it.to_nodes) {
             kept = self.node_rules_of_others(owner);
@@ -164,7 +271,16 @@ impl AzureLoadBalancers {
         let (retained, retains_denial) = self.retained(key, owner, &leaving);
         let former = self.former_destinations(owner);
         let gone = former.difference(&nodes).copied().collect();
-        let edit = security::Edit { addresses: present, leaving, rules, retained, retains_denial, nodes, kept, gone };
+        let edit = security::Edit {
+            addresses: present,
+            leaving,
+            rules,
+            retained,
+            retains_denial,
+            nodes,
+            kept,
+            gone,
+        };
         let config = self.config();
         let apply = move |group: &mut Value| {
             edit.apply(group)?;
@@ -182,23 +298,48 @@ impl AzureLoadBalancers {
 
     /// Returns protocols and ports of other Services that have an address of this one, and `true` if one of them denies
     /// other traffic.
-    fn retained(&self, key: &DocumentKey, owner: &str, addresses: &BTreeSet<IpAddr>) -> (BTreeSet<String>, bool) {
+    fn retained(
+        &self,
+        key: &DocumentKey,
+        owner: &str,
+        addresses: &BTreeSet<IpAddr>,
+    ) -> (BTreeSet<String>, bool) {
         let document = self.documents.store().last(key);
-        let own: Vec<_> = Share::of(&document, owner).frontends.values().map(|it| text(it, "/name")).collect();
+        let own: Vec<_> = Share::of(&document, owner)
+            .frontends
+            .values()
+            .map(|it| text(it, "/name"))
+            .collect();
         let others = items(&document, "loadBalancingRules").filter(|it| {
             let its = name_of(text(it, "/properties/frontendIPConfiguration/id"));
-            prefix(text(it, "/name")) != Some(owner) && own.iter().any(|own| its.eq_ignore_ascii_case(own))
+            prefix(text(it, "/name")) != Some(owner)
+                && own.iter().any(|own| its.eq_ignore_ascii_case(own))
         });
-        let mut owners: BTreeSet<String> =
-            others.clone().filter_map(|it| prefix(text(it, "/name")).map(str::to_owned)).collect();
-        let of_rule = |it: &Value| format!("{} {}", text(it, "/properties/protocol"), it["properties"]["frontendPort"]);
+        let mut owners: BTreeSet<String> = others
+            .clone()
+            .filter_map(|it| prefix(text(it, "/name")).map(str::to_owned))
+            .collect();
+        let of_rule = |it: &Value| {
+            format!(
+                "{} {}",
+                text(it, "/properties/protocol"),
+                it["properties"]["frontendPort"]
+            )
+        };
         let mut retained: BTreeSet<String> = others.map(of_rule).collect();
         let (config, services) = (self.config(), self.services());
         let shows_one = |it: &Service| addresses.iter().any(|ip| shows(it, *ip));
-        let others = services.iter().filter(|it| default_load_balancer_name(it) != owner);
+        let others = services
+            .iter()
+            .filter(|it| default_load_balancer_name(it) != owner);
         for service in others.clone().filter(|it| shows_one(it)) {
             owners.insert(default_load_balancer_name(service));
-            let ports = service.spec.as_ref().and_then(|it| it.ports.as_ref()).into_iter().flatten();
+            let ports = service
+                .spec
+                .as_ref()
+                .and_then(|it| it.ports.as_ref())
+                .into_iter()
+                .flatten();
             retained.extend(ports.map(|port| match port.protocol.as_deref() {
                 Some("UDP") => format!("Udp {}", port.port),
                 Some("SCTP") => format!("* {}", port.port),
@@ -207,7 +348,10 @@ impl AzureLoadBalancers {
         }
         let denies = |it: &Arc<Service>| {
             let rules = Spec::of(it, &config).spec.security;
-            rules.into_iter().flatten().any(|rule| rule.contains(" Deny "))
+            rules
+                .into_iter()
+                .flatten()
+                .any(|rule| rule.contains(" Deny "))
         };
         let mut sharing = others.filter(|it| owners.contains(&default_load_balancer_name(it)));
         (retained, sharing.any(denies))

@@ -18,7 +18,12 @@ pub(super) const SHARED_PROBE: &str = "cluster-service-shared-health-probe";
 /// The longest name of an element, without the suffix of a family.
 pub(crate) const MOST_NAME: usize = 75;
 /// Lists of a document whose elements Services own, in the order in which they refer to each other.
-pub(super) const LISTS: [&str; 4] = ["frontendIPConfigurations", "backendAddressPools", "probes", "loadBalancingRules"];
+pub(super) const LISTS: [&str; 4] = [
+    "frontendIPConfigurations",
+    "backendAddressPools",
+    "probes",
+    "loadBalancingRules",
+];
 
 /// Returns the beginning of an element's name that tells its Service: `a` and 31 digits of the UID.
 pub(crate) fn prefix(name: &str) -> Option<&str> {
@@ -33,26 +38,40 @@ pub(super) fn belongs(element: &Value, owner: &str) -> bool {
 
 /// Returns the members of a pool, as targets.
 pub(crate) fn members(document: &Value, pool: &str) -> Targets {
-    let pool = items(document, "backendAddressPools").find(|it| text(it, "/name").eq_ignore_ascii_case(pool));
-    let Some(pool) = pool else { return Targets::default() };
+    let pool = items(document, "backendAddressPools")
+        .find(|it| text(it, "/name").eq_ignore_ascii_case(pool));
+    let Some(pool) = pool else {
+        return Targets::default();
+    };
     let by_address = items(pool, "loadBalancerBackendAddresses")
         .filter(|it| it["properties"]["networkInterfaceIPConfiguration"].is_null());
-    let addresses = by_address.map(|it| text(it, "/properties/ipAddress").to_owned()).filter(|it| !it.is_empty());
-    addresses.chain(items(pool, "backendIPConfigurations").map(|it| owner_of(text(it, "/id")))).collect()
+    let addresses = by_address
+        .map(|it| text(it, "/properties/ipAddress").to_owned())
+        .filter(|it| !it.is_empty());
+    addresses
+        .chain(items(pool, "backendIPConfigurations").map(|it| owner_of(text(it, "/id"))))
+        .collect()
 }
 
 /// Returns the interface or the instance of an IP configuration, in lower case.
 fn owner_of(configuration: &str) -> String {
     let id = configuration.to_ascii_lowercase();
     let interface = id.split("/ipconfigurations/").next().unwrap_or_default();
-    let instance = interface.split("/networkinterfaces/").next().unwrap_or_default();
+    let instance = interface
+        .split("/networkinterfaces/")
+        .next()
+        .unwrap_or_default();
     place(instance).map_or_else(|| interface.to_owned(), |place| place.id())
 }
 
 /// Returns the end of a name that tells the second family of a Service.
 pub(crate) fn suffix(name: &str) -> &'static str {
     let is_second = name.len() > IPV6.len() && name.is_char_boundary(name.len() - IPV6.len());
-    if is_second && name[name.len() - IPV6.len()..].eq_ignore_ascii_case(IPV6) { IPV6 } else { "" }
+    if is_second && name[name.len() - IPV6.len()..].eq_ignore_ascii_case(IPV6) {
+        IPV6
+    } else {
+        ""
+    }
 }
 
 /// Attributes of the load balancer in a resource graph, by the field of a frontend.
@@ -73,28 +92,43 @@ pub(crate) struct Share<'a> {
 impl<'a> Share<'a> {
     /// Reads the share of a Service. A Service whose address belongs to another Service uses that one's frontend.
     pub(crate) fn of(document: &'a Value, owner: &str) -> Self {
-        let rules: Vec<_> = items(document, "loadBalancingRules").filter(|it| belongs(it, owner)).collect();
+        let rules: Vec<_> = items(document, "loadBalancingRules")
+            .filter(|it| belongs(it, owner))
+            .collect();
         let all = items(document, "frontendIPConfigurations");
         let mut frontends = BTreeMap::new();
         for rule in &rules {
             let used = name_of(text(rule, "/properties/frontendIPConfiguration/id"));
-            let used = all.clone().find(|it| used.eq_ignore_ascii_case(text(it, "/name")));
+            let used = all
+                .clone()
+                .find(|it| used.eq_ignore_ascii_case(text(it, "/name")));
             frontends.extend(used.map(|it| (suffix(text(rule, "/name")), it)));
         }
-        let own = all.filter(|it| belongs(it, owner)).map(|it| (suffix(text(it, "/name")), it));
+        let own = all
+            .filter(|it| belongs(it, owner))
+            .map(|it| (suffix(text(it, "/name")), it));
         frontends.extend(own);
-        Self { frontends, rules, probes: items(document, "probes").collect() }
+        Self {
+            frontends,
+            rules,
+            probes: items(document, "probes").collect(),
+        }
     }
 
     /// Returns the IDs of the public addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &'a str> {
-        self.frontends.values().map(|it| text(it, FRONTEND[0].1)).filter(|it| !it.is_empty())
+        self.frontends
+            .values()
+            .map(|it| text(it, FRONTEND[0].1))
+            .filter(|it| !it.is_empty())
     }
 
     /// Returns `true` if rules of others use a frontend of the share.
     pub(crate) fn is_shared(&self, document: &Value, owner: &str) -> bool {
         let own: Vec<&str> = self.frontends.values().map(|it| text(it, "/id")).collect();
-        let lists = ["loadBalancingRules", "inboundNatRules"].into_iter().flat_map(|list| items(document, list));
+        let lists = ["loadBalancingRules", "inboundNatRules"]
+            .into_iter()
+            .flat_map(|list| items(document, list));
         lists.filter(|it| !belongs(it, owner)).any(|it| {
             let used = text(it, "/properties/frontendIPConfiguration/id");
             own.iter().any(|id| used.eq_ignore_ascii_case(id))
@@ -102,7 +136,12 @@ impl<'a> Share<'a> {
     }
 
     /// Adds the resources of the share to a resource graph. A Service without rules is in the pool of the cluster.
-    pub(crate) fn graph(&self, document: &Value, pool: &str, mut graph: ResourceGraph) -> Result<ResourceGraph> {
+    pub(crate) fn graph(
+        &self,
+        document: &Value,
+        pool: &str,
+        mut graph: ResourceGraph,
+    ) -> Result<ResourceGraph> {
         if self.frontends.is_empty() {
             return Ok(graph);
         }
@@ -116,7 +155,8 @@ impl<'a> Share<'a> {
             }
         }
         graph = graph.balancer(attributes);
-        let used = |rule: &&Value| name_of(text(rule, "/properties/backendAddressPool/id")).to_owned();
+        let used =
+            |rule: &&Value| name_of(text(rule, "/properties/backendAddressPool/id")).to_owned();
         let mut used: BTreeSet<String> = self.rules.iter().map(used).collect();
         if used.is_empty() {
             used.insert(pool.to_owned());
@@ -127,7 +167,9 @@ impl<'a> Share<'a> {
             }
         }
         for rule in &self.rules {
-            let Some(port) = port_of(text(rule, "/name")) else { continue };
+            let Some(port) = port_of(text(rule, "/name")) else {
+                continue;
+            };
             let attributes = Attributes::observed(&self.rule(rule)?)?;
             let pool = name_of(text(rule, "/properties/backendAddressPool/id"));
             graph = graph.listener(port.number, port.protocol, pool, attributes);
@@ -138,15 +180,21 @@ impl<'a> Share<'a> {
     /// Reads a rule with its probe. The API leaves defaults out.
     fn rule(&self, rule: &Value) -> Result<Rule> {
         let name = name_of(text(rule, "/properties/probe/id"));
-        let probe = self.probes.iter().find(|it| !name.is_empty() && text(it, "/name").eq_ignore_ascii_case(name));
+        let probe = self
+            .probes
+            .iter()
+            .find(|it| !name.is_empty() && text(it, "/name").eq_ignore_ascii_case(name));
         let mut properties = rule["properties"].clone();
-        *json_path::place(&mut properties, &["probe"]) = probe.map_or(Value::Null, |it| it["properties"].clone());
+        *json_path::place(&mut properties, &["probe"]) =
+            probe.map_or(Value::Null, |it| it["properties"].clone());
         let mut rule: Rule = crate::arm::read(&properties)?;
         rule.idle_timeout_in_minutes = rule.idle_timeout_in_minutes.max(4);
         if let Some(probe) = &mut rule.probe {
             probe.is_shared = name == SHARED_PROBE;
             // Azure shows the threshold 1 for a probe whose number of failures was stated in the older field.
-            let count = properties["probe"]["numberOfProbes"].as_u64().and_then(|it| it.try_into().ok());
+            let count = properties["probe"]["numberOfProbes"]
+                .as_u64()
+                .and_then(|it| it.try_into().ok());
             if probe.probe_threshold < 2 {
                 probe.probe_threshold = count.unwrap_or(2);
             }
@@ -160,5 +208,8 @@ fn port_of(name: &str) -> Option<Port> {
     let end = suffix(name);
     let mut parts = name[..name.len() - end.len()].rsplit('-');
     let number = parts.next()?.parse().ok()?;
-    Some(Port { number, protocol: format!("{}{end}", parts.next()?).into() })
+    Some(Port {
+        number,
+        protocol: format!("{}{end}", parts.next()?).into(),
+    })
 }

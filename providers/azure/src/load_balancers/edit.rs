@@ -8,7 +8,9 @@ use provider_kit::json_path::{self, place};
 use provider_kit::load_balancers::{Port, Targets};
 use serde_json::{Value, json};
 
-use super::document::{CLUSTER_TAG, FRONTEND, LISTS, MOST_NAME, SHARED_PROBE, Share, belongs, prefix, suffix};
+use super::document::{
+    CLUSTER_TAG, FRONTEND, LISTS, MOST_NAME, SHARED_PROBE, Share, belongs, prefix, suffix,
+};
 use super::probes::Probe;
 use super::spec::Rule;
 use crate::arm::{items, name_of, overlay, text};
@@ -20,7 +22,10 @@ fn list_mut<'a>(document: &'a mut Value, list: &str) -> &'a mut Vec<Value> {
 
 /// Keeps some elements of a list, without adding a list that the document does not have.
 fn retain(document: &mut Value, list: &str, keep: impl FnMut(&Value) -> bool) {
-    let all = document.pointer_mut("/properties").and_then(|it| it.get_mut(list)).and_then(Value::as_array_mut);
+    let all = document
+        .pointer_mut("/properties")
+        .and_then(|it| it.get_mut(list))
+        .and_then(Value::as_array_mut);
     if let Some(all) = all {
         all.retain(keep);
     }
@@ -85,15 +90,24 @@ impl Edit {
         for (suffix, frontend) in &self.frontends {
             // Azure refuses a second frontend for an address.
             let same = |it: &Value, pointer: &str| {
-                !text(frontend, pointer).is_empty() && text(it, pointer).eq_ignore_ascii_case(text(frontend, pointer))
+                !text(frontend, pointer).is_empty()
+                    && text(it, pointer).eq_ignore_ascii_case(text(frontend, pointer))
             };
-            let is_same = |it: &&Value| same(it, FRONTEND[0].1) || (same(it, FRONTEND[1].1) && same(it, FRONTEND[2].1));
+            let is_same = |it: &&Value| {
+                same(it, FRONTEND[0].1) || (same(it, FRONTEND[1].1) && same(it, FRONTEND[2].1))
+            };
             let mut others = items(document, LISTS[0]).filter(|it| !belongs(it, &self.owner));
             let of_other = others.find(is_same).map(|it| text(it, "/name").to_owned());
-            names.insert(*suffix, of_other.unwrap_or_else(|| format!("{}{suffix}", self.base)));
+            names.insert(
+                *suffix,
+                of_other.unwrap_or_else(|| format!("{}{suffix}", self.base)),
+            );
         }
         retain(document, LISTS[0], |it| {
-            !belongs(it, &self.owner) || names.values().any(|name| text(it, "/name").eq_ignore_ascii_case(name))
+            !belongs(it, &self.owner)
+                || names
+                    .values()
+                    .any(|name| text(it, "/name").eq_ignore_ascii_case(name))
         });
         for (suffix, frontend) in &self.frontends {
             let name = format!("{}{suffix}", self.base);
@@ -113,7 +127,8 @@ impl Edit {
     }
 
     fn write(&self, document: &mut Value) -> Result<()> {
-        let reference = |list: &str, name: &str| json!({"id": format!("{}/{list}/{name}", self.id)});
+        let reference =
+            |list: &str, name: &str| json!({"id": format!("{}/{list}/{name}", self.id)});
         let frontends = self.write_frontends(document);
         for (.., pool, _) in &self.rules {
             upsert(document, LISTS[1], &json!({ "name": pool }));
@@ -123,7 +138,9 @@ impl Edit {
             let end = suffix(&port.protocol);
             let protocol = port.protocol.strip_suffix(end).unwrap_or(&port.protocol);
             let name = self.rule_name(protocol, port.number, end);
-            let Some(frontend) = frontends.get(end) else { continue };
+            let Some(frontend) = frontends.get(end) else {
+                continue;
+            };
             let probe = rule.probe.as_ref().map(|probe| {
                 let name = match probe {
                     it if it.is_shared => SHARED_PROBE.to_owned(),
@@ -143,13 +160,23 @@ impl Edit {
             properties["frontendIPConfiguration"] = reference(LISTS[0], frontend);
             properties["backendAddressPool"] = reference(LISTS[1], pool);
             properties["probe"] = json!(probe.map(|name| reference(LISTS[2], &name)));
-            properties["frontendPort"] = if rule.protocol == "All" { 0 } else { port.number }.into();
+            properties["frontendPort"] = if rule.protocol == "All" {
+                0
+            } else {
+                port.number
+            }
+            .into();
             rules.push(json!({"name": name, "properties": properties}));
         }
-        rules.iter().try_for_each(|rule| self.check_conflict(document, rule))?;
+        rules
+            .iter()
+            .try_for_each(|rule| self.check_conflict(document, rule))?;
         for (list, wanted) in [(LISTS[2], &probes), (LISTS[3], &rules)] {
             let stays = |it: &Value| {
-                !belongs(it, &self.owner) || wanted.iter().any(|new| text(new, "/name") == text(it, "/name"))
+                !belongs(it, &self.owner)
+                    || wanted
+                        .iter()
+                        .any(|new| text(new, "/name") == text(it, "/name"))
             };
             retain(document, list, stays);
             wanted.iter().for_each(|new| upsert(document, list, new));
@@ -164,7 +191,12 @@ impl Edit {
             )));
         }
         for (pool, (join, leave)) in &self.members {
-            set_members(document, pool, (join, leave), self.config.vnet_id().as_deref());
+            set_members(
+                document,
+                pool,
+                (join, leave),
+                self.config.vnet_id().as_deref(),
+            );
         }
         self.remove_unused_pools(document);
         Ok(())
@@ -191,7 +223,9 @@ impl Edit {
             let pointer = "/properties/frontendIPConfiguration/id";
             text(it, pointer).eq_ignore_ascii_case(text(rule, pointer))
         };
-        let others = ["loadBalancingRules", "inboundNatRules"].into_iter().flat_map(|list| items(document, list));
+        let others = ["loadBalancingRules", "inboundNatRules"]
+            .into_iter()
+            .flat_map(|list| items(document, list));
         let conflict = others
             .filter(|it| !belongs(it, &self.owner))
             .find(|it| same_frontend(it) && same(it, "frontendPort") && same(it, "protocol"));
@@ -208,9 +242,15 @@ impl Edit {
 
     /// Removes the Service's own pools that no rule leads to.
     fn remove_unused_pools(&self, document: &mut Value) {
-        let id = |it: &Value| name_of(text(it, "/properties/backendAddressPool/id")).to_ascii_lowercase();
+        let id = |it: &Value| {
+            name_of(text(it, "/properties/backendAddressPool/id")).to_ascii_lowercase()
+        };
         let used: BTreeSet<String> = items(document, LISTS[3]).map(id).collect();
-        let is_left = |name: &str| self.own_pools.iter().any(|own| name.eq_ignore_ascii_case(own));
+        let is_left = |name: &str| {
+            self.own_pools
+                .iter()
+                .any(|own| name.eq_ignore_ascii_case(own))
+        };
         retain(document, LISTS[1], |it| {
             let name = text(it, "/name");
             used.contains(&name.to_ascii_lowercase())
@@ -219,28 +259,38 @@ impl Edit {
     }
 
     fn remove(&self, document: &mut Value) {
-        let used: Vec<String> =
-            Share::of(document, &self.owner).frontends.values().map(|it| text(it, "/name").to_owned()).collect();
+        let used: Vec<String> = Share::of(document, &self.owner)
+            .frontends
+            .values()
+            .map(|it| text(it, "/name").to_owned())
+            .collect();
         for list in [LISTS[3], LISTS[2]] {
             retain(document, list, |it| !belongs(it, &self.owner));
         }
         // A frontend stays while rules of another Service use it.
         let in_use = |document: &Value, name: &str| {
-            let uses =
-                |it: &Value| name_of(text(it, "/properties/frontendIPConfiguration/id")).eq_ignore_ascii_case(name);
-            let referrers = ["loadBalancingRules", "inboundNatRules", "inboundNatPools"].into_iter();
-            let outbound = items(document, "outboundRules").flat_map(|it| items(it, "frontendIPConfigurations"));
+            let uses = |it: &Value| {
+                name_of(text(it, "/properties/frontendIPConfiguration/id"))
+                    .eq_ignore_ascii_case(name)
+            };
+            let referrers =
+                ["loadBalancingRules", "inboundNatRules", "inboundNatPools"].into_iter();
+            let outbound = items(document, "outboundRules")
+                .flat_map(|it| items(it, "frontendIPConfigurations"));
             referrers.flat_map(|list| items(document, list)).any(uses) || { outbound }
                 .any(|it| name_of(text(it, "/id")).eq_ignore_ascii_case(name))
         };
         let gone: Vec<String> = items(document, LISTS[0])
             .map(|it| text(it, "/name"))
             .filter(|name| {
-                (prefix(name) == Some(&*self.owner) || used.iter().any(|it| it == name)) && !in_use(document, name)
+                (prefix(name) == Some(&*self.owner) || used.iter().any(|it| it == name))
+                    && !in_use(document, name)
             })
             .map(str::to_owned)
             .collect();
-        retain(document, LISTS[0], |it| !gone.iter().any(|name| name == text(it, "/name")));
+        retain(document, LISTS[0], |it| {
+            !gone.iter().any(|name| name == text(it, "/name"))
+        });
         remove_unused_probe(document);
         self.remove_unused_pools(document);
         if items(document, LISTS[0]).next().is_none() {
@@ -258,12 +308,17 @@ pub(crate) fn set_members(
     vnet: Option<&str>,
 ) {
     let mut pools = list_mut(document, LISTS[1]).iter_mut();
-    let Some(pool) = pools.find(|it| text(it, "/name").eq_ignore_ascii_case(pool)) else { return };
+    let Some(pool) = pools.find(|it| text(it, "/name").eq_ignore_ascii_case(pool)) else {
+        return;
+    };
     let has_network = !text(pool, "/properties/virtualNetwork/id").is_empty();
     let members = list_mut(pool, "loadBalancerBackendAddresses");
     members.retain(|it| !leave.contains(text(it, "/properties/ipAddress")));
     for (name, ip) in join {
-        if !members.iter().any(|it| text(it, "/properties/ipAddress") == ip) {
+        if !members
+            .iter()
+            .any(|it| text(it, "/properties/ipAddress") == ip)
+        {
             members.retain(|it| text(it, "/name") != name);
             members.push(json!({"name": name, "properties": {"ipAddress": ip}}));
         }
@@ -274,7 +329,10 @@ pub(crate) fn set_members(
         Some(id) if !has_network => json!({ "id": id }),
         _ => return,
     };
-    for properties in members.iter_mut().filter_map(|it| it.get_mut("properties")?.as_object_mut()) {
+    for properties in members
+        .iter_mut()
+        .filter_map(|it| it.get_mut("properties")?.as_object_mut())
+    {
         properties.remove("virtualNetwork");
     }
     overlay(pool, &json!({"properties": {"virtualNetwork": network}}));
@@ -284,7 +342,10 @@ pub(crate) fn set_members(
 fn upsert(document: &mut Value, list: &str, wanted: &Value) {
     let all = list_mut(document, list);
     let name = text(wanted, "/name");
-    match all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(name)) {
+    match all
+        .iter_mut()
+        .find(|it| text(it, "/name").eq_ignore_ascii_case(name))
+    {
         Some(there) => overlay(there, wanted),
         None => {
             let mut new = Value::Null;
@@ -295,7 +356,8 @@ fn upsert(document: &mut Value, list: &str, wanted: &Value) {
 }
 
 fn remove_unused_probe(document: &mut Value) {
-    let is_used = items(document, LISTS[3]).any(|it| name_of(text(it, "/properties/probe/id")) == SHARED_PROBE);
+    let is_used = items(document, LISTS[3])
+        .any(|it| name_of(text(it, "/properties/probe/id")) == SHARED_PROBE);
     if !is_used && items(document, LISTS[2]).any(|it| text(it, "/name") == SHARED_PROBE) {
         retain(document, LISTS[2], |it| text(it, "/name") != SHARED_PROBE);
     }

@@ -73,17 +73,29 @@ pub(super) fn parse(
     let is_stated = annotations.get(&key::LINK_CREATE) == Some(true);
     let mut words = |key| {
         let text: String = annotations.get(key).unwrap_or_default();
-        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let mut addresses = words(&key::LINK_ADDRESSES);
-    let [fqdns, mut visibility, auto_approval] =
-        [&key::LINK_FQDNS, &key::LINK_VISIBILITY, &key::LINK_AUTO_APPROVAL].map(words);
+    let [fqdns, mut visibility, auto_approval] = [
+        &key::LINK_FQDNS,
+        &key::LINK_VISIBILITY,
+        &key::LINK_AUTO_APPROVAL,
+    ]
+    .map(words);
     if visibility.iter().any(|it| it == "*") {
         visibility = vec!["*".to_owned()];
     }
-    let stated = annotations.get(&key::LINK_SUBNET).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+    let stated = annotations
+        .get(&key::LINK_SUBNET)
+        .map(|it| it.trim().to_owned())
+        .filter(|it| !it.is_empty());
     let count = annotations.get(&key::LINK_COUNT).unwrap_or(1);
-    let name = annotations.get(&key::LINK_NAME).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+    let name = annotations
+        .get(&key::LINK_NAME)
+        .map(|it| it.trim().to_owned())
+        .filter(|it| !it.is_empty());
     let enable_proxy_protocol = annotations.get(&key::LINK_PROXY_PROTOCOL) == Some(true);
     if !is_stated {
         return None;
@@ -94,17 +106,34 @@ pub(super) fn parse(
             key::LINK_CREATE.key()
         ));
     }
-    if let Some(wrong) = addresses.iter().find(|it| it.parse::<std::net::Ipv4Addr>().is_err()) {
-        annotations.mistake(format!("{}: {wrong:?} is no IPv4 address", key::LINK_ADDRESSES.key()));
+    if let Some(wrong) = addresses
+        .iter()
+        .find(|it| it.parse::<std::net::Ipv4Addr>().is_err())
+    {
+        annotations.mistake(format!(
+            "{}: {wrong:?} is no IPv4 address",
+            key::LINK_ADDRESSES.key()
+        ));
     }
     if addresses.len() > count as usize {
-        annotations.mistake(format!("{}: {count} is less than the number of addresses", key::LINK_COUNT.key()));
+        annotations.mistake(format!(
+            "{}: {count} is less than the number of addresses",
+            key::LINK_COUNT.key()
+        ));
     }
-    let mut open = auto_approval.iter().filter(|it| !visibility.contains(it) && visibility != ["*"]);
+    let mut open = auto_approval
+        .iter()
+        .filter(|it| !visibility.contains(it) && visibility != ["*"]);
     if let Some(hidden) = open.next() {
-        annotations.mistake(format!("{}: {hidden:?} is not among those that see it", key::LINK_AUTO_APPROVAL.key()));
+        annotations.mistake(format!(
+            "{}: {hidden:?} is not among those that see it",
+            key::LINK_AUTO_APPROVAL.key()
+        ));
     }
-    addresses.get_mut(1..).into_iter().for_each(<[String]>::sort);
+    addresses
+        .get_mut(1..)
+        .into_iter()
+        .for_each(<[String]>::sort);
     let settings = PrivateLink {
         subnet: config.subnet_id(stated.as_deref().or(subnet).unwrap_or_default()),
         count,
@@ -120,7 +149,9 @@ pub(super) fn parse(
 impl Link {
     /// Returns the name: that of the annotation, or one that follows from the frontend.
     pub(super) fn name(&self, frontend: &str) -> String {
-        self.name.clone().unwrap_or_else(|| format!("pls-{frontend}"))
+        self.name
+            .clone()
+            .unwrap_or_else(|| format!("pls-{frontend}"))
     }
 }
 
@@ -128,13 +159,25 @@ impl Link {
 pub(super) fn observed(shown: &Value) -> PrivateLink {
     let properties = &shown["properties"];
     let texts = |value: &Value| {
-        value.as_array().into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|it| it.as_str().map(str::to_owned))
+            .collect()
     };
     let mut configurations: Vec<&Value> = items(shown, "ipConfigurations").collect();
-    configurations.sort_by_key(|it| (it["properties"]["primary"] != true, text(it, "/properties/privateIPAddress")));
+    configurations.sort_by_key(|it| {
+        (
+            it["properties"]["primary"] != true,
+            text(it, "/properties/privateIPAddress"),
+        )
+    });
     let is_static = |it: &&&Value| text(it, "/properties/privateIPAllocationMethod") == "Static";
-    let addresses =
-        configurations.iter().filter(is_static).map(|it| text(it, "/properties/privateIPAddress").to_owned());
+    let addresses = configurations
+        .iter()
+        .filter(is_static)
+        .map(|it| text(it, "/properties/privateIPAddress").to_owned());
     PrivateLink {
         subnet: configurations
             .first()
@@ -160,11 +203,15 @@ impl PrivateLink {
                 "privateIPAllocationMethod": ip.map_or("Dynamic", |_| "Static"), "privateIPAddressVersion": "IPv4",
                 "primary": is_primary, "subnet": {"id": self.subnet},
             });
-            ip.iter().for_each(|ip| properties["privateIPAddress"] = json!(ip));
+            ip.iter()
+                .for_each(|ip| properties["privateIPAddress"] = json!(ip));
             json!({"name": start + &end, "properties": properties})
         };
-        let fixed =
-            self.addresses.iter().enumerate().map(|(at, ip)| configuration(format!("-static-{ip}"), Some(ip), at == 0));
+        let fixed = self
+            .addresses
+            .iter()
+            .enumerate()
+            .map(|(at, ip)| configuration(format!("-static-{ip}"), Some(ip), at == 0));
         let rest = (0..self.count as usize - self.addresses.len())
             .map(|at| configuration(format!("-dynamic-{at}"), None, !has_static && at == 0));
         json!({
@@ -178,16 +225,23 @@ impl PrivateLink {
 
 /// Returns the frontend that a private link service leads to.
 fn frontend_of(link: &Value) -> &str {
-    text(link, "/properties/loadBalancerFrontendIpConfigurations/0/id")
+    text(
+        link,
+        "/properties/loadBalancerFrontendIpConfigurations/0/id",
+    )
 }
 
 impl AzureLoadBalancers {
     /// Returns the group of a Service's private link service.
     fn link_group(&self, service: Option<&Service>) -> ResourceGroup {
         let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
-        let stated = annotations.and_then(|it| it.get(key::LINK_GROUP.key())).map(|it| it.trim());
+        let stated = annotations
+            .and_then(|it| it.get(key::LINK_GROUP.key()))
+            .map(|it| it.trim());
         let mut group = self.config().private_links.clone();
-        group.name = stated.filter(|it| !it.is_empty()).map_or(group.name, str::to_ascii_lowercase);
+        group.name = stated
+            .filter(|it| !it.is_empty())
+            .map_or(group.name, str::to_ascii_lowercase);
         group
     }
 
@@ -199,9 +253,17 @@ impl AzureLoadBalancers {
                 .and_then(|it| it.get(key::LINK_CREATE.key()))
                 .is_some_and(|it| it.trim().eq_ignore_ascii_case("true"))
         };
-        let all = || self.caches.get().is_some_and(|it| it.services().iter().any(|it| asks(it)));
+        let all = || {
+            self.caches
+                .get()
+                .is_some_and(|it| it.services().iter().any(|it| asks(it)))
+        };
         match service.map_or_else(all, asks) {
-            true => self.arm().all(&PRIVATE_LINKS, &self.link_group(service)).await,
+            true => {
+                self.arm()
+                    .all(&PRIVATE_LINKS, &self.link_group(service))
+                    .await
+            }
             false => Ok(Vec::new()),
         }
     }
@@ -213,8 +275,12 @@ impl AzureLoadBalancers {
         links: &'a [Value],
         service: Option<&str>,
     ) -> Option<&'a Value> {
-        let leads =
-            |link: &&Value| share.frontends.values().any(|it| text(it, "/id").eq_ignore_ascii_case(frontend_of(link)));
+        let leads = |link: &&Value| {
+            share
+                .frontends
+                .values()
+                .any(|it| text(it, "/id").eq_ignore_ascii_case(frontend_of(link)))
+        };
         let is_ours = |link: &&Value| {
             let owner = link["tags"][OWNER].as_str();
             self.made_link(link) && (service.is_none() || owner == service)
@@ -223,7 +289,11 @@ impl AzureLoadBalancers {
     }
 
     fn made_link(&self, link: &Value) -> bool {
-        CLUSTER.iter().any(|key| link["tags"][*key].as_str().is_some_and(|it| it.eq_ignore_ascii_case(self.cluster())))
+        CLUSTER.iter().any(|key| {
+            link["tags"][*key]
+                .as_str()
+                .is_some_and(|it| it.eq_ignore_ascii_case(self.cluster()))
+        })
     }
 
     /// Creates or changes the private link service of a frontend.
@@ -237,11 +307,15 @@ impl AzureLoadBalancers {
         let group = self.link_group(Some(service));
         let all = self.arm().all(&PRIVATE_LINKS, &group).await?;
         let own = full_name(service);
-        let there = all
-            .into_iter()
-            .find(|it| frontend_of(it).eq_ignore_ascii_case(frontend) || text(it, "/name").eq_ignore_ascii_case(name));
-        let is_own =
-            |it: &Value| self.made_link(it) && it["tags"][OWNER] == own && text(it, "/name").eq_ignore_ascii_case(name);
+        let there = all.into_iter().find(|it| {
+            frontend_of(it).eq_ignore_ascii_case(frontend)
+                || text(it, "/name").eq_ignore_ascii_case(name)
+        });
+        let is_own = |it: &Value| {
+            self.made_link(it)
+                && it["tags"][OWNER] == own
+                && text(it, "/name").eq_ignore_ascii_case(name)
+        };
         if let Some(other) = there.as_ref().filter(|it| !is_own(it)) {
             return Err(Error::invalid(format!(
                 "private link service {} of Service {} has the name or the frontend; a name cannot change, and a frontend \
@@ -253,11 +327,20 @@ impl AzureLoadBalancers {
         }
         self.allow_links(&wanted.subnet).await?;
         let mut link = there.unwrap_or_else(|| self.config().new_resource());
-        overlay(&mut link, &json!({"properties": wanted.properties(name, frontend)}));
+        overlay(
+            &mut link,
+            &json!({"properties": wanted.properties(name, frontend)}),
+        );
         let mut tags = self.config().tags.clone();
-        tags.extend([(CLUSTER[0].to_owned(), self.cluster().to_owned()), (OWNER.to_owned(), own)]);
+        tags.extend([
+            (CLUSTER[0].to_owned(), self.cluster().to_owned()),
+            (OWNER.to_owned(), own),
+        ]);
         crate::tags::write(&self.config(), &mut link, &tags);
-        self.arm().write(&PRIVATE_LINKS, &group, &[name], &link).await.map(drop)
+        self.arm()
+            .write(&PRIVATE_LINKS, &group, &[name], &link)
+            .await
+            .map(drop)
     }
 
     /// Lets a subnet have addresses of private link services.
@@ -266,22 +349,47 @@ impl AzureLoadBalancers {
         let (group, vnet) = (&config.vnet, &config.file.vnet_name);
         let names = [&**vnet, name_of(subnet)];
         let Some(mut shown) = self.arm().get::<Value>(&SUBNETS, group, &names).await? else {
-            return Err(Error::invalid(format!("subnet {} of network {vnet} does not exist", name_of(subnet))));
+            return Err(Error::invalid(format!(
+                "subnet {} of network {vnet} does not exist",
+                name_of(subnet)
+            )));
         };
         if shown["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled" {
             return Ok(());
         }
-        *place(&mut shown, &["properties", "privateLinkServiceNetworkPolicies"]) = "Disabled".into();
-        self.arm().write(&SUBNETS, group, &names, &shown).await.map(drop)
+        *place(
+            &mut shown,
+            &["properties", "privateLinkServiceNetworkPolicies"],
+        ) = "Disabled".into();
+        self.arm()
+            .write(&SUBNETS, group, &names, &shown)
+            .await
+            .map(drop)
     }
 
     /// Deletes the private link services of frontends that this cluster made, with their connections.
-    pub(super) async fn delete_links(&self, service: &Service, is_its: impl Fn(&Value) -> bool) -> Result<()> {
+    pub(super) async fn delete_links(
+        &self,
+        service: &Service,
+        is_its: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
         let group = self.link_group(Some(service));
-        for link in self.arm().all(&PRIVATE_LINKS, &group).await?.iter().filter(|it| is_its(it) && self.made_link(it)) {
+        for link in self
+            .arm()
+            .all(&PRIVATE_LINKS, &group)
+            .await?
+            .iter()
+            .filter(|it| is_its(it) && self.made_link(it))
+        {
             let name = text(link, "/name");
             for connection in items(link, "privateEndpointConnections") {
-                self.arm().delete(&ENDPOINT_CONNECTIONS, &group, &[name, text(connection, "/name")]).await?;
+                self.arm()
+                    .delete(
+                        &ENDPOINT_CONNECTIONS,
+                        &group,
+                        &[name, text(connection, "/name")],
+                    )
+                    .await?;
             }
             self.arm().delete(&PRIVATE_LINKS, &group, &[name]).await?;
         }
@@ -289,9 +397,18 @@ impl AzureLoadBalancers {
     }
 
     /// Deletes the private link services of all frontends of a share.
-    pub(super) async fn delete_links_of(&self, document: &Value, owner: &str, service: &Service) -> Result<()> {
+    pub(super) async fn delete_links_of(
+        &self,
+        document: &Value,
+        owner: &str,
+        service: &Service,
+    ) -> Result<()> {
         let share = Share::of(document, owner);
         let ids: Vec<&str> = share.frontends.values().map(|it| text(it, "/id")).collect();
-        self.delete_links(service, |link| ids.iter().any(|id| frontend_of(link).eq_ignore_ascii_case(id))).await
+        self.delete_links(service, |link| {
+            ids.iter()
+                .any(|id| frontend_of(link).eq_ignore_ascii_case(id))
+        })
+        .await
     }
 }

@@ -46,11 +46,22 @@ pub(crate) async fn change(
     let (document, arm) = (documents.store().get(key).await?, documents.store().arm());
     let there = members(&document, pool);
     let id = format!("{}/backendAddressPools/{pool}", text(&document, "/id"));
-    let union = |of: fn(&MemberChange) -> &Targets| changes.iter().fold(Targets::default(), |all, it| all.with(of(it)));
+    let union = |of: fn(&MemberChange) -> &Targets| {
+        changes
+            .iter()
+            .fold(Targets::default(), |all, it| all.with(of(it)))
+    };
     let (join, leave) = (union(|it| &it.join).without(&there), union(|it| &it.leave));
-    let leave: Targets = leave.iter().filter(|it| there.contains(it) && !join.contains(it)).collect();
+    let leave: Targets = leave
+        .iter()
+        .filter(|it| there.contains(it) && !join.contains(it))
+        .collect();
     let sets = |targets: &Targets| -> BTreeSet<(ResourceGroup, String)> {
-        targets.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set.to_owned())).collect()
+        targets
+            .iter()
+            .filter_map(scale_set_of)
+            .map(|(group, set, _)| (group, set.to_owned()))
+            .collect()
     };
     // Instances that are created later have the pools of the model: it leaves with the last instance of its scale set.
     let mut models = sets(&leave);
@@ -58,7 +69,12 @@ pub(crate) async fn change(
         let stay = sets(&there.without(&leave).with(&join));
         models.retain(|it| !stay.contains(it));
     }
-    try_join_all(models.iter().map(|(group, set)| scale_set(arm, group, set, &id, false))).await?;
+    try_join_all(
+        models
+            .iter()
+            .map(|(group, set)| scale_set(arm, group, set, &id, false)),
+    )
+    .await?;
     write(arm, &id, &join, &leave).await
 }
 
@@ -75,34 +91,57 @@ pub(crate) async fn unbind(arm: &Arm, document: &Value, nodes: &ResourceGroup) -
 }
 
 async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result<Refused> {
-    let sets: BTreeSet<_> = join.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set)).collect();
+    let sets: BTreeSet<_> = join
+        .iter()
+        .filter_map(scale_set_of)
+        .map(|(group, set, _)| (group, set))
+        .collect();
     // The model first: a new instance is then a member from the beginning.
     for (group, set) in &sets {
         scale_set(arm, group, set, pool, true).await?;
     }
-    let changes: Vec<(&str, bool)> =
-        join.iter().map(|it| (it, true)).chain(leave.iter().map(|it| (it, false))).collect();
+    let changes: Vec<(&str, bool)> = join
+        .iter()
+        .map(|it| (it, true))
+        .chain(leave.iter().map(|it| (it, false)))
+        .collect();
     let (mut failed, mut refused) = (None, BTreeMap::new());
     for some in changes.chunks(AT_ONCE) {
-        let outcomes = join_all(some.iter().map(|(target, joins)| member(arm, target, pool, *joins))).await;
+        let outcomes = join_all(
+            some.iter()
+                .map(|(target, joins)| member(arm, target, pool, *joins)),
+        )
+        .await;
         for ((target, joins), outcome) in some.iter().zip(outcomes) {
             match outcome {
-                Err(error) if *joins && error.is_invalid() => drop(refused.insert((*target).to_owned(), error)),
+                Err(error) if *joins && error.is_invalid() => {
+                    drop(refused.insert((*target).to_owned(), error))
+                }
                 outcome => failed = failed.or(outcome.map_err(|error| about(error, target)).err()),
             }
         }
     }
     // If all are refused, the reason is not one of them.
     if refused.len() == changes.len() {
-        failed = failed.or_else(|| refused.pop_first().map(|(target, error)| about(error, &target)));
+        failed = failed.or_else(|| {
+            refused
+                .pop_first()
+                .map(|(target, error)| about(error, &target))
+        });
     }
-    let refused = refused.into_iter().map(|(target, error)| (target, error.to_string())).collect();
+    let refused = refused
+        .into_iter()
+        .map(|(target, error)| (target, error.to_string()))
+        .collect();
     failed.map_or(Ok(Arc::new(refused)), Err)
 }
 
 /// Adds the pool to the references of one IP configuration, or removes it. Returns `true` if that changed anything.
 fn set_pool(configuration: &mut Value, pool: &str, joins: bool) -> bool {
-    let properties = place(configuration, &["properties", "loadBalancerBackendAddressPools"]);
+    let properties = place(
+        configuration,
+        &["properties", "loadBalancerBackendAddressPools"],
+    );
     let mut pools = properties.as_array().cloned().unwrap_or_default();
     let before = pools.len();
     let is_it = |it: &Value| text(it, "/id").eq_ignore_ascii_case(pool);
@@ -121,17 +160,23 @@ fn set_pool(configuration: &mut Value, pool: &str, joins: bool) -> bool {
 /// Returns the primary element of a list, or else the first.
 fn primary(list: Option<&mut Vec<Value>>) -> Option<&mut Value> {
     let list = list?;
-    let index = list.iter().position(|it| it["properties"]["primary"] == true).unwrap_or_default();
+    let index = list
+        .iter()
+        .position(|it| it["properties"]["primary"] == true)
+        .unwrap_or_default();
     list.get_mut(index)
 }
 
 /// Returns the IP configuration of an interface for a pool: the primary one, or the one for IPv6.
 fn configuration<'a>(interface: &'a mut Value, pool: &str) -> Option<&'a mut Value> {
-    let list = interface.pointer_mut("/properties/ipConfigurations")?.as_array_mut()?;
+    let list = interface
+        .pointer_mut("/properties/ipConfigurations")?
+        .as_array_mut()?;
     if suffix(pool).is_empty() {
         return primary(Some(list));
     }
-    list.iter_mut().find(|it| it["properties"]["privateIPAddressVersion"] == "IPv6")
+    list.iter_mut()
+        .find(|it| it["properties"]["privateIPAddressVersion"] == "IPv6")
 }
 
 /// Returns the IP configuration of the primary interface in a model.
@@ -139,9 +184,22 @@ fn of_model<'a>(object: &'a mut Value, pointer: &str, pool: &str) -> Option<&'a 
     configuration(primary(object.pointer_mut(pointer)?.as_array_mut())?, pool)
 }
 
-async fn scale_set(arm: &Arm, group: &ResourceGroup, set: &str, pool: &str, joins: bool) -> Result<()> {
+async fn scale_set(
+    arm: &Arm,
+    group: &ResourceGroup,
+    set: &str,
+    pool: &str,
+    joins: bool,
+) -> Result<()> {
     let pointer = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations";
-    write_pool(arm, (&SCALE_SETS, group, &[set]), |it| of_model(it, pointer, pool), pool, joins).await
+    write_pool(
+        arm,
+        (&SCALE_SETS, group, &[set]),
+        |it| of_model(it, pointer, pool),
+        pool,
+        joins,
+    )
+    .await
 }
 
 /// Changes one interface or instance. A machine that no longer exists is skipped.
@@ -153,12 +211,24 @@ async fn member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> 
             write_pool(arm, place, |it| of_model(it, pointer, pool), pool, joins).await
         }
         (None, Some((group, name))) => {
-            write_pool(arm, (&INTERFACES, &group, &[name]), |it| configuration(it, pool), pool, joins).await
+            write_pool(
+                arm,
+                (&INTERFACES, &group, &[name]),
+                |it| configuration(it, pool),
+                pool,
+                joins,
+            )
+            .await
         }
         (None, None) => Err(Error::other("this is no network interface")),
     };
     match outcome {
-        Err(error) if error.is_not_found() || error.to_string().contains("not an active Virtual Machine") => Ok(()),
+        Err(error)
+            if error.is_not_found()
+                || error.to_string().contains("not an active Virtual Machine") =>
+        {
+            Ok(())
+        }
         outcome => outcome,
     }
 }
@@ -175,7 +245,9 @@ async fn write_pool(
     pool: &str,
     joins: bool,
 ) -> Result<()> {
-    let Some(mut shown) = arm.get::<Value>(of, group, names).await? else { return Ok(()) };
+    let Some(mut shown) = arm.get::<Value>(of, group, names).await? else {
+        return Ok(());
+    };
     match configuration(&mut shown).is_some_and(|it| set_pool(it, pool, joins)) {
         true => arm.write(of, group, names, &shown).await.map(drop),
         false => Ok(()),
@@ -190,10 +262,17 @@ impl AzureLoadBalancers {
         }
         let nodes = self.nodes();
         let known: Vec<_> = nodes.iter().map(compared).collect();
-        let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
+        let machines = self
+            .machines
+            .find_all(&known, false, Priority::Ordinary)
+            .await;
         for (node, machine) in nodes.iter().zip(machines) {
-            let Ok(Found::Present(machine)) = machine else { continue };
-            let Some(text) = refused.get(&*machine.interface) else { continue };
+            let Ok(Found::Present(machine)) = machine else {
+                continue;
+            };
+            let Some(text) = refused.get(&*machine.interface) else {
+                continue;
+            };
             let (subject, reason) = (EventSubject::Node(node), "LoadBalancerNodeLeftOut");
             let text = format!("load balancers leave the Node out: {text}");
             if self.deduplicator.is_first(subject, reason, &text) {

@@ -34,8 +34,8 @@ use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Naming, ObservedLoadBalancer,
-    Published, Query, ResourceGraph, Scope, Targets,
+    Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Naming,
+    ObservedLoadBalancer, Published, Query, ResourceGraph, Scope, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
@@ -101,13 +101,15 @@ impl AzureLoadBalancers {
         cluster_view: ClusterView,
         fence: Fence,
     ) -> Self {
-        let members =
-            Coalescer::new(|(key, pool): (DocumentKey, String), items: Vec<(Shared, MemberChange)>| async move {
+        let members = Coalescer::new(
+            |(key, pool): (DocumentKey, String), items: Vec<(Shared, MemberChange)>| async move {
                 let (all, changes): (Vec<_>, Vec<_>) = items.into_iter().unzip();
                 members::change(&all[0], &key, &pool, &changes).await
-            });
-        let reads =
-            Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_documents().await.map(Arc::new) });
+            },
+        );
+        let reads = Coalescer::new(|(), callers: Vec<Self>| async move {
+            callers[0].read_documents().await.map(Arc::new)
+        });
         Self(Arc::new(Inner {
             balancers: config.get().file.balancers.clone(),
             config,
@@ -148,14 +150,27 @@ impl AzureLoadBalancers {
 
     /// Returns the load balancer of this kind and name, without the suffix of internal ones.
     fn key(&self, kind: &str, base: &str) -> DocumentKey {
-        let name = if kind == INTERNAL { format!("{base}{INTERNAL_SUFFIX}") } else { base.to_owned() };
-        DocumentKey { kind: DocumentKind::LoadBalancer, group: self.config().load_balancers.clone(), name }
+        let name = if kind == INTERNAL {
+            format!("{base}{INTERNAL_SUFFIX}")
+        } else {
+            base.to_owned()
+        };
+        DocumentKey {
+            kind: DocumentKind::LoadBalancer,
+            group: self.config().load_balancers.clone(),
+            name,
+        }
     }
 
     /// Returns the load balancer that a resource graph is a share of.
     fn key_in(&self, kind: &str, graph: &ResourceGraph) -> DocumentKey {
-        let stated = graph.balancer_attributes().and_then(|it| it.text(BALANCER).map(str::to_owned));
-        self.key(kind, &stated.unwrap_or_else(|| self.config().balancer_names(self.cluster()).remove(0)))
+        let stated = graph
+            .balancer_attributes()
+            .and_then(|it| it.text(BALANCER).map(str::to_owned));
+        self.key(
+            kind,
+            &stated.unwrap_or_else(|| self.config().balancer_names(self.cluster()).remove(0)),
+        )
     }
 
     /// Returns all load balancers of the cluster, existing or not.
@@ -166,8 +181,15 @@ impl AzureLoadBalancers {
     }
 
     fn security_key(&self) -> DocumentKey {
-        let (group, name) = (self.config().security_group.clone(), self.config().file.security_group_name.clone());
-        DocumentKey { kind: DocumentKind::SecurityGroup, group, name }
+        let (group, name) = (
+            self.config().security_group.clone(),
+            self.config().file.security_group_name.clone(),
+        );
+        DocumentKey {
+            kind: DocumentKind::SecurityGroup,
+            group,
+            name,
+        }
     }
 
     /// Returns the zones of the region; none in an edge zone.
@@ -176,7 +198,13 @@ impl AzureLoadBalancers {
             return Ok(Vec::new());
         }
         let read = async || {
-            self.arm().zones(&self.config().nodes.subscription, "publicIPAddresses", &self.config().region()).await
+            self.arm()
+                .zones(
+                    &self.config().nodes.subscription,
+                    "publicIPAddresses",
+                    &self.config().region(),
+                )
+                .await
         };
         let (zones, _) = self
             .zones
@@ -187,7 +215,10 @@ impl AzureLoadBalancers {
     }
 
     fn services(&self) -> Vec<Arc<Service>> {
-        self.caches.get().map(|it| it.services()).unwrap_or_default()
+        self.caches
+            .get()
+            .map(|it| it.services())
+            .unwrap_or_default()
     }
 
     fn nodes(&self) -> Vec<Arc<Node>> {
@@ -196,20 +227,35 @@ impl AzureLoadBalancers {
 
     /// Returns the Services of the cluster, by the beginning of the names of their elements.
     fn services_by_owner(&self) -> HashMap<String, Arc<Service>> {
-        self.services().into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
+        self.services()
+            .into_iter()
+            .map(|it| (default_load_balancer_name(&it), it))
+            .collect()
     }
 
     /// Returns the members that these Nodes are in a pool of a family; `None` if none of them is known.
     async fn targets(&self, nodes: &[Arc<Node>], is_ipv6: bool) -> Result<Option<Targets>> {
         let config = self.config();
         let set = config.file.primary_set();
-        let is_in_set = |it: &VirtualMachine| set.is_empty() || it.set_name().eq_ignore_ascii_case(set);
+        let is_in_set =
+            |it: &VirtualMachine| set.is_empty() || it.set_name().eq_ignore_ascii_case(set);
         let found: Vec<String> = match config.file.pool_kind {
             PoolKind::Nic => {
-                let known: Vec<_> = nodes.iter().filter(|it| it.provider_id().is_some()).map(compared).collect();
-                let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
+                let known: Vec<_> = nodes
+                    .iter()
+                    .filter(|it| it.provider_id().is_some())
+                    .map(compared)
+                    .collect();
+                let machines = self
+                    .machines
+                    .find_all(&known, false, Priority::Ordinary)
+                    .await;
                 let there = machines.into_iter().filter_map(|found| match found {
-                    Ok(Found::Present(machine)) if !machine.has_family(is_ipv6) || !is_in_set(&machine) => None,
+                    Ok(Found::Present(machine))
+                        if !machine.has_family(is_ipv6) || !is_in_set(&machine) =>
+                    {
+                        None
+                    }
                     Ok(Found::Present(machine)) => Some(Ok(machine.interface.to_string())),
                     Ok(Found::Gone(_)) => None,
                     Err(error) if error.is_invalid() => None,
@@ -217,7 +263,11 @@ impl AzureLoadBalancers {
                 });
                 there.collect::<Result<_>>()?
             }
-            _ => nodes.iter().filter_map(|node| internal(node, is_ipv6)).map(|ip| ip.to_string()).collect(),
+            _ => nodes
+                .iter()
+                .filter_map(|node| internal(node, is_ipv6))
+                .map(|ip| ip.to_string())
+                .collect(),
         };
         let found: Targets = found.iter().filter(|it| !it.is_empty()).collect();
         Ok((nodes.is_empty() || !found.is_empty()).then_some(found))
@@ -234,11 +284,17 @@ impl AzureLoadBalancers {
         let config = self.config();
         let has_control = config.file.exclude_master_from_standard_lb != Some(false);
         let is_control = |node: &Node| {
-            let mut roles = ["control-plane", "master"].iter().map(|it| format!("node-role.kubernetes.io/{it}"));
+            let mut roles = ["control-plane", "master"]
+                .iter()
+                .map(|it| format!("node-role.kubernetes.io/{it}"));
             has_control && roles.any(|it| node.labels.get(&it).is_some())
         };
         let is_here = |node: &Node| is_of_group(node, &config.nodes.name);
-        nodes.iter().filter(|node| !is_unmanaged(node) && !is_control(node) && is_here(node)).cloned().collect()
+        nodes
+            .iter()
+            .filter(|node| !is_unmanaged(node) && !is_control(node) && is_here(node))
+            .cloned()
+            .collect()
     }
 }
 
@@ -258,8 +314,13 @@ fn pool_of(family: &Family, own: Option<&str>, cluster: &str) -> String {
 
 /// Returns the internal address of a Node of this family.
 fn internal(node: &Node, is_ipv6: bool) -> Option<IpAddr> {
-    let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-    { internal }.filter_map(|it| it.address.parse().ok()).find(|ip: &IpAddr| ip.is_ipv6() == is_ipv6)
+    let internal = node
+        .addresses
+        .iter()
+        .filter(|it| it.kind == AddressType::InternalIP);
+    { internal }
+        .filter_map(|it| it.address.parse().ok())
+        .find(|ip: &IpAddr| ip.is_ipv6() == is_ipv6)
 }
 
 /// Returns the name of a load balancer without the suffix of internal ones.
@@ -302,7 +363,9 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         }
         let further = self.note_destinations(&owner, request.service, spec, &nodes);
         let base = self.place(request.service, spec, kind).await?;
-        let (nodes, own_pool) = self.members_of(request.service, base.as_deref(), nodes).await?;
+        let (nodes, own_pool) = self
+            .members_of(request.service, base.as_deref(), nodes)
+            .await?;
         let mut graph = ResourceGraph::default();
         for family in &spec.families {
             let targets = match self.config().file.is_preconfigured(spec.is_internal) {
@@ -310,14 +373,20 @@ impl LoadBalancerCloud for AzureLoadBalancers {
                 false => self.targets(&nodes, family.is_ipv6).await?,
             };
             self.warn_of_empty_pool(request.service, &nodes, family.is_ipv6, targets.as_ref());
-            let targets = targets.filter(|it| !it.is_empty() || !self.keeps_outbound(spec, base.as_deref()));
-            graph = graph.pool(&pool_of(family, own_pool.as_deref(), cluster), Attributes::default(), targets);
+            let targets =
+                targets.filter(|it| !it.is_empty() || !self.keeps_outbound(spec, base.as_deref()));
+            graph = graph.pool(
+                &pool_of(family, own_pool.as_deref(), cluster),
+                Attributes::default(),
+                targets,
+            );
         }
         let security = spec.security.as_ref().filter(|it| !it.is_empty());
         if input.scope == Scope::Targets {
             let follows = security.is_some() && spec.families.iter().any(|it| it.to_nodes);
             return Ok(match follows {
-                true => graph.resource_of_nodes(security::resource(), security::destinations_of(&further)),
+                true => graph
+                    .resource_of_nodes(security::resource(), security::destinations_of(&further)),
                 false => graph,
             });
         }
@@ -328,7 +397,9 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         for family in &spec.families {
             let key = |field: &str| format!("{field}{}", family.suffix);
             if spec.is_internal {
-                let subnet = self.config().subnet_id(spec.subnet.as_deref().unwrap_or_default());
+                let subnet = self
+                    .config()
+                    .subnet_id(spec.subnet.as_deref().unwrap_or_default());
                 frontend = frontend.set(key("subnet"), subnet);
                 if let Some(ip) = family.address {
                     frontend = frontend.set(key("privateIPAddress"), ip.to_string());
@@ -368,14 +439,31 @@ impl LoadBalancerCloud for AzureLoadBalancers {
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
-            Query::All(sets) => Ok(ListResult::of(self.all().await?.into_iter().map(|it| it.sharing(sets)).collect())),
-            Query::Owner(identity) => self.find(&identity.name, Some(identity.service)).await.map(ListResult::of),
+            Query::All(sets) => Ok(ListResult::of(
+                self.all()
+                    .await?
+                    .into_iter()
+                    .map(|it| it.sharing(sets))
+                    .collect(),
+            )),
+            Query::Owner(identity) => self
+                .find(&identity.name, Some(identity.service))
+                .await
+                .map(ListResult::of),
             Query::Ids(ids, _) => {
                 let owners: BTreeSet<&str> = ids.iter().map(|id| name_of(id)).collect();
                 let services = self.services_by_owner();
-                let found = owners.iter().map(|owner| self.find(owner, services.get(*owner).map(|it| &**it)));
+                let found = owners
+                    .iter()
+                    .map(|owner| self.find(owner, services.get(*owner).map(|it| &**it)));
                 let found = try_join_all(found).await?;
-                Ok(ListResult::of(found.into_iter().flatten().filter(|it| ids.contains(&it.id)).collect()))
+                Ok(ListResult::of(
+                    found
+                        .into_iter()
+                        .flatten()
+                        .filter(|it| ids.contains(&it.id))
+                        .collect(),
+                ))
             }
         }
     }
@@ -388,17 +476,30 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         outcome
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        spec: &Spec,
+    ) -> Published {
         let mut ingress = observed.ingress.clone();
         // In the order of the Service's families.
         let begins_with_ipv6 = spec.families.first().is_some_and(|it| it.is_ipv6);
-        ingress.sort_by_key(|it| it.ip.as_ref().is_some_and(|ip| ip.contains(':')) != begins_with_ipv6);
+        ingress.sort_by_key(|it| {
+            it.ip.as_ref().is_some_and(|ip| ip.contains(':')) != begins_with_ipv6
+        });
         if !ingress.is_empty() {
             let additional = self.additional(service, spec);
-            ingress.extend(additional.iter().map(|ip| ObservedLoadBalancer::ip(&ip.to_string())));
+            ingress.extend(
+                additional
+                    .iter()
+                    .map(|ip| ObservedLoadBalancer::ip(&ip.to_string())),
+            );
         }
         Published {
-            status: LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) },
+            status: LoadBalancerStatus {
+                ingress: (!ingress.is_empty()).then_some(ingress),
+            },
             annotations: Vec::new(),
         }
     }

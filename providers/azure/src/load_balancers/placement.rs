@@ -43,21 +43,32 @@ impl<'de> Deserialize<'de> for LabelSelector {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let equal = value["matchLabels"].as_object().into_iter().flatten();
-        let mut parts: Vec<String> =
-            equal.map(|(key, it)| format!("{key}={}", it.as_str().unwrap_or_default())).collect();
+        let mut parts: Vec<String> = equal
+            .map(|(key, it)| format!("{key}={}", it.as_str().unwrap_or_default()))
+            .collect();
         for expression in value["matchExpressions"].as_array().into_iter().flatten() {
             let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
-            let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let values = expression["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
             let values = values.collect::<Vec<_>>().join(",");
             parts.push(match operator {
                 "In" => format!("{key} in ({values})"),
                 "NotIn" => format!("{key} notin ({values})"),
                 "Exists" => key.to_owned(),
                 "DoesNotExist" => format!("!{key}"),
-                _ => return Err(serde::de::Error::custom("In, NotIn, Exists or DoesNotExist")),
+                _ => {
+                    return Err(serde::de::Error::custom(
+                        "In, NotIn, Exists or DoesNotExist",
+                    ));
+                }
             });
         }
-        NodeSelector::parse(&parts.join(",")).map(Self).map_err(serde::de::Error::custom)
+        NodeSelector::parse(&parts.join(","))
+            .map(Self)
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -79,7 +90,10 @@ pub(super) struct Placed {
 /// namespaces may share, and one that is the Service's alone, because its parts have no underscore.
 pub(super) fn own_pools(service: &Service) -> [String; 2] {
     let part = |it: &Option<String>| it.clone().unwrap_or_default().to_lowercase();
-    let (namespace, name) = (part(&service.metadata.namespace), part(&service.metadata.name));
+    let (namespace, name) = (
+        part(&service.metadata.namespace),
+        part(&service.metadata.name),
+    );
     [format!("{namespace}-{name}"), format!("{namespace}_{name}")]
 }
 
@@ -92,14 +106,33 @@ fn eligible<'a>(
     namespace: &StringMap,
     current: Option<&str>,
 ) -> Result<Vec<&'a StandardBalancer>, String> {
-    let is_current = |it: &StandardBalancer| current.is_some_and(|current| current.eq_ignore_ascii_case(&it.name));
-    let names = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
-    let is_stated =
-        |it: &StandardBalancer| stated.is_empty() || stated.iter().any(|name| name.eq_ignore_ascii_case(&it.name));
-    if let Some(unknown) = stated.iter().find(|name| !all.iter().any(|it| it.name.eq_ignore_ascii_case(name))) {
-        return Err(format!("load balancer {unknown:?} is not configured; configured are {}", names()));
+    let is_current = |it: &StandardBalancer| {
+        current.is_some_and(|current| current.eq_ignore_ascii_case(&it.name))
+    };
+    let names = || {
+        all.iter()
+            .map(|it| it.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let is_stated = |it: &StandardBalancer| {
+        stated.is_empty()
+            || stated
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(&it.name))
+    };
+    if let Some(unknown) = stated
+        .iter()
+        .find(|name| !all.iter().any(|it| it.name.eq_ignore_ascii_case(name)))
+    {
+        return Err(format!(
+            "load balancer {unknown:?} is not configured; configured are {}",
+            names()
+        ));
     }
-    let selects = |selector: &Option<LabelSelector>, labels| selector.as_ref().is_none_or(|it| it.0.matches(labels));
+    let selects = |selector: &Option<LabelSelector>, labels| {
+        selector.as_ref().is_none_or(|it| it.0.matches(labels))
+    };
     let fits = |it: &&StandardBalancer| {
         is_stated(it)
             && (it.allow_service_placement != Some(false) || is_current(it))
@@ -111,11 +144,16 @@ fn eligible<'a>(
         return Err(format!(
             "none of the load balancers {} may serve the Service; check allowServicePlacement and the selectors of \
              multipleStandardLoadBalancerConfigurations",
-            if stated.is_empty() { names() } else { stated.join(", ") }
+            if stated.is_empty() {
+                names()
+            } else {
+                stated.join(", ")
+            }
         ));
     }
-    let is_open =
-        |it: &&StandardBalancer| it.service_label_selector.is_none() && it.service_namespace_selector.is_none();
+    let is_open = |it: &&StandardBalancer| {
+        it.service_label_selector.is_none() && it.service_namespace_selector.is_none()
+    };
     let (open, chosen): (Vec<_>, Vec<_>) = found.into_iter().partition(is_open);
     Ok(if chosen.is_empty() { open } else { chosen })
 }
@@ -134,17 +172,30 @@ fn assign(
     let (mut later, mut nodes): (Vec<_>, Vec<_>) = (Vec::new(), nodes.iter().collect());
     nodes.sort_by_key(|(node, _)| node.name.clone());
     for (node, set) in nodes {
-        let of_set = all.iter().filter(is_there).find(|it| !set.is_empty() && it.primary_set.eq_ignore_ascii_case(set));
+        let of_set = all
+            .iter()
+            .filter(is_there)
+            .find(|it| !set.is_empty() && it.primary_set.eq_ignore_ascii_case(set));
         let selects = |it: &&StandardBalancer| {
             !is_empty(it.node_selector.as_ref())
-                && it.node_selector.as_ref().is_some_and(|it| it.0.matches(&node.labels))
+                && it
+                    .node_selector
+                    .as_ref()
+                    .is_some_and(|it| it.0.matches(&node.labels))
         };
         let mut fit: Vec<_> = all.iter().filter(is_there).filter(selects).collect();
         if fit.is_empty() {
-            fit = all.iter().filter(is_there).filter(|it| is_empty(it.node_selector.as_ref())).collect();
+            fit = all
+                .iter()
+                .filter(is_there)
+                .filter(|it| is_empty(it.node_selector.as_ref()))
+                .collect();
         }
-        let stays =
-            |it: &&&StandardBalancer| current.get(&*node.name).is_some_and(|at| at.eq_ignore_ascii_case(&it.name));
+        let stays = |it: &&&StandardBalancer| {
+            current
+                .get(&*node.name)
+                .is_some_and(|at| at.eq_ignore_ascii_case(&it.name))
+        };
         match of_set.or_else(|| fit.iter().find(stays).copied()) {
             Some(it) => {
                 *counts.entry(&it.name).or_default() += 1;
@@ -155,7 +206,9 @@ fn assign(
     }
     for (node, fit) in later {
         let count = |it: &&&StandardBalancer| counts.get(&*it.name).copied().unwrap_or_default();
-        let Some(it) = fit.iter().min_by_key(count) else { continue };
+        let Some(it) = fit.iter().min_by_key(count) else {
+            continue;
+        };
         *counts.entry(&it.name).or_default() += 1;
         assigned.insert(node.name.to_string(), it.name.to_lowercase());
     }
@@ -168,14 +221,22 @@ impl AzureLoadBalancers {
     fn own_pool(&self, service: &Service) -> String {
         let ([shared, own], owner) = (own_pools(service), default_load_balancer_name(service));
         let existing = self.existing();
-        let rules = existing.iter().flat_map(|(.., document)| items(document, "loadBalancingRules"));
+        let rules = existing
+            .iter()
+            .flat_map(|(.., document)| items(document, "loadBalancingRules"));
         let led = rules.filter(|rule| {
             let pool = name_of(text(rule, "/properties/backendAddressPool/id")).to_lowercase();
             pool.strip_suffix("-ipv6").unwrap_or(&pool) == shared
         });
-        let owners: BTreeSet<_> = led.map(|rule| prefix(text(rule, "/name")) == Some(&*owner)).collect();
+        let owners: BTreeSet<_> = led
+            .map(|rule| prefix(text(rule, "/name")) == Some(&*owner))
+            .collect();
         let is_other = |it: &std::sync::Arc<Service>| it.metadata.uid != service.metadata.uid;
-        let is_ambiguous = || self.services().iter().any(|it| is_other(it) && own_pools(it)[0] == shared);
+        let is_ambiguous = || {
+            self.services()
+                .iter()
+                .any(|it| is_other(it) && own_pools(it)[0] == shared)
+        };
         match (owners.contains(&true), owners.contains(&false)) {
             (_, true) => own,
             (true, false) => shared,
@@ -198,7 +259,12 @@ impl AzureLoadBalancers {
     }
 
     /// Decides about the load balancer of a Service; `None` if there is only one of a kind.
-    pub(super) async fn place(&self, service: &Service, spec: &Spec, kind: &str) -> Result<Option<String>> {
+    pub(super) async fn place(
+        &self,
+        service: &Service,
+        spec: &Spec,
+        kind: &str,
+    ) -> Result<Option<String>> {
         if self.configured().is_empty() {
             return Ok(None);
         }
@@ -219,35 +285,61 @@ impl AzureLoadBalancers {
                 },
             };
             let has = |it: &Value| {
-                items(it, "frontendIPConfigurations").any(|it| text(it, wanted.0).eq_ignore_ascii_case(&wanted.1))
+                items(it, "frontendIPConfigurations")
+                    .any(|it| text(it, wanted.0).eq_ignore_ascii_case(&wanted.1))
             };
-            pinned = pinned
-                .or_else(|| of_kind().find(|(.., it)| has(it)).map(|(_, key, _)| base_name(&key.name).to_owned()));
+            pinned = pinned.or_else(|| {
+                of_kind()
+                    .find(|(.., it)| has(it))
+                    .map(|(_, key, _)| base_name(&key.name).to_owned())
+            });
         }
         let seen = of_kind().find(|(.., it)| !Share::of(it, &owner).frontends.is_empty());
         let current = seen.map(|(_, key, _)| base_name(&key.name).to_owned());
         let current = current.or_else(|| self.placed.lock().services.get(&owner).cloned());
         let labels: StringMap = service.metadata.labels.iter().flatten().collect();
         let namespace = self.namespace_labels(service).await?;
-        let fit = eligible(self.configured(), &spec.balancers, &labels, &namespace, current.as_deref());
+        let fit = eligible(
+            self.configured(),
+            &spec.balancers,
+            &labels,
+            &namespace,
+            current.as_deref(),
+        );
         let fit = fit.map_err(Error::invalid)?;
-        let may = |name: &str| fit.iter().find(|it| it.name.eq_ignore_ascii_case(name)).map(|it| it.name.clone());
+        let may = |name: &str| {
+            fit.iter()
+                .find(|it| it.name.eq_ignore_ascii_case(name))
+                .map(|it| it.name.clone())
+        };
         let chosen = match (&pinned, current.as_deref().and_then(may)) {
             (Some(name), _) => may(name).ok_or_else(|| {
-                Error::invalid(format!("load balancer {name} has the address of the Service, but may not serve it"))
+                Error::invalid(format!(
+                    "load balancer {name} has the address of the Service, but may not serve it"
+                ))
             })?,
             (None, Some(current)) => current,
             (None, None) => {
                 let placed = self.placed.lock();
                 let rules = |it: &&&StandardBalancer| {
-                    let there = of_kind().find(|(_, key, _)| base_name(&key.name).eq_ignore_ascii_case(&it.name));
+                    let there = of_kind()
+                        .find(|(_, key, _)| base_name(&key.name).eq_ignore_ascii_case(&it.name));
                     let rules = there.map_or(0, |(.., it)| items(it, "loadBalancingRules").count());
-                    rules + placed.services.values().filter(|name| **name == it.name).count()
+                    rules
+                        + placed
+                            .services
+                            .values()
+                            .filter(|name| **name == it.name)
+                            .count()
                 };
-                fit.iter().min_by_key(rules).map(|it| it.name.clone()).unwrap_or_default()
+                fit.iter()
+                    .min_by_key(rules)
+                    .map(|it| it.name.clone())
+                    .unwrap_or_default()
             }
         };
-        if let Some((_, key, document)) = seen.filter(|(_, key, _)| !base_name(&key.name).eq_ignore_ascii_case(&chosen))
+        if let Some((_, key, document)) =
+            seen.filter(|(_, key, _)| !base_name(&key.name).eq_ignore_ascii_case(&chosen))
             && Share::of(document, &owner).is_shared(document, &owner)
         {
             return Err(Error::invalid(format!(
@@ -264,16 +356,30 @@ impl AzureLoadBalancers {
     }
 
     async fn namespace_labels(&self, service: &Service) -> Result<StringMap> {
-        if self.configured().iter().all(|it| it.service_namespace_selector.is_none()) {
+        if self
+            .configured()
+            .iter()
+            .all(|it| it.service_namespace_selector.is_none())
+        {
             return Ok(StringMap::default());
         }
         let name = service.metadata.namespace.as_deref().unwrap_or_default();
-        let (status, namespace) = self.cluster_view.get(&format!("/api/v1/namespaces/{name}")).await?;
+        let (status, namespace) = self
+            .cluster_view
+            .get(&format!("/api/v1/namespaces/{name}"))
+            .await?;
         if !status.is_success() {
-            return Err(Error::other(format!("namespace {name} cannot be read for its labels: {status}")));
+            return Err(Error::other(format!(
+                "namespace {name} cannot be read for its labels: {status}"
+            )));
         }
-        let labels = namespace["metadata"]["labels"].as_object().into_iter().flatten();
-        Ok(labels.filter_map(|(key, value)| Some((key, value.as_str()?))).collect())
+        let labels = namespace["metadata"]["labels"]
+            .as_object()
+            .into_iter()
+            .flatten();
+        Ok(labels
+            .filter_map(|(key, value)| Some((key, value.as_str()?)))
+            .collect())
     }
 
     /// Returns the Nodes in the pool of a Service, and the name of the pool if the Service has one alone: with local
@@ -284,22 +390,40 @@ impl AzureLoadBalancers {
         base: Option<&str>,
         nodes: Vec<Arc<Node>>,
     ) -> Result<(Vec<Arc<Node>>, Option<String>)> {
-        let Some(base) = base else { return Ok((nodes, None)) };
+        let Some(base) = base else {
+            return Ok((nodes, None));
+        };
         self.placed.lock().nodes.clone_from(&nodes);
         if requests_only_local_traffic(service) {
             let with_endpoints = self.endpoint_nodes.of(service).await?;
-            let has_endpoint =
-                |node: &Arc<Node>| with_endpoints.as_ref().is_none_or(|names| names.contains(&*node.name));
-            return Ok((nodes.into_iter().filter(has_endpoint).collect(), Some(self.own_pool(service))));
+            let has_endpoint = |node: &Arc<Node>| {
+                with_endpoints
+                    .as_ref()
+                    .is_none_or(|names| names.contains(&*node.name))
+            };
+            return Ok((
+                nodes.into_iter().filter(has_endpoint).collect(),
+                Some(self.own_pool(service)),
+            ));
         }
-        let assigned = self.assigned(&nodes, Some((base, &default_load_balancer_name(service)))).await;
-        let is_its = |node: &Arc<Node>| assigned.get(&*node.name).is_some_and(|it| it.eq_ignore_ascii_case(base));
+        let assigned = self
+            .assigned(&nodes, Some((base, &default_load_balancer_name(service))))
+            .await;
+        let is_its = |node: &Arc<Node>| {
+            assigned
+                .get(&*node.name)
+                .is_some_and(|it| it.eq_ignore_ascii_case(base))
+        };
         Ok((nodes.into_iter().filter(is_its).collect(), None))
     }
 
     /// Assigns Nodes to the load balancers that exist: with the one that gets a Service, and without one that loses its
     /// last Service by that.
-    async fn assigned(&self, nodes: &[Arc<Node>], moves: Option<(&str, &str)>) -> HashMap<String, String> {
+    async fn assigned(
+        &self,
+        nodes: &[Arc<Node>],
+        moves: Option<(&str, &str)>,
+    ) -> HashMap<String, String> {
         let existing = self.existing();
         let stays = |document: &Value, name: &str| match moves {
             Some((to, owner)) if !to.eq_ignore_ascii_case(name) => {
@@ -308,28 +432,44 @@ impl AzureLoadBalancers {
             }
             _ => true,
         };
-        let names = existing.iter().map(|(_, key, document)| (base_name(&key.name), document));
-        let names = names.filter(|(name, document)| stays(document, name)).map(|(name, _)| name);
+        let names = existing
+            .iter()
+            .map(|(_, key, document)| (base_name(&key.name), document));
+        let names = names
+            .filter(|(name, document)| stays(document, name))
+            .map(|(name, _)| name);
         let names = names.chain(moves.map(|(to, _)| to));
         let there: BTreeSet<String> = names.map(str::to_lowercase).collect();
         let mut current = HashMap::new();
         for (_, key, document) in &existing {
             for is_ipv6 in [false, true] {
-                let family = Family { is_ipv6, ..Family::default() };
+                let family = Family {
+                    is_ipv6,
+                    ..Family::default()
+                };
                 let there = members(document, &family.pool(self.cluster()));
-                let here = nodes
-                    .iter()
-                    .filter(|node| internal(node, is_ipv6).is_some_and(|ip| there.contains(&ip.to_string())));
-                current.extend(here.map(|node| (node.name.to_string(), base_name(&key.name).to_owned())));
+                let here = nodes.iter().filter(|node| {
+                    internal(node, is_ipv6).is_some_and(|ip| there.contains(&ip.to_string()))
+                });
+                current.extend(
+                    here.map(|node| (node.name.to_string(), base_name(&key.name).to_owned())),
+                );
             }
         }
         let known: Vec<_> = nodes.iter().map(compared).collect();
-        let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
+        let machines = self
+            .machines
+            .find_all(&known, false, Priority::Ordinary)
+            .await;
         let set = |found: Result<Found<VirtualMachine>>| match found {
             Ok(Found::Present(machine)) => machine.set_name(),
             _ => Box::default(),
         };
-        let nodes: Vec<_> = nodes.iter().cloned().zip(machines.into_iter().map(set)).collect();
+        let nodes: Vec<_> = nodes
+            .iter()
+            .cloned()
+            .zip(machines.into_iter().map(set))
+            .collect();
         assign(self.configured(), &there, &nodes, &current)
     }
 
@@ -340,15 +480,27 @@ impl AzureLoadBalancers {
             return Ok(());
         }
         let assigned = self.assigned(&nodes, None).await;
-        for (_, key, document) in self.existing().into_iter().filter(|(_, key, _)| key != changed) {
+        for (_, key, document) in self
+            .existing()
+            .into_iter()
+            .filter(|(_, key, _)| key != changed)
+        {
             let base = base_name(&key.name).to_lowercase();
-            let own: Vec<_> = nodes.iter().filter(|node| assigned.get(&*node.name) == Some(&base)).collect();
+            let own: Vec<_> = nodes
+                .iter()
+                .filter(|node| assigned.get(&*node.name) == Some(&base))
+                .collect();
             for is_ipv6 in [false, true] {
-                let pool = Family { is_ipv6, ..Family::default() }.pool(self.cluster());
-                let has_pool =
-                    items(&document, "backendAddressPools").any(|it| text(it, "/name").eq_ignore_ascii_case(&pool));
-                let named =
-                    own.iter().filter_map(|node| Some((node.name.to_string(), internal(node, is_ipv6)?.to_string())));
+                let pool = Family {
+                    is_ipv6,
+                    ..Family::default()
+                }
+                .pool(self.cluster());
+                let has_pool = items(&document, "backendAddressPools")
+                    .any(|it| text(it, "/name").eq_ignore_ascii_case(&pool));
+                let named = own.iter().filter_map(|node| {
+                    Some((node.name.to_string(), internal(node, is_ipv6)?.to_string()))
+                });
                 let wanted: Vec<(String, String)> = named.collect();
                 let ips: Targets = wanted.iter().map(|(_, ip)| ip).collect();
                 let there = members(&document, &pool);
@@ -385,24 +537,52 @@ mod tests {
     fn service_is_served_by_what_it_names_and_what_selects_it() {
         let all = configured();
         let names = |stated: &[&str], labels: &[(&str, &str)], current| {
-            let (stated, labels): (Vec<String>, StringMap) =
-                (stated.iter().map(|it| (*it).to_owned()).collect(), labels.iter().copied().collect());
+            let (stated, labels): (Vec<String>, StringMap) = (
+                stated.iter().map(|it| (*it).to_owned()).collect(),
+                labels.iter().copied().collect(),
+            );
             let found = eligible(&all, &stated, &labels, &StringMap::default(), current);
-            found.map(|it| it.iter().map(|it| it.name.clone()).collect::<Vec<_>>().join(" "))
+            found.map(|it| {
+                it.iter()
+                    .map(|it| it.name.clone())
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
         };
         assert_eq!(names(&[], &[], None).unwrap(), "kubernetes Second");
-        assert_eq!(names(&[], &[], Some("third")).unwrap(), "kubernetes Second third");
+        assert_eq!(
+            names(&[], &[], Some("third")).unwrap(),
+            "kubernetes Second third"
+        );
         assert_eq!(names(&[], &[("app", "web")], None).unwrap(), "fourth");
-        assert_eq!(names(&["second"], &[("app", "web")], None).unwrap(), "Second");
-        assert!(names(&["fifth"], &[], None).unwrap_err().contains("configured are kubernetes, Second"));
-        assert!(names(&["third"], &[], None).unwrap_err().contains("allowServicePlacement"));
+        assert_eq!(
+            names(&["second"], &[("app", "web")], None).unwrap(),
+            "Second"
+        );
+        assert!(
+            names(&["fifth"], &[], None)
+                .unwrap_err()
+                .contains("configured are kubernetes, Second")
+        );
+        assert!(
+            names(&["third"], &[], None)
+                .unwrap_err()
+                .contains("allowServicePlacement")
+        );
     }
 
     #[test]
     fn node_is_where_its_set_or_its_labels_or_the_fewest_nodes_are() {
         let node = |name: &str, set: &str, labels: &[(&str, &str)]| {
             let labels = labels.iter().copied().collect();
-            (Arc::new(Node { name: name.into(), labels, ..Node::default() }), set.into())
+            (
+                Arc::new(Node {
+                    name: name.into(),
+                    labels,
+                    ..Node::default()
+                }),
+                set.into(),
+            )
         };
         let nodes = [
             node("a", "two", &[]),
@@ -411,10 +591,23 @@ mod tests {
             node("d", "other", &[]),
             node("e", "four", &[]),
         ];
-        let there = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<_>>();
+        let there = |names: &[&str]| {
+            names
+                .iter()
+                .map(|it| (*it).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
         let current = HashMap::from([("d".to_owned(), "third".to_owned())]);
-        let found = assign(&configured(), &there(&["kubernetes", "second", "third"]), &nodes, &current);
+        let found = assign(
+            &configured(),
+            &there(&["kubernetes", "second", "third"]),
+            &nodes,
+            &current,
+        );
         let at = |name: &str| found.get(name).map_or("", String::as_str);
-        assert_eq!(["a", "b", "c", "d", "e"].map(at), ["second", "second", "kubernetes", "third", "kubernetes"]);
+        assert_eq!(
+            ["a", "b", "c", "d", "e"].map(at),
+            ["second", "second", "kubernetes", "third", "kubernetes"]
+        );
     }
 }

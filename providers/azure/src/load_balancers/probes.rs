@@ -40,16 +40,27 @@ impl<'a> OfPort<'a> {
     fn text(&self, key: &str) -> Option<&'a str> {
         debug_assert!(key::OF_PORT.contains(&key), "{key}");
         let all = self.0.metadata.annotations.as_ref()?;
-        all.get(&format!("{PREFIX}port_{}_{key}", self.1)).map(|it| it.trim()).filter(|it| !it.is_empty())
+        all.get(&format!("{PREFIX}port_{}_{key}", self.1))
+            .map(|it| it.trim())
+            .filter(|it| !it.is_empty())
     }
 
     pub(super) fn is_true(&self, key: &str) -> bool {
-        self.text(key).is_some_and(|it| it.eq_ignore_ascii_case("true"))
+        self.text(key)
+            .is_some_and(|it| it.eq_ignore_ascii_case("true"))
     }
 
-    fn number(&self, key: &str, least: u32, otherwise: Option<u32>, annotations: &mut Annotations<'_>) -> u32 {
+    fn number(
+        &self,
+        key: &str,
+        least: u32,
+        otherwise: Option<u32>,
+        annotations: &mut Annotations<'_>,
+    ) -> u32 {
         let otherwise = otherwise.unwrap_or(least);
-        let Some(text) = self.text(key) else { return otherwise };
+        let Some(text) = self.text(key) else {
+            return otherwise;
+        };
         text.parse().ok().filter(|number| *number >= least).unwrap_or_else(|| {
             let port = self.1;
             annotations.mistake(format!(
@@ -69,8 +80,14 @@ pub(super) fn probe(
     node_port: u16,
 ) -> Probe {
     let spec = service.spec.as_ref();
-    let port = spec.and_then(|it| it.ports.as_ref()).and_then(|it| it.get(index));
-    let own = OfPort(service, port.and_then(|it| u16::try_from(it.port).ok()).unwrap_or_default());
+    let port = spec
+        .and_then(|it| it.ports.as_ref())
+        .and_then(|it| it.get(index));
+    let own = OfPort(
+        service,
+        port.and_then(|it| u16::try_from(it.port).ok())
+            .unwrap_or_default(),
+    );
     let interval = annotations.get(&key::PROBE_INTERVAL);
     let interval = own.number("health-probe_interval", 5, interval, annotations);
     let count = annotations.get(&key::PROBE_COUNT);
@@ -81,7 +98,11 @@ pub(super) fn probe(
             own.1
         ));
     }
-    let common = Probe { interval_in_seconds: interval, probe_threshold: count, ..Probe::default() };
+    let common = Probe {
+        interval_in_seconds: interval,
+        probe_threshold: count,
+        ..Probe::default()
+    };
     let http = |port: u16, path: &str| Probe {
         protocol: "Http".to_owned(),
         port,
@@ -91,13 +112,20 @@ pub(super) fn probe(
         ..Probe::default()
     };
     // The probe of kube-proxy does not speak the PROXY protocol.
-    let has_proxy = [&key::LINK_CREATE, &key::LINK_PROXY_PROTOCOL].iter().all(|it| annotations.get(it) == Some(true));
+    let has_proxy = [&key::LINK_CREATE, &key::LINK_PROXY_PROTOCOL]
+        .iter()
+        .all(|it| annotations.get(it) == Some(true));
     if let Some(check) = HealthCheck::of(service).filter(|_| !has_proxy) {
         return http(u16::try_from(check.port).unwrap_or_default(), check.path);
     }
     if config.has_shared_probe {
-        let path = Some(&*config.file.shared_probe_path).filter(|it| !it.is_empty()).unwrap_or("/healthz");
-        return Probe { is_shared: true, ..http(config.file.shared_probe_port.unwrap_or(SHARED_PORT), path) };
+        let path = Some(&*config.file.shared_probe_path)
+            .filter(|it| !it.is_empty())
+            .unwrap_or("/healthz");
+        return Probe {
+            is_shared: true,
+            ..http(config.file.shared_probe_port.unwrap_or(SHARED_PORT), path)
+        };
     }
     let of_app = port.and_then(|it| it.app_protocol.as_deref());
     let of_service = annotations.get(&key::PROBE_PROTOCOL);
@@ -106,11 +134,23 @@ pub(super) fn probe(
         "https" => ProbeProtocol::Https,
         _ => ProbeProtocol::Tcp,
     };
-    let protocol = own.text("health-probe_protocol").or(of_app).map(parsed).or(of_service).unwrap_or_default();
+    let protocol = own
+        .text("health-probe_protocol")
+        .or(of_app)
+        .map(parsed)
+        .or(of_service)
+        .unwrap_or_default();
     // The basic SKU has no HTTPS probes.
     let is_known = protocol != ProbeProtocol::Https || !config.file.is_basic();
-    let protocol = if is_known { protocol } else { ProbeProtocol::Tcp };
-    let path = own.text("health-probe_request-path").map(str::to_owned).or_else(|| annotations.get(&key::PROBE_PATH));
+    let protocol = if is_known {
+        protocol
+    } else {
+        ProbeProtocol::Tcp
+    };
+    let path = own
+        .text("health-probe_request-path")
+        .map(str::to_owned)
+        .or_else(|| annotations.get(&key::PROBE_PATH));
     let stated = probe_port(&own, annotations);
     if stated.is_none() && node_port == 0 {
         annotations.mistake(format!(
@@ -129,10 +169,20 @@ pub(super) fn probe(
 /// Returns the port of a probe that an annotation names: a port of the Service, by name or number, or any number.
 fn probe_port(own: &OfPort<'_>, annotations: &mut Annotations<'_>) -> Option<u16> {
     let text = own.text("health-probe_port")?;
-    let ports = own.0.spec.as_ref().and_then(|it| it.ports.as_deref()).unwrap_or_default();
-    let named = ports.iter().find(|it| it.name.as_deref() == Some(text) || it.port.to_string() == text);
+    let ports = own
+        .0
+        .spec
+        .as_ref()
+        .and_then(|it| it.ports.as_deref())
+        .unwrap_or_default();
+    let named = ports
+        .iter()
+        .find(|it| it.name.as_deref() == Some(text) || it.port.to_string() == text);
     let port = match named {
-        Some(port) => port.node_port.and_then(|it| u16::try_from(it).ok()).filter(|port| *port != 0),
+        Some(port) => port
+            .node_port
+            .and_then(|it| u16::try_from(it).ok())
+            .filter(|port| *port != 0),
         None => text.parse().ok().filter(|port| *port != 0),
     };
     if port.is_none() {

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::document::{CLUSTER_TAG, FRONTEND, Share, prefix};
 use super::spec::{self, Family};
-use super::{AzureLoadBalancers, BALANCER, EXTERNAL, INTERNAL, address, base_name, link, security, share_id};
+use super::{
+    AzureLoadBalancers, BALANCER, EXTERNAL, INTERNAL, address, base_name, link, security, share_id,
+};
 use crate::arm::{LOAD_BALANCERS, PUBLIC_ADDRESSES, id_of, items, text};
 use crate::tags;
 
@@ -24,11 +26,19 @@ impl AzureLoadBalancers {
     pub(super) async fn read_documents(&self) -> Result<Observed> {
         let store = self.documents.store();
         let keys = self.keys();
-        let (balancers, security_group) =
-            futures::try_join!(try_join_all(keys.iter().map(|(_, key)| store.get(key))), self.security_group())?;
+        let (balancers, security_group) = futures::try_join!(
+            try_join_all(keys.iter().map(|(_, key)| store.get(key))),
+            self.security_group()
+        )?;
         let kinds = keys.iter().map(|(kind, _)| *kind);
-        let load_balancers = kinds.zip(balancers).filter(|(_, it)| !it.is_null()).collect();
-        Ok(Observed { load_balancers, security_group })
+        let load_balancers = kinds
+            .zip(balancers)
+            .filter(|(_, it)| !it.is_null())
+            .collect();
+        Ok(Observed {
+            load_balancers,
+            security_group,
+        })
     }
 
     async fn security_group(&self) -> Result<Value> {
@@ -47,14 +57,23 @@ impl AzureLoadBalancers {
         (addresses, links): (&[Value], &[Value]),
         service: Option<&Service>,
     ) -> Result<Option<ObservedLoadBalancer>> {
-        service.into_iter().for_each(|service| self.learn_destinations(owner, service));
+        service
+            .into_iter()
+            .for_each(|service| self.learn_destinations(owner, service));
         let none = Value::Null;
-        let mut of_kind = observed.load_balancers.iter().filter(|(its, _)| *its == kind).map(|(_, it)| it);
+        let mut of_kind = observed
+            .load_balancers
+            .iter()
+            .filter(|(its, _)| *its == kind)
+            .map(|(_, it)| it);
         let first = of_kind.clone().next().unwrap_or(&none);
-        let balancer = of_kind.find(|it| !Share::of(it, owner).frontends.is_empty()).unwrap_or(first);
+        let balancer = of_kind
+            .find(|it| !Share::of(it, owner).frontends.is_empty())
+            .unwrap_or(first);
         let share = Share::of(balancer, owner);
-        let is_own =
-            |it: &&Value| kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner);
+        let is_own = |it: &&Value| {
+            kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner)
+        };
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
         if let Some(mut attributes) = graph.balancer_attributes().cloned() {
             if !self.balancers.is_empty() {
@@ -65,25 +84,41 @@ impl AzureLoadBalancers {
         }
         let own: Vec<&Value> = addresses.iter().filter(is_own).collect();
         for address in &own {
-            graph = graph.resource(address::resource(text(address, "/name")), self.observed_address(address, service));
+            graph = graph.resource(
+                address::resource(text(address, "/name")),
+                self.observed_address(address, service),
+            );
         }
         if graph.resources.is_empty() {
             return Ok(None);
         }
         let ingress = ingress_of(&share, addresses);
-        if let Some(settings) = self.observed_security(&observed.security_group, owner, &ingress, service) {
+        if let Some(settings) =
+            self.observed_security(&observed.security_group, owner, &ingress, service)
+        {
             graph = graph.resource(security::resource(), settings);
         }
-        if let Some(link) = self.link_of(&share, links, service.map(address::full_name).as_deref()) {
-            graph = graph.resource(link::resource(text(link, "/name")), Attributes::observed(&link::observed(link))?);
+        if let Some(link) = self.link_of(&share, links, service.map(address::full_name).as_deref())
+        {
+            graph = graph.resource(
+                link::resource(text(link, "/name")),
+                Attributes::observed(&link::observed(link))?,
+            );
         }
         let cluster = balancer["tags"][CLUSTER_TAG].as_str().map(str::to_owned);
         let owner_tags = match (own.first().map(|it| address::owner_tags(it)), cluster) {
             (Some(tags), _) => tags,
-            (None, Some(cluster)) => OwnerTags { cluster: Some(cluster), service: Some(uid(owner, service)) },
+            (None, Some(cluster)) => OwnerTags {
+                cluster: Some(cluster),
+                service: Some(uid(owner, service)),
+            },
             (None, None) => OwnerTags::default(),
         };
-        let owner_tags = if owner_tags.service.is_none() { OwnerTags::default() } else { owner_tags };
+        let owner_tags = if owner_tags.service.is_none() {
+            OwnerTags::default()
+        } else {
+            owner_tags
+        };
         Ok(Some(ObservedLoadBalancer {
             id: share_id(kind, owner),
             name: owner.to_owned(),
@@ -99,7 +134,11 @@ impl AzureLoadBalancers {
 
     /// Reads the shares of one Service, of both kinds. The Service, if it is known, may name the resource group of its
     /// address.
-    pub(super) async fn find(&self, owner: &str, service: Option<&Service>) -> Result<Vec<ObservedLoadBalancer>> {
+    pub(super) async fn find(
+        &self,
+        owner: &str,
+        service: Option<&Service>,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let observed = self.reads.join((), self.clone()).await?;
         let mut addresses = Vec::new();
         let mut place = self.config().load_balancers.clone();
@@ -107,16 +146,37 @@ impl AzureLoadBalancers {
         let group = annotations.and_then(|it| it.get(crate::annotations::GROUP.key()));
         place.name = group.map_or(place.name, |it| it.trim().to_ascii_lowercase());
         let links = self.links(service).await?;
-        let families = service.and_then(|it| it.spec.as_ref()?.ip_families.as_ref()).map_or(1, Vec::len);
+        let families = service
+            .and_then(|it| it.spec.as_ref()?.ip_families.as_ref())
+            .map_or(1, Vec::len);
         for suffix in ["", spec::IPV6].into_iter().take(families.max(1)) {
-            let default = address::default_name(self.cluster(), owner, &Family { suffix, ..Family::default() });
-            addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &[&default]).await?);
+            let default = address::default_name(
+                self.cluster(),
+                owner,
+                &Family {
+                    suffix,
+                    ..Family::default()
+                },
+            );
+            addresses.extend(
+                self.arm()
+                    .get::<Value>(&PUBLIC_ADDRESSES, &place, &[&default])
+                    .await?,
+            );
         }
-        let shares = observed.load_balancers.iter().map(|(_, balancer)| Share::of(balancer, owner));
-        let ids = shares.flat_map(|share| share.addresses().map(str::to_ascii_lowercase).collect::<Vec<_>>());
+        let shares = observed
+            .load_balancers
+            .iter()
+            .map(|(_, balancer)| Share::of(balancer, owner));
+        let ids = shares.flat_map(|share| {
+            share
+                .addresses()
+                .map(str::to_ascii_lowercase)
+                .collect::<Vec<_>>()
+        });
         self.add_missing(ids.collect(), &mut addresses).await?;
-        let actuals =
-            [EXTERNAL, INTERNAL].map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
+        let actuals = [EXTERNAL, INTERNAL]
+            .map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
         actuals.into_iter().filter_map(Result::transpose).collect()
     }
 
@@ -139,7 +199,9 @@ impl AzureLoadBalancers {
         )?;
         let keys = self.keys();
         let kind = |it: &Value| {
-            let known = keys.iter().find(|(_, key)| key.name.eq_ignore_ascii_case(text(it, "/name")));
+            let known = keys
+                .iter()
+                .find(|(_, key)| key.name.eq_ignore_ascii_case(text(it, "/name")));
             known.map(|(kind, key)| (*kind, key))
         };
         let mut load_balancers = Vec::new();
@@ -150,18 +212,31 @@ impl AzureLoadBalancers {
             }
         }
         // Addresses may be in other resource groups.
-        let frontends = load_balancers.iter().flat_map(|(_, it)| items(it, "frontendIPConfigurations"));
-        let ids = frontends.map(|it| text(it, FRONTEND[0].1).to_ascii_lowercase()).filter(|id| !id.is_empty());
+        let frontends = load_balancers
+            .iter()
+            .flat_map(|(_, it)| items(it, "frontendIPConfigurations"));
+        let ids = frontends
+            .map(|it| text(it, FRONTEND[0].1).to_ascii_lowercase())
+            .filter(|id| !id.is_empty());
         self.add_missing(ids.collect(), &mut addresses).await?;
-        let observed = Observed { load_balancers, security_group };
+        let observed = Observed {
+            load_balancers,
+            security_group,
+        };
         let mut owners: BTreeSet<(&'static str, String)> = BTreeSet::new();
         for (kind, balancer) in &observed.load_balancers {
             let lists = ["frontendIPConfigurations", "loadBalancingRules"].into_iter();
-            let names = lists.flat_map(|list| items(balancer, list)).map(|it| text(it, "/name").to_ascii_lowercase());
+            let names = lists
+                .flat_map(|list| items(balancer, list))
+                .map(|it| text(it, "/name").to_ascii_lowercase());
             owners.extend(names.filter_map(|name| Some((*kind, prefix(&name)?.to_owned()))));
         }
-        let managed = addresses.iter().filter(|it| address::is_managed(it, self.cluster()));
-        owners.extend(managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))));
+        let managed = addresses
+            .iter()
+            .filter(|it| address::is_managed(it, self.cluster()));
+        owners.extend(
+            managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))),
+        );
         let services = self.services_by_owner();
         let actuals = owners.iter().map(|(kind, owner)| {
             let service = services.get(owner).map(|it| &**it);
@@ -175,8 +250,11 @@ impl AzureLoadBalancers {
 /// Service that no longer exists, so does the result.
 fn uid(owner: &str, service: Option<&Service>) -> String {
     let digits = &owner[1..];
-    let parts = [0..8, 8..12, 12..16, 16..20, 20..31].map(|range| digits.get(range).unwrap_or_default());
-    service.and_then(|it| it.metadata.uid.clone()).unwrap_or_else(|| parts.join("-"))
+    let parts =
+        [0..8, 8..12, 12..16, 16..20, 20..31].map(|range| digits.get(range).unwrap_or_default());
+    service
+        .and_then(|it| it.metadata.uid.clone())
+        .unwrap_or_else(|| parts.join("-"))
 }
 
 /// Returns the addresses of a share.
@@ -184,10 +262,15 @@ pub(super) fn ingress_of(share: &Share<'_>, addresses: &[Value]) -> Vec<LoadBala
     let address = |frontend: &Value| match text(frontend, "/properties/publicIPAddress/id") {
         "" => text(frontend, "/properties/privateIPAddress").to_owned(),
         id => {
-            let used = addresses.iter().find(|it| text(it, "/id").eq_ignore_ascii_case(id));
-            used.map(|it| text(it, "/properties/ipAddress").to_owned()).unwrap_or_default()
+            let used = addresses
+                .iter()
+                .find(|it| text(it, "/id").eq_ignore_ascii_case(id));
+            used.map(|it| text(it, "/properties/ipAddress").to_owned())
+                .unwrap_or_default()
         }
     };
     let all = share.frontends.values().map(|frontend| address(frontend));
-    all.filter(|it| !it.is_empty()).map(|ip| ObservedLoadBalancer::ip(&ip)).collect()
+    all.filter(|it| !it.is_empty())
+        .map(|ip| ObservedLoadBalancer::ip(&ip))
+        .collect()
 }

@@ -44,7 +44,11 @@ pub(crate) fn name(rule: &str) -> Option<String> {
 /// Returns `true` if a rule of the program leads to one of these addresses.
 pub(crate) fn leads_to(group: &Value, addresses: &BTreeSet<IpAddr>) -> bool {
     let ours = crate::arm::items(group, "securityRules").filter(|it| is_ours(it));
-    { ours }.any(|rule| destinations(rule).iter().any(|it| it.parse().is_ok_and(|ip| addresses.contains(&ip))))
+    { ours }.any(|rule| {
+        destinations(rule)
+            .iter()
+            .any(|it| it.parse().is_ok_and(|ip| addresses.contains(&ip)))
+    })
 }
 
 /// A rule in the form `<family> <protocol> <access> <sources> <ports>`.
@@ -58,7 +62,10 @@ struct Parsed<'a> {
 
 impl<'a> Parsed<'a> {
     fn of(rule: &'a str) -> Option<Self> {
-        let [family, protocol, access, sources, ports] = rule.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let [family, protocol, access, sources, ports] = rule.split(' ').collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
         Some(Self {
             family,
             protocol,
@@ -72,7 +79,12 @@ impl<'a> Parsed<'a> {
         if self.access == "Deny" {
             return format!("{PREFIX}deny-all_{}", self.family);
         }
-        let text = format!("{}_{}_{}", self.protocol, self.sources.join(","), self.ports.join(","));
+        let text = format!(
+            "{}_{}_{}",
+            self.protocol,
+            self.sources.join(","),
+            self.ports.join(",")
+        );
         let mut name = format!("{PREFIX}allow_{}_", self.family);
         for byte in Md5::digest(text) {
             // Writing to a String cannot fail.
@@ -85,8 +97,15 @@ impl<'a> Parsed<'a> {
 /// Returns the values of a field that a rule has in the singular or in the plural.
 fn values(rule: &Value, one: &str, many: &str) -> BTreeSet<String> {
     let properties = &rule["properties"];
-    let many = properties[many].as_array().into_iter().flatten().filter_map(Value::as_str);
-    many.chain(properties[one].as_str()).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    let many = properties[many]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    many.chain(properties[one].as_str())
+        .filter(|it| !it.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn is_ours(rule: &Value) -> bool {
@@ -94,18 +113,38 @@ fn is_ours(rule: &Value) -> bool {
 }
 
 fn destinations(rule: &Value) -> BTreeSet<String> {
-    values(rule, "destinationAddressPrefix", "destinationAddressPrefixes")
+    values(
+        rule,
+        "destinationAddressPrefix",
+        "destinationAddressPrefixes",
+    )
 }
 
 /// Returns a rule as a text.
 fn written(rule: &Value) -> String {
-    let join = |one: &str, many: &str| values(rule, one, many).into_iter().collect::<Vec<_>>().join(",");
+    let join = |one: &str, many: &str| {
+        values(rule, one, many)
+            .into_iter()
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     let is_denied = text(rule, "/properties/access") == "Deny";
-    let family = if text(rule, "/name").contains("_IPv6") { "IPv6" } else { "IPv4" };
-    let ports = if is_denied { "*".to_owned() } else { join("destinationPortRange", "destinationPortRanges") };
+    let family = if text(rule, "/name").contains("_IPv6") {
+        "IPv6"
+    } else {
+        "IPv4"
+    };
+    let ports = if is_denied {
+        "*".to_owned()
+    } else {
+        join("destinationPortRange", "destinationPortRanges")
+    };
     let sources = join("sourceAddressPrefix", "sourceAddressPrefixes");
     let access = if is_denied { "Deny" } else { "Allow" };
-    format!("{family} {} {access} {sources} {ports}", text(rule, "/properties/protocol"))
+    format!(
+        "{family} {} {access} {sources} {ports}",
+        text(rule, "/properties/protocol")
+    )
 }
 
 /// Returns the rules of a Service with these addresses and further destinations, without those of `foreign` names, and
@@ -161,39 +200,63 @@ impl Edit {
         if group.is_null() {
             return match self.rules.is_empty() {
                 true => Ok(()),
-                false => Err(Error::invalid("the security group of securityGroupName does not exist; create it")),
+                false => Err(Error::invalid(
+                    "the security group of securityGroupName does not exist; create it",
+                )),
             };
         }
         if self.rules.is_empty() && !group["properties"]["securityRules"].is_array() {
             return Ok(());
         }
         let all = list(group, &["properties", "securityRules"]);
-        let names: BTreeMap<String, &String> =
-            self.rules.iter().filter_map(|rule| Some((Parsed::of(rule)?.name().to_ascii_lowercase(), rule))).collect();
+        let names: BTreeMap<String, &String> = self
+            .rules
+            .iter()
+            .filter_map(|rule| Some((Parsed::of(rule)?.name().to_ascii_lowercase(), rule)))
+            .collect();
         for rule in all.iter_mut().filter(|it| is_ours(it)) {
             let name = text(rule, "/name").to_ascii_lowercase();
             let (is_wanted, may_strip) = (names.contains_key(&name), self.may_strip(rule));
             let there = destinations(rule);
             let leaves = |ip: &IpAddr| match () {
                 () if self.gone.contains(ip) => true,
-                () if !self.leaving.contains(ip) && (is_wanted || !self.addresses.contains(ip)) => false,
+                () if !self.leaving.contains(ip) && (is_wanted || !self.addresses.contains(ip)) => {
+                    false
+                }
                 () if self.nodes.contains(ip) => !self.kept.contains(&name),
                 () => may_strip,
             };
-            let left: BTreeSet<String> =
-                there.iter().filter(|it| !it.parse().is_ok_and(|ip| leaves(&ip))).cloned().collect();
+            let left: BTreeSet<String> = there
+                .iter()
+                .filter(|it| !it.parse().is_ok_and(|ip| leaves(&ip)))
+                .cloned()
+                .collect();
             if left != there {
                 set_destinations(rule, &left);
             }
         }
         for (name, rule) in &names {
-            let Some(parsed) = Parsed::of(rule) else { continue };
+            let Some(parsed) = Parsed::of(rule) else {
+                continue;
+            };
             let is_ipv6 = parsed.family == "IPv6";
-            let own = self.addresses.iter().filter(|ip| ip.is_ipv6() == is_ipv6).map(ToString::to_string);
-            if let Some(there) = all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(name)) {
+            let own = self
+                .addresses
+                .iter()
+                .filter(|ip| ip.is_ipv6() == is_ipv6)
+                .map(ToString::to_string);
+            if let Some(there) = all
+                .iter_mut()
+                .find(|it| text(it, "/name").eq_ignore_ascii_case(name))
+            {
                 let before = destinations(there);
                 // Somebody may have opened the rule by hand.
-                let after: BTreeSet<String> = before.iter().filter(|it| *it != "*").cloned().chain(own).collect();
+                let after: BTreeSet<String> = before
+                    .iter()
+                    .filter(|it| *it != "*")
+                    .cloned()
+                    .chain(own)
+                    .collect();
                 if written(there) != **rule {
                     set_rule(there, &parsed);
                 }
@@ -209,7 +272,9 @@ impl Edit {
         let is_empty = |rule: &Value| {
             is_ours(rule)
                 && destinations(rule).is_empty()
-                && rule["properties"]["destinationApplicationSecurityGroups"].as_array().is_none_or(Vec::is_empty)
+                && rule["properties"]["destinationApplicationSecurityGroups"]
+                    .as_array()
+                    .is_none_or(Vec::is_empty)
         };
         all.retain(|rule| !is_empty(rule));
         check_limits(all)
@@ -221,16 +286,24 @@ impl Edit {
         let protocol = text(rule, "/properties/protocol");
         let is_denied = text(rule, "/properties/access") == "Deny";
         let is_retained = |port: &String| self.retained.contains(&format!("{protocol} {port}"));
-        if is_denied { !self.retains_denial } else { !ports.iter().any(is_retained) }
+        if is_denied {
+            !self.retains_denial
+        } else {
+            !ports.iter().any(is_retained)
+        }
     }
 }
 
 /// Writes the destinations in the form of the Go program: a single one has a field of its own.
 fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
-    let Some(properties) = rule.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let Some(properties) = rule.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
     let (one, many) = ("destinationAddressPrefix", "destinationAddressPrefixes");
     let single = destinations.first().filter(|_| destinations.len() == 1);
-    let (key, other, value) = single.map_or((many, one, json!(destinations)), |it| (one, many, json!(it)));
+    let (key, other, value) = single.map_or((many, one, json!(destinations)), |it| {
+        (one, many, json!(it))
+    });
     properties.remove(other);
     properties.insert(key.to_owned(), value);
 }
@@ -246,9 +319,11 @@ fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> R
         "Deny" => (FIRST..=LAST).rev().find(is_free),
         _ => (FIRST..=LAST).find(is_free),
     };
-    let priority =
-        priority.ok_or_else(|| Error::quota("the security group has no priority left between 500 and 4095"))?;
-    let mut new = json!({"name": rule.name(), "properties": {"direction": "Inbound", "priority": priority}});
+    let priority = priority.ok_or_else(|| {
+        Error::quota("the security group has no priority left between 500 and 4095")
+    })?;
+    let mut new =
+        json!({"name": rule.name(), "properties": {"direction": "Inbound", "priority": priority}});
     set_rule(&mut new, rule);
     set_destinations(&mut new, addresses);
     Ok(new)
@@ -256,32 +331,68 @@ fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> R
 
 /// Writes what a rule admits or denies, and leaves its priority and destinations.
 fn set_rule(new: &mut Value, rule: &Parsed<'_>) {
-    let Some(properties) = new.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    for key in ["sourceAddressPrefix", "sourceAddressPrefixes", "destinationPortRange", "destinationPortRanges"] {
+    let Some(properties) = new.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for key in [
+        "sourceAddressPrefix",
+        "sourceAddressPrefixes",
+        "destinationPortRange",
+        "destinationPortRanges",
+    ] {
         properties.remove(key);
     }
     let (source, port) = match (&rule.sources[..], rule.access) {
-        ([one], "Deny") => (("sourceAddressPrefix", json!(one)), ("destinationPortRange", json!("*"))),
-        (all, "Deny") => (("sourceAddressPrefixes", json!(all)), ("destinationPortRange", json!("*"))),
-        ([one], _) => (("sourceAddressPrefix", json!(one)), ("destinationPortRanges", json!(rule.ports))),
-        (all, _) => (("sourceAddressPrefixes", json!(all)), ("destinationPortRanges", json!(rule.ports))),
+        ([one], "Deny") => (
+            ("sourceAddressPrefix", json!(one)),
+            ("destinationPortRange", json!("*")),
+        ),
+        (all, "Deny") => (
+            ("sourceAddressPrefixes", json!(all)),
+            ("destinationPortRange", json!("*")),
+        ),
+        ([one], _) => (
+            ("sourceAddressPrefix", json!(one)),
+            ("destinationPortRanges", json!(rule.ports)),
+        ),
+        (all, _) => (
+            ("sourceAddressPrefixes", json!(all)),
+            ("destinationPortRanges", json!(rule.ports)),
+        ),
     };
-    let fixed = [("protocol", rule.protocol), ("access", rule.access), ("sourcePortRange", "*")];
+    let fixed = [
+        ("protocol", rule.protocol),
+        ("access", rule.access),
+        ("sourcePortRange", "*"),
+    ];
     let fixed = fixed.map(|(key, value)| (key, json!(value)));
-    properties.extend(fixed.into_iter().chain([source, port]).map(|(key, value)| (key.to_owned(), value)));
+    properties.extend(
+        fixed
+            .into_iter()
+            .chain([source, port])
+            .map(|(key, value)| (key.to_owned(), value)),
+    );
 }
 
 fn check_limits(all: &[Value]) -> Result<()> {
     let sum = |of: &dyn Fn(&Value) -> usize| all.iter().map(of).sum::<usize>();
     let counts = [
         ("rules", all.len(), MOST_RULES),
-        ("source ranges", sum(&|it| values(it, "sourceAddressPrefix", "sourceAddressPrefixes").len()), MOST_PREFIXES),
-        ("destinations", sum(&|it| destinations(it).len()), MOST_PREFIXES),
+        (
+            "source ranges",
+            sum(&|it| values(it, "sourceAddressPrefix", "sourceAddressPrefixes").len()),
+            MOST_PREFIXES,
+        ),
+        (
+            "destinations",
+            sum(&|it| destinations(it).len()),
+            MOST_PREFIXES,
+        ),
     ];
     match counts.into_iter().find(|(_, count, most)| count > most) {
-        Some((what, count, most)) => {
-            Err(Error::quota(format!("the security group would have {count} {what}, and Azure allows {most}")))
-        }
+        Some((what, count, most)) => Err(Error::quota(format!(
+            "the security group would have {count} {what}, and Azure allows {most}"
+        ))),
         None => Ok(()),
     }
 }

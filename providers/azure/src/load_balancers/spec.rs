@@ -17,7 +17,10 @@ use crate::annotations::PREFIX;
 use crate::config::Config;
 
 /// Keys of tags by which this program and the Go program know addresses.
-const RESERVED_TAGS: ReservedTags = ReservedTags { prefixes: &["k8s-azure-", "kubernetes-"], keys: &["service"] };
+const RESERVED_TAGS: ReservedTags = ReservedTags {
+    prefixes: &["k8s-azure-", "kubernetes-"],
+    keys: &["service"],
+};
 
 /// The distribution of a rule that states none.
 fn default_distribution() -> String {
@@ -67,14 +70,30 @@ pub(crate) struct SpecPort {
 impl SpecPort {
     /// Returns the number that traffic to an address of this family has at the Nodes.
     pub(crate) fn number_for(&self, family: &Family) -> u16 {
-        if family.to_nodes { self.node_port } else { self.number }
+        if family.to_nodes {
+            self.node_port
+        } else {
+            self.number
+        }
     }
 
     /// Returns the key of the listener for a family, and its rule.
     pub(crate) fn listener(&self, family: &Family) -> (u16, String, Rule) {
-        let backend_port = if self.rule.protocol == "All" { 0 } else { self.number_for(family) };
-        let rule = Rule { floating: !family.to_nodes, backend_port, ..self.rule.clone() };
-        (self.number, format!("{}{}", self.transport, family.suffix), rule)
+        let backend_port = if self.rule.protocol == "All" {
+            0
+        } else {
+            self.number_for(family)
+        };
+        let rule = Rule {
+            floating: !family.to_nodes,
+            backend_port,
+            ..self.rule.clone()
+        };
+        (
+            self.number,
+            format!("{}{}", self.transport, family.suffix),
+            rule,
+        )
     }
 }
 
@@ -98,7 +117,11 @@ impl Family {
 
     /// Returns the name of the pool for all Services of the family.
     pub(crate) fn pool(&self, cluster: &str) -> String {
-        if self.is_ipv6 { format!("{cluster}{IPV6}") } else { cluster.to_owned() }
+        if self.is_ipv6 {
+            format!("{cluster}{IPV6}")
+        } else {
+            cluster.to_owned()
+        }
     }
 }
 
@@ -136,7 +159,11 @@ impl Spec {
         address_tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
         let families = families(service, &mut annotations, is_internal);
         let has = |key: &str| {
-            service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
+            service
+                .metadata
+                .annotations
+                .as_ref()
+                .is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
         };
         for (key, why) in key::REFUSED {
             if !has(key) {
@@ -151,21 +178,32 @@ impl Spec {
         }
         let named_subnet = text(annotations.get(&key::SUBNET)).filter(|_| is_internal);
         let ports = ports(service, config, &mut annotations, is_internal, &families);
-        let may_link = families.iter().any(|it| !it.is_ipv6) && (is_internal || families[0].to_nodes);
+        let may_link =
+            families.iter().any(|it| !it.is_ipv6) && (is_internal || families[0].to_nodes);
         let link_subnet = named_subnet.as_deref().or(Some(&config.file.subnet_name));
         let link = link::parse(config, &mut annotations, link_subnet, may_link);
         let has_one_rule = is_internal && annotations.get(&key::ALL_PORTS) == Some(true);
-        let security = security(service, config, &mut annotations, is_internal, (&families, &ports));
+        let security = security(
+            service,
+            config,
+            &mut annotations,
+            is_internal,
+            (&families, &ports),
+        );
         let ports: Vec<SpecPort> = ports.into_iter().filter(|it| it.has_rule).collect();
         let spec = Self {
             is_internal,
             balancers: annotations.get(&key::BALANCERS).unwrap_or_default(),
-            subnet: named_subnet.clone().or_else(|| text(Some(config.file.subnet_name.clone()))),
+            subnet: named_subnet
+                .clone()
+                .or_else(|| text(Some(config.file.subnet_name.clone()))),
             named_subnet,
             address_group: text(annotations.get(&key::GROUP)),
             ip_tags: annotations.get(&key::IP_TAGS).map(|text| pairs(&text)),
             address_tags,
-            dns_label: annotations.get(&key::DNS_LABEL).map(|it| it.trim().to_owned()),
+            dns_label: annotations
+                .get(&key::DNS_LABEL)
+                .map(|it| it.trim().to_owned()),
             additional: additional(&mut annotations, config),
             link,
             security,
@@ -183,12 +221,15 @@ impl Spec {
 }
 
 fn trimmed(text: Option<String>) -> Option<String> {
-    text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty())
+    text.map(|it| it.trim().to_owned())
+        .filter(|it| !it.is_empty())
 }
 
 /// Returns the further addresses of a Service that may be addresses of a public load balancer.
 fn additional(annotations: &mut Annotations<'_>, config: &Config) -> Vec<IpAddr> {
-    let mut all = annotations.get(&key::ADDITIONAL_ADDRESSES).unwrap_or_default();
+    let mut all = annotations
+        .get(&key::ADDITIONAL_ADDRESSES)
+        .unwrap_or_default();
     let (key, ranges) = (key::ADDITIONAL_ADDRESSES.key(), &config.additional_ranges);
     all.retain(|ip| {
         let is_allowed = ranges.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(ip)));
@@ -205,14 +246,32 @@ fn additional(annotations: &mut Annotations<'_>, config: &Config) -> Vec<IpAddr>
 }
 
 /// Returns the IP families of a Service, in its order.
-fn families(service: &Service, annotations: &mut Annotations<'_>, is_internal: bool) -> Vec<Family> {
+fn families(
+    service: &Service,
+    annotations: &mut Annotations<'_>,
+    is_internal: bool,
+) -> Vec<Family> {
     let spec = service.spec.as_ref();
-    let stated: Vec<bool> =
-        spec.and_then(|it| it.ip_families.as_ref()).into_iter().flatten().map(|it| it == "IPv6").collect();
-    let stated = if stated.is_empty() { vec![false] } else { stated };
-    let of_spec = spec.and_then(|it| it.load_balancer_ip.as_deref()).filter(|it| !it.is_empty());
+    let stated: Vec<bool> = spec
+        .and_then(|it| it.ip_families.as_ref())
+        .into_iter()
+        .flatten()
+        .map(|it| it == "IPv6")
+        .collect();
+    let stated = if stated.is_empty() {
+        vec![false]
+    } else {
+        stated
+    };
+    let of_spec = spec
+        .and_then(|it| it.load_balancer_ip.as_deref())
+        .filter(|it| !it.is_empty());
     let of_spec: Option<IpAddr> = of_spec.and_then(|it| {
-        it.parse().map_err(|_| annotations.mistake(format!("spec.loadBalancerIP: {it:?} is no IP address"))).ok()
+        it.parse()
+            .map_err(|_| {
+                annotations.mistake(format!("spec.loadBalancerIP: {it:?} is no IP address"))
+            })
+            .ok()
     });
     let is_dual = stated.len() > 1;
     let no_floating = annotations.get(&key::NO_FLOATING_IP) == Some(true);
@@ -220,12 +279,16 @@ fn families(service: &Service, annotations: &mut Annotations<'_>, is_internal: b
         let by_family = annotations.get(if is_ipv6 { &key::IPV6 } else { &key::IPV4 });
         let address = by_family.or(of_spec.filter(|ip| ip.is_ipv6() == is_ipv6));
         if let Some(ip) = address.filter(|it| !is_internal && !is_public(*it)) {
-            annotations.mistake(format!("address {ip}: a public load balancer needs a public address"));
+            annotations.mistake(format!(
+                "address {ip}: a public load balancer needs a public address"
+            ));
         }
         // A Service of IPv6 alone may have the annotations of either family.
         let mut of_family = |first, second| match (is_ipv6, is_dual) {
             (true, true) => trimmed(annotations.get(second)),
-            (true, false) => trimmed(annotations.get(second)).or_else(|| trimmed(annotations.get(first))),
+            (true, false) => {
+                trimmed(annotations.get(second)).or_else(|| trimmed(annotations.get(first)))
+            }
             (false, _) => trimmed(annotations.get(first)),
         };
         Family {
@@ -259,7 +322,10 @@ fn is_public(ip: IpAddr) -> bool {
 
 /// Parses pairs; malformed ones are left out, and the last one of a key counts.
 fn pairs(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split(',').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.trim(), value.trim()));
+    let pairs = text
+        .split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(key, value)| (key.trim(), value.trim()));
     pairs
         .filter(|(key, value)| !key.is_empty() && !value.is_empty())
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
@@ -276,12 +342,23 @@ fn ports(
     let is_basic = config.file.is_basic();
     let all_ports = annotations.get(&key::ALL_PORTS) == Some(true) && is_internal;
     if all_ports && is_basic {
-        annotations.mistake(format!("{}: needs a load balancer of the standard SKU", key::ALL_PORTS.key()));
+        annotations.mistake(format!(
+            "{}: needs a load balancer of the standard SKU",
+            key::ALL_PORTS.key()
+        ));
     }
-    let is_sticky = service.spec.as_ref().and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP");
+    let is_sticky = service
+        .spec
+        .as_ref()
+        .and_then(|it| it.session_affinity.as_deref())
+        == Some("ClientIP");
     let idle = annotations.get(&key::IDLE_TIMEOUT).unwrap_or(4);
     let resets = annotations.get(&key::NO_TCP_RESET) != Some(true);
-    let protocols: &[&'static str] = if is_internal && !is_basic { &["TCP", "UDP", "SCTP"] } else { &["TCP", "UDP"] };
+    let protocols: &[&'static str] = if is_internal && !is_basic {
+        &["TCP", "UDP", "SCTP"]
+    } else {
+        &["TCP", "UDP"]
+    };
     let mut found = Vec::new();
     for (index, port) in each_port(service, protocols).enumerate() {
         let port = match port {
@@ -294,7 +371,10 @@ fn ports(
         let own = OfPort(service, port.number);
         let has_rule = !own.is_true("no_lb_rule");
         if port.node_port == 0 && families.iter().any(|it| it.to_nodes) {
-            annotations.mistake(format!("port {}: has no node port; set allocateLoadBalancerNodePorts", port.number));
+            annotations.mistake(format!(
+                "port {}: has no node port; set allocateLoadBalancerNodePorts",
+                port.number
+            ));
         }
         let is_tcp = port.protocol == "TCP";
         let probe = if own.is_true("no_probe_rule") || !is_tcp || !has_rule {
@@ -329,7 +409,9 @@ fn ports(
 
 /// Returns the port whose rule stands for all ports.
 fn for_all(ports: &[SpecPort]) -> Vec<SpecPort> {
-    let Some(mut first) = ports.first().cloned() else { return Vec::new() };
+    let Some(mut first) = ports.first().cloned() else {
+        return Vec::new();
+    };
     first.rule.probe = ports.iter().find_map(|it| it.rule.probe.clone());
     vec![first]
 }
@@ -344,14 +426,28 @@ fn security(
     (families, ports): (&[Family], &[SpecPort]),
 ) -> Option<BTreeSet<String>> {
     let denies = annotations.get(&key::DENY_OTHERS) == Some(true);
-    let tags = annotations.get(&key::ALLOWED_SERVICE_TAGS).unwrap_or_default();
+    let tags = annotations
+        .get(&key::ALLOWED_SERVICE_TAGS)
+        .unwrap_or_default();
     let ranges = annotations.get(&key::ALLOWED_RANGES).unwrap_or_default();
     let spec = service.spec.as_ref();
-    let of_spec = spec.and_then(|it| it.load_balancer_source_ranges.clone()).unwrap_or_default();
-    let annotation =
-        service.metadata.annotations.as_ref().and_then(|it| it.get(&format!("{PREFIX}load-balancer-source-ranges")));
-    let stated: Vec<&str> = ranges.split(',').chain(annotation.iter().flat_map(|it| it.split(','))).collect();
-    let stated: Vec<&str> = stated.into_iter().map(str::trim).filter(|it| !it.is_empty()).collect();
+    let of_spec = spec
+        .and_then(|it| it.load_balancer_source_ranges.clone())
+        .unwrap_or_default();
+    let annotation = service
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|it| it.get(&format!("{PREFIX}load-balancer-source-ranges")));
+    let stated: Vec<&str> = ranges
+        .split(',')
+        .chain(annotation.iter().flat_map(|it| it.split(',')))
+        .collect();
+    let stated: Vec<&str> = stated
+        .into_iter()
+        .map(str::trim)
+        .filter(|it| !it.is_empty())
+        .collect();
     if !of_spec.is_empty() && !stated.is_empty() {
         annotations.mistake(format!(
             "spec.loadBalancerSourceRanges and annotation {} are both set; remove one of them",
@@ -362,10 +458,13 @@ fn security(
     for text in of_spec.iter().map(String::as_str).chain(stated) {
         match text.trim().parse::<IpNet>() {
             Ok(network) if network.trunc() == network => networks.push(network),
-            _ => annotations.mistake(format!("source range {text:?} is not a range such as 10.0.0.0/24")),
+            _ => annotations.mistake(format!(
+                "source range {text:?} is not a range such as 10.0.0.0/24"
+            )),
         }
     }
-    let is_left_alone = config.file.security_group_name.is_empty() || config.file.is_preconfigured(is_internal);
+    let is_left_alone =
+        config.file.security_group_name.is_empty() || config.file.is_preconfigured(is_internal);
     if annotations.get(&key::NO_SECURITY_RULES) == Some(true) || is_left_alone {
         return None;
     }
@@ -373,7 +472,9 @@ fn security(
     let nothing_stated = networks.is_empty() && tags.is_empty();
     let mut rules = BTreeSet::new();
     for family in families {
-        let of_family = networks.iter().filter(|it| matches!(it, IpNet::V6(_)) == family.is_ipv6);
+        let of_family = networks
+            .iter()
+            .filter(|it| matches!(it, IpNet::V6(_)) == family.is_ipv6);
         let of_family: Vec<IpNet> = IpNet::aggregate(&of_family.copied().collect());
         let mut sources: Vec<String> = tags.clone();
         let mut prefixes: Vec<String> = of_family.iter().map(ToString::to_string).collect();
@@ -387,11 +488,17 @@ fn security(
         }
         for (protocol, transport) in [("Tcp", "TCP"), ("Udp", "UDP"), ("*", "SCTP")] {
             let of_protocol = ports.iter().filter(|it| it.transport == transport);
-            let mut numbers: Vec<String> = of_protocol.map(|it| it.number_for(family).to_string()).collect();
+            let mut numbers: Vec<String> = of_protocol
+                .map(|it| it.number_for(family).to_string())
+                .collect();
             numbers.sort();
             if !numbers.is_empty() {
                 let numbers = numbers.join(",");
-                rules.extend(sources.iter().map(|it| format!("{} {protocol} Allow {it} {numbers}", family.name())));
+                rules.extend(
+                    sources
+                        .iter()
+                        .map(|it| format!("{} {protocol} Allow {it} {numbers}", family.name())),
+                );
             }
         }
         if denies && !networks.is_empty() {
@@ -413,13 +520,33 @@ mod tests {
         let mut service = Service::default();
         service.metadata.annotations = Some([(mode.to_owned(), "second".to_owned())].into());
         let review = |text: &str| {
-            let file = ConfigFile { path: "azure.json".to_owned(), text: text.to_owned() };
-            let setup = Setup { environment: Environment::default().offline(), ..Setup::of(file) };
+            let file = ConfigFile {
+                path: "azure.json".to_owned(),
+                text: text.to_owned(),
+            };
+            let setup = Setup {
+                environment: Environment::default().offline(),
+                ..Setup::of(file)
+            };
             Spec::of(&service, &Config::read(&setup).unwrap()).review()
         };
         let standard = review("loadBalancerSku: standard");
-        assert!(standard.warnings.iter().any(|text| text.contains(mode) && text.contains("has no effect")));
-        assert!(!standard.errors.iter().any(|text| text.contains(mode)), "{:?}", standard.errors);
-        assert!(review("loadBalancerSku: basic").errors.iter().any(|text| text.contains(mode)));
+        assert!(
+            standard
+                .warnings
+                .iter()
+                .any(|text| text.contains(mode) && text.contains("has no effect"))
+        );
+        assert!(
+            !standard.errors.iter().any(|text| text.contains(mode)),
+            "{:?}",
+            standard.errors
+        );
+        assert!(
+            review("loadBalancerSku: basic")
+                .errors
+                .iter()
+                .any(|text| text.contains(mode))
+        );
     }
 }

@@ -19,8 +19,8 @@ use serde_json::Value;
 use self::shown::{Nics, Shown, primary_interface};
 use crate::NAME;
 use crate::arm::{
-    Arm, INSTANCE_INTERFACES, INSTANCES, INTERFACES, MACHINES, PUBLIC_ADDRESSES, ResourceType, SCALE_SETS,
-    SET_ADDRESSES, SET_INTERFACES, SharedArm, id_of, name_of, place_of, text,
+    Arm, INSTANCE_INTERFACES, INSTANCES, INTERFACES, MACHINES, PUBLIC_ADDRESSES, ResourceType,
+    SCALE_SETS, SET_ADDRESSES, SET_INTERFACES, SharedArm, id_of, name_of, place_of, text,
 };
 use crate::config::{Config, ResourceGroup};
 
@@ -90,7 +90,11 @@ pub(crate) struct Place<'a> {
 pub(crate) fn place(id: &str) -> Option<Place<'_>> {
     let path = id.split_once("://").map_or(id, |(_, path)| path);
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
-    let named = |index: usize, name: &str| parts.get(index).is_some_and(|it| it.eq_ignore_ascii_case(name));
+    let named = |index: usize, name: &str| {
+        parts
+            .get(index)
+            .is_some_and(|it| it.eq_ignore_ascii_case(name))
+    };
     let is_machine = named(0, "subscriptions")
         && named(2, "resourceGroups")
         && named(4, "providers")
@@ -98,16 +102,26 @@ pub(crate) fn place(id: &str) -> Option<Place<'_>> {
     if !is_machine || parts.iter().any(|it| it.is_empty()) {
         return None;
     }
-    let group = ResourceGroup { subscription: parts[1].to_owned(), name: parts[3].to_ascii_lowercase() };
+    let group = ResourceGroup {
+        subscription: parts[1].to_owned(),
+        name: parts[3].to_ascii_lowercase(),
+    };
     match parts.len() {
-        8 if named(6, "virtualMachines") => Some(Place { group, scale_set: None, name: parts[7] }),
+        8 if named(6, "virtualMachines") => Some(Place {
+            group,
+            scale_set: None,
+            name: parts[7],
+        }),
         10 if named(6, "virtualMachineScaleSets") && named(8, "virtualMachines") => {
             let number = parts[9].rsplit('_').next()?;
-            number.bytes().all(|it| it.is_ascii_digit()).then_some(Place {
-                group,
-                scale_set: Some(parts[7]),
-                name: number,
-            })
+            number
+                .bytes()
+                .all(|it| it.is_ascii_digit())
+                .then_some(Place {
+                    group,
+                    scale_set: Some(parts[7]),
+                    name: number,
+                })
         }
         _ => None,
     }
@@ -118,16 +132,25 @@ impl Place<'_> {
     pub(crate) fn provider_id(&self) -> String {
         let path = self.scale_set.map_or_else(
             || format!("virtualMachines/{}", self.name),
-            |set| format!("virtualMachineScaleSets/{set}/virtualMachines/{}", self.name),
+            |set| {
+                format!(
+                    "virtualMachineScaleSets/{set}/virtualMachines/{}",
+                    self.name
+                )
+            },
         );
         let ResourceGroup { subscription, name } = &self.group;
-        format!("{NAME}:///subscriptions/{subscription}/resourceGroups/{name}/providers/Microsoft.Compute/{path}")
+        format!(
+            "{NAME}:///subscriptions/{subscription}/resourceGroups/{name}/providers/Microsoft.Compute/{path}"
+        )
     }
 
     /// Returns the ID in lower case, by which machines are compared.
     pub(crate) fn id(&self) -> String {
         let id = self.provider_id().to_ascii_lowercase();
-        id.split_once("://").map(|(_, path)| path.to_owned()).unwrap_or_default()
+        id.split_once("://")
+            .map(|(_, path)| path.to_owned())
+            .unwrap_or_default()
     }
 }
 
@@ -141,9 +164,17 @@ pub(crate) struct Machines {
 }
 
 /// Returns a reading of several lists together.
-fn reading(items: Vec<VirtualMachine>, pages: usize, reason: Option<Error>) -> ListResult<VirtualMachine> {
+fn reading(
+    items: Vec<VirtualMachine>,
+    pages: usize,
+    reason: Option<Error>,
+) -> ListResult<VirtualMachine> {
     match (ListResult::of(items), reason) {
-        (reading, Some(reason)) => ListResult::Partial { items: reading.into_items(), pages, reason },
+        (reading, Some(reason)) => ListResult::Partial {
+            items: reading.into_items(),
+            pages,
+            reason,
+        },
         (ListResult::Complete { listing, .. }, None) => ListResult::Complete { listing, pages },
         (reading, None) => reading,
     }
@@ -155,7 +186,13 @@ impl Machines {
         let others = self.groups.lock().clone();
         let names: BTreeSet<String> = others.into_iter().chain([own]).collect();
         let subscription = &self.config.nodes.subscription;
-        names.into_iter().map(|name| ResourceGroup { subscription: subscription.clone(), name }).collect()
+        names
+            .into_iter()
+            .map(|name| ResourceGroup {
+                subscription: subscription.clone(),
+                name,
+            })
+            .collect()
     }
 
     /// Reads the machines of one group: one list each of machines, interfaces and scale sets, and two for each uniform
@@ -166,7 +203,11 @@ impl Machines {
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<VirtualMachine>> {
         let list = async |of: &'static ResourceType, is_used: bool| match is_used {
-            true => self.arm.list(of, of.list(group, &[]), shared_priority).await,
+            true => {
+                self.arm
+                    .list(of, of.list(group, &[]), shared_priority)
+                    .await
+            }
             false => Ok(ListResult::of(Vec::new())),
         };
         let (machines, sets) = futures::try_join!(
@@ -186,40 +227,69 @@ impl Machines {
         let mut views = HashMap::new();
         if !machines.is_empty() {
             let list = list(&INTERFACES, true).await?;
-            keep(list, "network interfaces").iter().for_each(|nic| nics.add(nic));
+            keep(list, "network interfaces")
+                .iter()
+                .for_each(|nic| nics.add(nic));
             views = self.views(group, shared_priority).await;
         }
         let is_uniform = |it: &&Value| text(it, "/properties/orchestrationMode") != "Flexible";
-        let uniform =
-            sets.iter().filter(is_uniform).map(|set| self.of_scale_set(group, text(set, "/name"), shared_priority));
+        let uniform = sets
+            .iter()
+            .filter(is_uniform)
+            .map(|set| self.of_scale_set(group, text(set, "/name"), shared_priority));
         let mut all: Vec<Value> = machines;
         for (instances, interfaces) in try_join_all(uniform).await? {
-            keep(interfaces, "network interfaces").iter().for_each(|nic| nics.add(nic));
+            keep(interfaces, "network interfaces")
+                .iter()
+                .for_each(|nic| nics.add(nic));
             all.extend(keep(instances, "instances"));
         }
         if nics.public_ids().next().is_some() {
-            list(&PUBLIC_ADDRESSES, true).await?.into_items().iter().for_each(|it| nics.add_public(it));
+            list(&PUBLIC_ADDRESSES, true)
+                .await?
+                .into_items()
+                .iter()
+                .for_each(|it| nics.add_public(it));
             for set in sets.iter().filter(is_uniform) {
-                self.add_addresses(group, text(set, "/name"), shared_priority, &mut nics).await?;
+                self.add_addresses(group, text(set, "/name"), shared_priority, &mut nics)
+                    .await?;
             }
         }
         let region = self.config.region();
         let machine = |value: &Value| {
             let shown: Shown = crate::arm::read(value)?;
             let view = views.get(&shown.id.to_ascii_lowercase());
-            Ok(if shown.is_going() { None } else { shown.machine(&region, view, &nics) })
+            Ok(if shown.is_going() {
+                None
+            } else {
+                shown.machine(&region, view, &nics)
+            })
         };
         let found: Vec<Option<VirtualMachine>> = all.iter().map(machine).collect::<Result<_>>()?;
-        Ok(reading(found.into_iter().flatten().collect(), pages, reason))
+        Ok(reading(
+            found.into_iter().flatten().collect(),
+            pages,
+            reason,
+        ))
     }
 
     /// Reads power states and fault domains of all machines with one list. Without the permission for the whole
     /// subscription, they are read machine by machine where they are needed.
-    async fn views(&self, group: &ResourceGroup, shared_priority: &SharedPriority) -> HashMap<String, Value> {
-        let list = self.arm.list(&MACHINES, Arm::statuses_call(group), shared_priority).await;
-        let list = list.inspect_err(|error| tracing::debug!(%error, "states of machines are read one by one"));
+    async fn views(
+        &self,
+        group: &ResourceGroup,
+        shared_priority: &SharedPriority,
+    ) -> HashMap<String, Value> {
+        let list = self
+            .arm
+            .list(&MACHINES, Arm::statuses_call(group), shared_priority)
+            .await;
+        let list = list
+            .inspect_err(|error| tracing::debug!(%error, "states of machines are read one by one"));
         let list = list.map(ListResult::into_items).unwrap_or_default();
-        let views = list.into_iter().map(|mut it| (id_of(&it), take(&mut it, &["properties", "instanceView"])));
+        let views = list
+            .into_iter()
+            .map(|mut it| (id_of(&it), take(&mut it, &["properties", "instanceView"])));
         views.filter(|(_, view)| view.is_object()).collect()
     }
 
@@ -229,12 +299,23 @@ impl Machines {
         set: &str,
         shared_priority: &SharedPriority,
     ) -> Result<(ListResult<Value>, ListResult<Value>)> {
-        let instances = INSTANCES.list(group, &[set]).query("$expand", "instanceView");
-        let instances = self.arm.list(&INSTANCES, instances, shared_priority).await?;
+        let instances = INSTANCES
+            .list(group, &[set])
+            .query("$expand", "instanceView");
+        let instances = self
+            .arm
+            .list(&INSTANCES, instances, shared_priority)
+            .await?;
         // Without all instances, their addresses decide nothing.
         let interfaces = match &instances {
             ListResult::Complete { .. } => {
-                self.arm.list(&SET_INTERFACES, SET_INTERFACES.list(group, &[set]), shared_priority).await?
+                self.arm
+                    .list(
+                        &SET_INTERFACES,
+                        SET_INTERFACES.list(group, &[set]),
+                        shared_priority,
+                    )
+                    .await?
             }
             ListResult::Partial { .. } => ListResult::of(Vec::new()),
         };
@@ -249,7 +330,14 @@ impl Machines {
         shared_priority: &SharedPriority,
         nics: &mut Nics,
     ) -> Result<()> {
-        let list = self.arm.list(&SET_ADDRESSES, SET_ADDRESSES.list(group, &[set]), shared_priority).await?;
+        let list = self
+            .arm
+            .list(
+                &SET_ADDRESSES,
+                SET_ADDRESSES.list(group, &[set]),
+                shared_priority,
+            )
+            .await?;
         list.into_items().iter().for_each(|it| nics.add_public(it));
         Ok(())
     }
@@ -259,15 +347,33 @@ impl Machines {
             None => (&MACHINES, vec![place.name]),
             Some(set) => (&INSTANCES, vec![set, place.name]),
         };
-        let call = of.item(Method::GET, &place.group, &names).query("$expand", "instanceView");
-        let found: Option<Shown> = self.arm.reads(of).find(call.with_priority(priority)).await?;
+        let call = of
+            .item(Method::GET, &place.group, &names)
+            .query("$expand", "instanceView");
+        let found: Option<Shown> = self
+            .arm
+            .reads(of)
+            .find(call.with_priority(priority))
+            .await?;
         Ok(found.filter(|it| !it.is_going()))
     }
 
-    async fn read(&self, id: &str, priority: Priority, with_interfaces: bool) -> Result<Option<VirtualMachine>> {
-        let place = place(id).ok_or_else(|| Error::invalid(format!("{id:?} is no ID of a virtual machine")))?;
-        let Some(shown) = self.shown(&place, priority).await? else { return Ok(None) };
-        let nics = if with_interfaces { self.nics(&place, &shown).await? } else { Nics::default() };
+    async fn read(
+        &self,
+        id: &str,
+        priority: Priority,
+        with_interfaces: bool,
+    ) -> Result<Option<VirtualMachine>> {
+        let place = place(id)
+            .ok_or_else(|| Error::invalid(format!("{id:?} is no ID of a virtual machine")))?;
+        let Some(shown) = self.shown(&place, priority).await? else {
+            return Ok(None);
+        };
+        let nics = if with_interfaces {
+            self.nics(&place, &shown).await?
+        } else {
+            Nics::default()
+        };
         Ok(shown.machine(&self.config.region(), None, &nics))
     }
 
@@ -278,21 +384,28 @@ impl Machines {
         match place.scale_set {
             Some(set) => {
                 let call = INSTANCE_INTERFACES.list(&place.group, &[set, place.name]);
-                let list = self.arm.list(&INSTANCE_INTERFACES, call, &shared_priority).await?.complete()?;
+                let list = self
+                    .arm
+                    .list(&INSTANCE_INTERFACES, call, &shared_priority)
+                    .await?
+                    .complete()?;
                 list.into_items().iter().for_each(|it| nics.add(it));
                 if nics.public_ids().next().is_some() {
-                    self.add_addresses(&place.group, set, &shared_priority, &mut nics).await?;
+                    self.add_addresses(&place.group, set, &shared_priority, &mut nics)
+                        .await?;
                 }
             }
             None => {
-                let Some((group, name)) = primary_interface(&shown.properties).and_then(place_of) else {
+                let Some((group, name)) = primary_interface(&shown.properties).and_then(place_of)
+                else {
                     return Ok(nics);
                 };
                 let nic: Option<Value> = self.arm.get(&INTERFACES, &group, &[name]).await?;
                 nic.iter().for_each(|it| nics.add(it));
                 let public: Vec<String> = nics.public_ids().map(str::to_owned).collect();
                 for (group, name) in public.iter().filter_map(|id| place_of(id)) {
-                    let address: Option<Value> = self.arm.get(&PUBLIC_ADDRESSES, &group, &[name]).await?;
+                    let address: Option<Value> =
+                        self.arm.get(&PUBLIC_ADDRESSES, &group, &[name]).await?;
                     address.iter().for_each(|it| nics.add_public(it));
                 }
             }
@@ -307,12 +420,28 @@ impl MachineSource for Machines {
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<VirtualMachine>> {
         let groups = self.all_groups();
-        let readings = try_join_all(groups.iter().map(|group| self.of_group(group, shared_priority))).await?;
+        let readings = try_join_all(
+            groups
+                .iter()
+                .map(|group| self.of_group(group, shared_priority)),
+        )
+        .await?;
         let pages = readings.iter().map(ListResult::pages).sum();
-        let reason = readings
-            .iter()
-            .find_map(|it| if let ListResult::Partial { reason, .. } = it { Some(reason.clone()) } else { None });
-        Ok(reading(readings.into_iter().flat_map(ListResult::into_items).collect(), pages, reason))
+        let reason = readings.iter().find_map(|it| {
+            if let ListResult::Partial { reason, .. } = it {
+                Some(reason.clone())
+            } else {
+                None
+            }
+        });
+        Ok(reading(
+            readings
+                .into_iter()
+                .flat_map(ListResult::into_items)
+                .collect(),
+            pages,
+            reason,
+        ))
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<VirtualMachine>> {
@@ -326,19 +455,38 @@ impl MachineSource for Machines {
     /// Reads a machine by its own name, or else by its computer name from the lists: the name of an instance of a scale
     /// set is in no path.
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<VirtualMachine>> {
-        let place = Place { group: self.config.nodes.clone(), scale_set: None, name };
-        if let Some(machine) = self.by_id(&place.id(), priority).await?.filter(|it| it.name.eq_ignore_ascii_case(name))
+        let place = Place {
+            group: self.config.nodes.clone(),
+            scale_set: None,
+            name,
+        };
+        if let Some(machine) = self
+            .by_id(&place.id(), priority)
+            .await?
+            .filter(|it| it.name.eq_ignore_ascii_case(name))
         {
             return Ok(vec![machine]);
         }
-        let all = self.list(&SharedPriority::of(priority)).await?.complete()?.into_items();
-        Ok(all.into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)).collect())
+        let all = self
+            .list(&SharedPriority::of(priority))
+            .await?
+            .complete()?
+            .into_items();
+        Ok(all
+            .into_iter()
+            .filter(|it| it.name.eq_ignore_ascii_case(name))
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
-        let found = provider_id.strip_prefix("azure://").and_then(|id| Some((id, place(id)?)));
+        let found = provider_id
+            .strip_prefix("azure://")
+            .and_then(|id| Some((id, place(id)?)));
         let own = &self.config.nodes.subscription;
-        if let Some((_, other)) = found.as_ref().filter(|(_, it)| !it.group.subscription.eq_ignore_ascii_case(own)) {
+        if let Some((_, other)) = found
+            .as_ref()
+            .filter(|(_, it)| !it.group.subscription.eq_ignore_ascii_case(own))
+        {
             return Err(Error::invalid(format!(
                 "provider ID {provider_id:?} is of subscription {}, and subscriptionId is {own}: the machine is not looked up there",
                 other.group.subscription
@@ -359,13 +507,18 @@ impl MachineSource for Machines {
             instance_type: machine.size.to_string(),
             zone: machine.zone.as_deref().unwrap_or_default().to_owned(),
             region: machine.region.to_string(),
-            node_addresses: addresses.external(machine.external.iter().copied(), AddressFamily::Dualstack).build(),
+            node_addresses: addresses
+                .external(machine.external.iter().copied(), AddressFamily::Dualstack)
+                .build(),
             additional_labels: BTreeMap::new(),
         }
     }
 
     fn place(&self) -> String {
-        format!("resource group {} of subscription {}", self.config.nodes.name, self.config.nodes.subscription)
+        format!(
+            "resource group {} of subscription {}",
+            self.config.nodes.name, self.config.nodes.subscription
+        )
     }
 }
 

@@ -30,9 +30,15 @@ impl Shown {
     }
 
     /// Returns the machine with its network interfaces.
-    pub(super) fn machine(&self, region: &str, view: Option<&Value>, nics: &Nics) -> Option<VirtualMachine> {
+    pub(super) fn machine(
+        &self,
+        region: &str,
+        view: Option<&Value>,
+        nics: &Nics,
+    ) -> Option<VirtualMachine> {
         let place = place(&self.id)?;
-        let is_in_a_set = place.scale_set.is_some() || !text(&self.properties, "/virtualMachineScaleSet/id").is_empty();
+        let is_in_a_set = place.scale_set.is_some()
+            || !text(&self.properties, "/virtualMachineScaleSet/id").is_empty();
         let name = match text(&self.properties, "/osProfile/computerName") {
             name if is_in_a_set && !name.is_empty() => name,
             _ => &self.name,
@@ -41,21 +47,38 @@ impl Shown {
             Some(size) if place.scale_set.is_some() && !size.is_empty() => size,
             _ => text(&self.properties, "/hardwareProfile/vmSize"),
         };
-        let region = self.location.as_deref().unwrap_or(region).to_ascii_lowercase().replace(' ', "");
+        let region = self
+            .location
+            .as_deref()
+            .unwrap_or(region)
+            .to_ascii_lowercase()
+            .replace(' ', "");
         let own = &self.properties["instanceView"];
         let view = if own.is_object() { Some(own) } else { view };
         let zone = match self.zones.first() {
             Some(zone) => Some(format!("{region}-{zone}").to_ascii_lowercase()),
             // Machines in no zone are in a fault domain; without one, in the first.
-            None => view.map(|it| it["platformFaultDomain"].as_u64().unwrap_or_default().to_string()),
+            None => view.map(|it| {
+                it["platformFaultDomain"]
+                    .as_u64()
+                    .unwrap_or_default()
+                    .to_string()
+            }),
         };
         let interface = primary_interface(&self.properties).map(str::to_ascii_lowercase);
         let id = place.id();
-        let key = interface.as_deref().filter(|_| place.scale_set.is_none()).unwrap_or(&id);
+        let key = interface
+            .as_deref()
+            .filter(|_| place.scale_set.is_none())
+            .unwrap_or(&id);
         let (internal, external) = nics.addresses(key);
-        let set = ["/virtualMachineScaleSet/id", "/availabilitySet/id"].map(|it| name_of(text(&self.properties, it)));
+        let set = ["/virtualMachineScaleSet/id", "/availabilitySet/id"]
+            .map(|it| name_of(text(&self.properties, it)));
         Some(VirtualMachine {
-            set: place.scale_set.unwrap_or(if set[0].is_empty() { set[1] } else { set[0] }).into(),
+            set: place
+                .scale_set
+                .unwrap_or(if set[0].is_empty() { set[1] } else { set[0] })
+                .into(),
             name: name.to_ascii_lowercase().into(),
             provider_id: place.provider_id().into(),
             size: size.into(),
@@ -72,25 +95,40 @@ impl Shown {
 
 /// Returns `true` if a machine is shut down. A machine that is being created or changed is not.
 fn is_off(properties: &Value, view: &Value) -> bool {
-    let codes = view["statuses"].as_array().into_iter().flatten().map(|it| text(it, "/code"));
+    let codes = view["statuses"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| text(it, "/code"));
     let is_settled = match text(properties, "/provisioningState") {
         // The list of states shows it among the others.
-        "" => codes.clone().any(|code| code.eq_ignore_ascii_case("ProvisioningState/succeeded")),
+        "" => codes
+            .clone()
+            .any(|code| code.eq_ignore_ascii_case("ProvisioningState/succeeded")),
         state => state.eq_ignore_ascii_case("Succeeded"),
     };
-    let power = { codes }.find_map(|code| code.strip_prefix("PowerState/")).unwrap_or_default().to_ascii_lowercase();
+    let power = { codes }
+        .find_map(|code| code.strip_prefix("PowerState/"))
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     is_settled && ["stopped", "deallocated", "deallocating"].contains(&&*power)
 }
 
 pub(super) fn primary_interface(properties: &Value) -> Option<&str> {
     let all = properties["networkProfile"]["networkInterfaces"].as_array()?;
-    let primary = all.iter().find(|it| it["properties"]["primary"] == true).or(all.first())?;
+    let primary = all
+        .iter()
+        .find(|it| it["properties"]["primary"] == true)
+        .or(all.first())?;
     primary["id"].as_str()
 }
 
 /// The addresses of network interfaces, by the ID of the interface or of the instance, in lower case.
 #[derive(Default)]
-pub(super) struct Nics(HashMap<String, Vec<(IpAddr, Option<String>)>>, HashMap<String, IpAddr>);
+pub(super) struct Nics(
+    HashMap<String, Vec<(IpAddr, Option<String>)>>,
+    HashMap<String, IpAddr>,
+);
 
 impl Nics {
     pub(super) fn add(&mut self, nic: &Value) {
@@ -108,10 +146,16 @@ impl Nics {
         let mut configurations: Vec<&Value> = items(nic, "ipConfigurations").collect();
         configurations.sort_by_key(|it| it["properties"]["primary"] != true);
         let address = |it: &&Value| {
-            let public = it.pointer("/properties/publicIPAddress/id").and_then(Value::as_str);
-            Some((text(it, "/properties/privateIPAddress").parse().ok()?, public.map(str::to_ascii_lowercase)))
+            let public = it
+                .pointer("/properties/publicIPAddress/id")
+                .and_then(Value::as_str);
+            Some((
+                text(it, "/properties/privateIPAddress").parse().ok()?,
+                public.map(str::to_ascii_lowercase),
+            ))
         };
-        self.0.insert(key, configurations.iter().filter_map(address).collect());
+        self.0
+            .insert(key, configurations.iter().filter_map(address).collect());
     }
 
     pub(super) fn add_public(&mut self, address: &Value) {
@@ -122,12 +166,17 @@ impl Nics {
 
     /// Returns the IDs of the public addresses.
     pub(super) fn public_ids(&self) -> impl Iterator<Item = &str> {
-        self.0.values().flatten().filter_map(|(_, public)| public.as_deref())
+        self.0
+            .values()
+            .flatten()
+            .filter_map(|(_, public)| public.as_deref())
     }
 
     fn addresses(&self, key: &str) -> (Box<[IpAddr]>, Box<[IpAddr]>) {
         let all = self.0.get(key).map(Vec::as_slice).unwrap_or_default();
-        let public = all.iter().filter_map(|(_, public)| self.1.get(public.as_ref()?).copied());
+        let public = all
+            .iter()
+            .filter_map(|(_, public)| self.1.get(public.as_ref()?).copied());
         (all.iter().map(|(ip, _)| *ip).collect(), public.collect())
     }
 }

@@ -9,11 +9,19 @@ use crate::harness::{ADDRESSES, BALANCERS, Form, Harness, list, service, text};
 /// Returns the addresses and the IP configurations in the pool of the cluster.
 fn members(harness: &Harness) -> (Vec<String>, Vec<String>) {
     let shown = harness.balancer("kubernetes");
-    let pool = list(&shown["properties"]["backendAddressPools"]).find(|it| it["name"] == "kubernetes").unwrap().clone();
+    let pool = list(&shown["properties"]["backendAddressPools"])
+        .find(|it| it["name"] == "kubernetes")
+        .unwrap()
+        .clone();
     let addresses = list(&pool["properties"]["loadBalancerBackendAddresses"]);
-    let mut addresses: Vec<_> = addresses.map(|it| text(&it["properties"]["ipAddress"])).collect();
+    let mut addresses: Vec<_> = addresses
+        .map(|it| text(&it["properties"]["ipAddress"]))
+        .collect();
     addresses.sort();
-    (addresses, harness.fake.lock().members_of(&text(&pool["id"])))
+    (
+        addresses,
+        harness.fake.lock().members_of(&text(&pool["id"])),
+    )
 }
 
 fn form(kind: &str) -> Value {
@@ -22,8 +30,7 @@ fn form(kind: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn pools_change_from_interfaces_to_addresses_and_back() {
-    let migrates =
-        json!({"loadBalancerBackendPoolConfigurationType": "nodeIP", "enableMigrateToIPBasedBackendPoolAPI": true});
+    let migrates = json!({"loadBalancerBackendPoolConfigurationType": "nodeIP", "enableMigrateToIPBasedBackendPoolAPI": true});
     for (machines, by_address) in [
         (Form::Interfaces, form("nodeIP")),
         (Form::ScaleSet, form("nodeIP")),
@@ -32,19 +39,36 @@ async fn pools_change_from_interfaces_to_addresses_and_back() {
     ] {
         let mut harness = Harness::new(machines).with(form("nodeIPConfiguration"));
         let services = ["web", "mail"].map(|name| service(name, &[80], &[], &Value::Null));
-        for (config, expected) in
-            [(form("nodeIPConfiguration"), (0, 2)), (by_address, (2, 0)), (form("nodeIPConfiguration"), (0, 2))]
-        {
+        for (config, expected) in [
+            (form("nodeIPConfiguration"), (0, 2)),
+            (by_address, (2, 0)),
+            (form("nodeIPConfiguration"), (0, 2)),
+        ] {
             harness = harness.with(config.clone());
             let provider = harness.started().await;
-            let outcomes = services.iter().map(|it| harness.ensure_among(&provider, it, &services));
-            futures::future::join_all(outcomes).await.into_iter().for_each(|it| drop(it.unwrap()));
+            let outcomes = services
+                .iter()
+                .map(|it| harness.ensure_among(&provider, it, &services));
+            futures::future::join_all(outcomes)
+                .await
+                .into_iter()
+                .for_each(|it| drop(it.unwrap()));
             let (addresses, interfaces) = members(&harness);
-            assert_eq!((addresses.len(), interfaces.len()), expected, "{machines:?} {config}: {interfaces:?}");
+            assert_eq!(
+                (addresses.len(), interfaces.len()),
+                expected,
+                "{machines:?} {config}: {interfaces:?}"
+            );
             let uses_api = harness.changes().iter().any(|it| it.starts_with("POST "));
-            assert_eq!(uses_api, config["enableMigrateToIPBasedBackendPoolAPI"] == true);
+            assert_eq!(
+                uses_api,
+                config["enableMigrateToIPBasedBackendPoolAPI"] == true
+            );
             for it in &services {
-                harness.ensure_among(&provider, it, &services).await.unwrap();
+                harness
+                    .ensure_among(&provider, it, &services)
+                    .await
+                    .unwrap();
             }
             assert_eq!(harness.changes(), [""; 0], "{machines:?} {config}");
         }
@@ -61,9 +85,15 @@ async fn node_of_another_group_or_without_a_machine_or_of_the_control_plane_is_i
     ] {
         let harness = Harness::new(Form::Addresses);
         let labels = [(label.to_owned(), value.to_owned())].into_iter().collect();
-        harness.cluster.set_node(Node { labels, ..(*harness.cluster.node("worker-2").unwrap()).clone() });
+        harness.cluster.set_node(Node {
+            labels,
+            ..(*harness.cluster.node("worker-2").unwrap()).clone()
+        });
         let provider = harness.started().await;
-        harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
+        harness
+            .ensure(&provider, &service("web", &[80], &[], &Value::Null))
+            .await
+            .unwrap();
         assert_eq!(members(&harness).0.len(), expected, "{label}={value}");
     }
 }
@@ -71,19 +101,30 @@ async fn node_of_another_group_or_without_a_machine_or_of_the_control_plane_is_i
 #[tokio::test(start_paused = true)]
 async fn preconfigured_pools_keep_the_members_that_others_choose() {
     for (stated, expected) in [("external", 0), ("ALL", 0), ("internal", 2)] {
-        let harness =
-            Harness::new(Form::Addresses).with(json!({ "preConfiguredBackendPoolLoadBalancerTypes": stated }));
+        let harness = Harness::new(Form::Addresses)
+            .with(json!({ "preConfiguredBackendPoolLoadBalancerTypes": stated }));
         let provider = harness.started().await;
         let web = service("web", &[80], &[], &Value::Null);
         harness.ensure(&provider, &web).await.unwrap();
-        assert_eq!((members(&harness).0.len(), harness.security_rules().len()), (expected, expected / 2), "{stated}");
+        assert_eq!(
+            (members(&harness).0.len(), harness.security_rules().len()),
+            (expected, expected / 2),
+            "{stated}"
+        );
         harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| {
             let theirs = json!([{"name": "theirs", "properties": {"ipAddress": "10.9.0.1"}}]);
             it["properties"]["backendAddressPools"][0]["properties"]["loadBalancerBackendAddresses"] = theirs;
         });
         let provider = harness.started().await;
-        harness.ensure(&provider, &service("web", &[80, 443], &[], &Value::Null)).await.unwrap();
-        assert_eq!(members(&harness).0.contains(&"10.9.0.1".to_owned()), expected == 0, "{stated}");
+        harness
+            .ensure(&provider, &service("web", &[80, 443], &[], &Value::Null))
+            .await
+            .unwrap();
+        assert_eq!(
+            members(&harness).0.contains(&"10.9.0.1".to_owned()),
+            expected == 0,
+            "{stated}"
+        );
     }
 }
 
@@ -93,26 +134,55 @@ async fn basic_load_balancer_has_the_machines_of_the_primary_set() {
     let harness = Harness::new(Form::Interfaces).with(config);
     let machine = harness.fake.lock().ids("worker-1").remove(0);
     let set = id("Microsoft.Compute/availabilitySets", "FIRST");
-    harness.fake.lock().edit(&machine, |it| it["properties"]["availabilitySet"] = json!({ "id": set }));
+    harness.fake.lock().edit(&machine, |it| {
+        it["properties"]["availabilitySet"] = json!({ "id": set })
+    });
     let provider = harness.started().await;
-    let web = service("web", &[80], &[("azure-load-balancer-health-probe-protocol", "https")], &Value::Null);
+    let web = service(
+        "web",
+        &[80],
+        &[("azure-load-balancer-health-probe-protocol", "https")],
+        &Value::Null,
+    );
     harness.ensure(&provider, &web).await.unwrap();
     let shown = harness.balancer("kubernetes");
     let address = harness.fake.lock().all(ADDRESSES).next().cloned().unwrap();
-    assert_eq!((&shown["sku"]["name"], &address["sku"]["name"]), (&json!("Basic"), &json!("Basic")));
+    assert_eq!(
+        (&shown["sku"]["name"], &address["sku"]["name"]),
+        (&json!("Basic"), &json!("Basic"))
+    );
     assert!(address["zones"].is_null(), "{address:#}");
-    assert_eq!(shown["properties"]["probes"][0]["properties"]["protocol"], "Tcp");
+    assert_eq!(
+        shown["properties"]["probes"][0]["properties"]["protocol"],
+        "Tcp"
+    );
     let (_, interfaces) = members(&harness);
-    assert!(interfaces.len() == 1 && interfaces[0].contains("worker-1-nic"), "{interfaces:?}");
-    for (annotation, value) in
-        [("azure-load-balancer-enable-high-availability-ports", "true"), ("azure-load-balancer-mode", "second")]
-    {
-        let annotations = [("azure-load-balancer-internal", "true"), (annotation, value)];
-        let error = harness.ensure(&provider, &service("web", &[80], &annotations, &Value::Null)).await.unwrap_err();
+    assert!(
+        interfaces.len() == 1 && interfaces[0].contains("worker-1-nic"),
+        "{interfaces:?}"
+    );
+    for (annotation, value) in [
+        ("azure-load-balancer-enable-high-availability-ports", "true"),
+        ("azure-load-balancer-mode", "second"),
+    ] {
+        let annotations = [
+            ("azure-load-balancer-internal", "true"),
+            (annotation, value),
+        ];
+        let error = harness
+            .ensure(
+                &provider,
+                &service("web", &[80], &annotations, &Value::Null),
+            )
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(annotation), "{error}");
     }
     harness.delete(&provider, &web).await.unwrap();
-    assert_eq!((harness.balancer("kubernetes"), harness.addresses().len()), (Value::Null, 0));
+    assert_eq!(
+        (harness.balancer("kubernetes"), harness.addresses().len()),
+        (Value::Null, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,21 +191,41 @@ async fn pool_of_addresses_names_its_network_once_as_the_go_program_does() {
     let provider = harness.started().await;
     let web = service("web", &[80], &[], &Value::Null);
     harness.ensure(&provider, &web).await.unwrap();
-    let pool = || harness.balancer("kubernetes")["properties"]["backendAddressPools"][0]["properties"].clone();
+    let pool = || {
+        harness.balancer("kubernetes")["properties"]["backendAddressPools"][0]["properties"].clone()
+    };
     let network = id("Microsoft.Network/virtualNetworks", azure_fake::NETWORK.0);
     assert_eq!(pool()["virtualNetwork"]["id"], network);
-    let mut members = list(&pool()["loadBalancerBackendAddresses"]).cloned().collect::<Vec<_>>();
-    assert!(members.iter().all(|it| it["properties"]["virtualNetwork"].is_null()), "{members:?}");
+    let mut members = list(&pool()["loadBalancerBackendAddresses"])
+        .cloned()
+        .collect::<Vec<_>>();
+    assert!(
+        members
+            .iter()
+            .all(|it| it["properties"]["virtualNetwork"].is_null()),
+        "{members:?}"
+    );
     // As former versions wrote it.
     members[0]["properties"]["virtualNetwork"] = json!({ "id": network });
-    harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| {
-        let pool = &mut it["properties"]["backendAddressPools"][0]["properties"];
-        pool["virtualNetwork"] = Value::Null;
-        pool["loadBalancerBackendAddresses"] = members.into();
-    });
+    harness
+        .fake
+        .lock()
+        .edit(&id(BALANCERS, "kubernetes"), |it| {
+            let pool = &mut it["properties"]["backendAddressPools"][0]["properties"];
+            pool["virtualNetwork"] = Value::Null;
+            pool["loadBalancerBackendAddresses"] = members.into();
+        });
     harness.add_node("worker-3");
     harness.ensure(&provider, &web).await.unwrap();
     assert_eq!(pool()["virtualNetwork"]["id"], network);
-    let all: Vec<_> = list(&pool()["loadBalancerBackendAddresses"]).cloned().collect();
-    assert!(all.len() == 3 && all.iter().all(|it| it["properties"]["virtualNetwork"].is_null()), "{all:?}");
+    let all: Vec<_> = list(&pool()["loadBalancerBackendAddresses"])
+        .cloned()
+        .collect();
+    assert!(
+        all.len() == 3
+            && all
+                .iter()
+                .all(|it| it["properties"]["virtualNetwork"].is_null()),
+        "{all:?}"
+    );
 }

@@ -14,12 +14,16 @@ async fn main() -> std::io::Result<()> {
     let port = Port::open(&address).await?;
     let fake = Handle::new(Baidu::default());
     for number in 0..count {
-        fake.lock().add_instance(ACCOUNT, &format!("worker-{number}"));
+        fake.lock()
+            .add_instance(ACCOUNT, &format!("worker-{number}"));
     }
     // A BLB and an EIP of a user.
     fake.lock().add_blb(ACCOUNT, "mine", "for the shop");
     fake.lock().add_eip(ACCOUNT, "mine");
-    println!("BCE_ENDPOINT={} BCE_ACCESS_KEY_ID={KEY} BCE_SECRET_ACCESS_KEY={SECRET}", port.url());
+    println!(
+        "BCE_ENDPOINT={} BCE_ACCESS_KEY_ID={KEY} BCE_SECRET_ACCESS_KEY={SECRET}",
+        port.url()
+    );
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
             "delete" => cloud.instances.retain(|it| it["name"] != name),

@@ -6,11 +6,19 @@ use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
 use crate::instances::has;
-use crate::{Answer, ApiRequest, Baidu, array, conflict, done, find, not_found, only, page, refuse, required, shown};
+use crate::{
+    Answer, ApiRequest, Baidu, array, conflict, done, find, not_found, only, page, refuse,
+    required, shown,
+};
 
 const CREATION: Duration = Duration::from_millis(1500);
-const CHECKS: [&str; 5] =
-    ["healthCheckTimeoutInSecond", "healthCheckInterval", "unhealthyThreshold", "healthyThreshold", "healthCheckType"];
+const CHECKS: [&str; 5] = [
+    "healthCheckTimeoutInSecond",
+    "healthCheckInterval",
+    "unhealthyThreshold",
+    "healthyThreshold",
+    "healthCheckType",
+];
 
 impl Baidu {
     /// Adds a BLB as its owner creates it by hand, and returns its ID.
@@ -28,7 +36,12 @@ impl Baidu {
 
     pub(crate) fn finish_blb(&mut self, id: &str, has_failed: bool) {
         for blb in self.blbs.iter_mut().filter(|it| it["blbId"] == id) {
-            blb["status"] = if has_failed { "unavailable" } else { "available" }.into();
+            blb["status"] = if has_failed {
+                "unavailable"
+            } else {
+                "available"
+            }
+            .into();
         }
     }
 
@@ -48,29 +61,51 @@ impl Baidu {
 }
 
 fn named(body: &Value) -> Result<(), Refused> {
-    let is_wrong = body["name"].as_str().is_some_and(|name| !(1..=65).contains(&name.chars().count()));
-    let is_long = body["desc"].as_str().is_some_and(|text| text.chars().count() > 200);
-    if is_wrong || is_long { Err(refuse("InappropriateJSON", "name or desc is too long")) } else { Ok(()) }
+    let is_wrong = body["name"]
+        .as_str()
+        .is_some_and(|name| !(1..=65).contains(&name.chars().count()));
+    let is_long = body["desc"]
+        .as_str()
+        .is_some_and(|text| text.chars().count() > 200);
+    if is_wrong || is_long {
+        Err(refuse("InappropriateJSON", "name or desc is too long"))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let fits = |it: &&Value| {
-        [("name", "name"), ("blbId", "blbId"), ("address", "address")].iter().all(|(query, key)| {
-            let has = it[key].as_str().unwrap_or_default();
-            let is_exact = request.query("exactlyMatch") == Some("true");
-            request
-                .query(query)
-                .filter(|it| !it.is_empty())
-                .is_none_or(|wanted| if is_exact { has == wanted } else { has.contains(wanted) })
-        })
+        [("name", "name"), ("blbId", "blbId"), ("address", "address")]
+            .iter()
+            .all(|(query, key)| {
+                let has = it[key].as_str().unwrap_or_default();
+                let is_exact = request.query("exactlyMatch") == Some("true");
+                request
+                    .query(query)
+                    .filter(|it| !it.is_empty())
+                    .is_none_or(|wanted| {
+                        if is_exact {
+                            has == wanted
+                        } else {
+                            has.contains(wanted)
+                        }
+                    })
+            })
     };
-    page(request, cloud.has_more, "blbList", cloud.blbs.iter().filter(fits).cloned())
+    page(
+        request,
+        cloud.has_more,
+        "blbList",
+        cloud.blbs.iter().filter(fits).cloned(),
+    )
 }
 
 pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
     let mut answer = shown(blb, &["listeners", "backends", "subnetId"]);
-    let listener = |it: &Value| json!({"port": it["listenerPort"].to_string(), "type": it["listenerType"]});
+    let listener =
+        |it: &Value| json!({"port": it["listenerPort"].to_string(), "type": it["listenerType"]});
     answer["listener"] = array(&blb["listeners"]).map(listener).collect();
     Ok(Reply::new(200, answer))
 }
@@ -94,9 +129,17 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         ],
     )?;
     named(body)?;
-    let subnet = find(&mut cloud.subnets, "subnetId", required(body, "subnetId")?, request)?;
+    let subnet = find(
+        &mut cloud.subnets,
+        "subnetId",
+        required(body, "subnetId")?,
+        request,
+    )?;
     if subnet["vpcId"] != required(body, "vpcId")? || subnet["subnetType"] != "BCC" {
-        return Err(refuse("InappropriateJSON", "the subnet is not for BLBs of this VPC"));
+        return Err(refuse(
+            "InappropriateJSON",
+            "the subnet is not for BLBs of this VPC",
+        ));
     }
     cloud.once(request, |cloud| {
         let text = |key: &str| body[key].as_str().unwrap_or_default();
@@ -113,11 +156,18 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn update(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    only(&request.body, &["name", "desc", "allowDelete", "allocateIpv6"])?;
+    only(
+        &request.body,
+        &["name", "desc", "allowDelete", "allocateIpv6"],
+    )?;
     named(&request.body)?;
     let blb = cloud.changed(request)?;
     for key in ["name", "desc", "allowDelete"] {
-        request.body.get(key).into_iter().for_each(|value| blb[key] = value.clone());
+        request
+            .body
+            .get(key)
+            .into_iter()
+            .for_each(|value| blb[key] = value.clone());
     }
     if request.body["allocateIpv6"] == true {
         blb["ipv6"] = "240c::1".into();
@@ -128,12 +178,16 @@ pub(crate) fn update(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let id = request.id();
     if find(&mut cloud.blbs, "blbId", id, request)?["allowDelete"] == false {
-        return Err(refuse("OperationNotPermitted", "The BLB is protected against deletion."));
+        return Err(refuse(
+            "OperationNotPermitted",
+            "The BLB is protected against deletion.",
+        ));
     }
     cloud.work.forget(id);
     // The Go program deletes a BLB before its EIP, so the cloud must unbind the EIP.
     for eip in cloud.eips.iter_mut().filter(|it| it["instanceId"] == id) {
-        (eip["instanceId"], eip["instanceType"], eip["status"]) = ("".into(), "".into(), "available".into());
+        (eip["instanceId"], eip["instanceType"], eip["status"]) =
+            ("".into(), "".into(), "available".into());
     }
     cloud.blbs.retain(|it| it["blbId"] != id);
     done()
@@ -141,16 +195,36 @@ pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
-    let kind =
-        request.path.rsplit('/').next().and_then(|part| part.strip_suffix("listener")).filter(|it| !it.is_empty());
+    let kind = request
+        .path
+        .rsplit('/')
+        .next()
+        .and_then(|part| part.strip_suffix("listener"))
+        .filter(|it| !it.is_empty());
     let fits = |it: &&Value| kind.is_none_or(|kind| it["listenerType"] == kind);
-    page(request, cloud.has_more, "listenerList", array(&blb["listeners"]).filter(fits).cloned())
+    page(
+        request,
+        cloud.has_more,
+        "listenerList",
+        array(&blb["listeners"]).filter(fits).cloned(),
+    )
 }
 
 fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
-    let own: &[&str] =
-        if is_udp { &["udpSessionTimeout", "healthCheckString", "healthCheckPort"] } else { &["tcpSessionTimeout"] };
-    only(body, &[&CHECKS[..], own, &["listenerPort", "backendPort", "scheduler"]].concat())?;
+    let own: &[&str] = if is_udp {
+        &["udpSessionTimeout", "healthCheckString", "healthCheckPort"]
+    } else {
+        &["tcpSessionTimeout"]
+    };
+    only(
+        body,
+        &[
+            &CHECKS[..],
+            own,
+            &["listenerPort", "backendPort", "scheduler"],
+        ]
+        .concat(),
+    )?;
     for (key, from, to) in [
         ("listenerPort", 1, 65535),
         ("backendPort", 1, 65535),
@@ -161,19 +235,45 @@ fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
         ("tcpSessionTimeout", 10, 4000),
         ("udpSessionTimeout", 5, 4000),
     ] {
-        if !body[key].is_null() && body[key].as_u64().is_none_or(|it| !(from..=to).contains(&it)) {
-            return Err(refuse("InappropriateJSON", &format!("{key} must be {from} to {to}")));
+        if !body[key].is_null()
+            && body[key]
+                .as_u64()
+                .is_none_or(|it| !(from..=to).contains(&it))
+        {
+            return Err(refuse(
+                "InappropriateJSON",
+                &format!("{key} must be {from} to {to}"),
+            ));
         }
     }
-    let kinds: &[&str] = if is_udp { &["UDP", "ICMP"] } else { &["TCP", "HTTP"] };
-    if body["healthCheckType"].as_str().is_some_and(|kind| !kinds.contains(&kind)) {
+    let kinds: &[&str] = if is_udp {
+        &["UDP", "ICMP"]
+    } else {
+        &["TCP", "HTTP"]
+    };
+    if body["healthCheckType"]
+        .as_str()
+        .is_some_and(|kind| !kinds.contains(&kind))
+    {
         return Err(refuse("InappropriateJSON", "healthCheckType"));
     }
-    if body["healthCheckString"].as_str().is_some_and(|text| text.len() > 1299) {
-        return Err(refuse("InappropriateJSON", "healthCheckString has 1299 characters at most"));
+    if body["healthCheckString"]
+        .as_str()
+        .is_some_and(|text| text.len() > 1299)
+    {
+        return Err(refuse(
+            "InappropriateJSON",
+            "healthCheckString has 1299 characters at most",
+        ));
     }
-    let is_known = ["RoundRobin", "LeastConnection", "Hash"].iter().any(|it| body["scheduler"] == **it);
-    if is_known || body["scheduler"].is_null() { Ok(()) } else { Err(refuse("InappropriateJSON", "scheduler")) }
+    let is_known = ["RoundRobin", "LeastConnection", "Hash"]
+        .iter()
+        .any(|it| body["scheduler"] == **it);
+    if is_known || body["scheduler"].is_null() {
+        Ok(())
+    } else {
+        Err(refuse("InappropriateJSON", "scheduler"))
+    }
 }
 
 fn is_udp(request: &ApiRequest) -> bool {
@@ -183,12 +283,20 @@ fn is_udp(request: &ApiRequest) -> bool {
 pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let (body, is_udp) = (&request.body, is_udp(request));
     check_listener(body, is_udp)?;
-    if is_udp && body["healthCheckString"].is_null() || body["backendPort"].is_null() || body["scheduler"].is_null() {
-        return Err(refuse("InappropriateJSON", "backendPort, scheduler or healthCheckString is missing"));
+    if is_udp && body["healthCheckString"].is_null()
+        || body["backendPort"].is_null()
+        || body["scheduler"].is_null()
+    {
+        return Err(refuse(
+            "InappropriateJSON",
+            "backendPort, scheduler or healthCheckString is missing",
+        ));
     }
     let kind = if is_udp { "UDP" } else { "TCP" };
     let blb = cloud.changed(request)?;
-    if array(&blb["listeners"]).any(|it| it["listenerPort"] == body["listenerPort"] && it["listenerType"] == kind) {
+    if array(&blb["listeners"])
+        .any(|it| it["listenerPort"] == body["listenerPort"] && it["listenerType"] == kind)
+    {
         return Err(conflict("There is a listener on this port."));
     }
     let mut listener = json!({"listenerType": kind, "healthCheckType": kind, "healthCheckTimeoutInSecond": 3,
@@ -196,18 +304,27 @@ pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
     for (key, value) in body.as_object().into_iter().flatten() {
         listener[key] = value.clone();
     }
-    blb["listeners"].as_array_mut().into_iter().for_each(|all| all.push(listener.clone()));
+    blb["listeners"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.push(listener.clone()));
     done()
 }
 
 pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let is_udp = is_udp(request);
     check_listener(&request.body, is_udp)?;
-    let (kind, port) =
-        (if is_udp { "UDP" } else { "TCP" }, request.query("listenerPort").and_then(|it| it.parse::<u64>().ok()));
+    let (kind, port) = (
+        if is_udp { "UDP" } else { "TCP" },
+        request
+            .query("listenerPort")
+            .and_then(|it| it.parse::<u64>().ok()),
+    );
     let blb = cloud.changed(request)?;
     let is_it = |it: &&mut Value| it["listenerType"] == kind && it["listenerPort"].as_u64() == port;
-    let found = blb["listeners"].as_array_mut().and_then(|all| all.iter_mut().find(is_it));
+    let found = blb["listeners"]
+        .as_array_mut()
+        .and_then(|all| all.iter_mut().find(is_it));
     let found = found.ok_or_else(|| not_found("listener"))?;
     for (key, value) in request.body.as_object().into_iter().flatten() {
         found[key] = value.clone();
@@ -221,9 +338,15 @@ pub(crate) fn delete_listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answe
     }
     let blb = cloud.changed(request)?;
     let is_gone = |it: &Value| {
-        has(&request.body["portTypeList"], &json!({"port": it["listenerPort"], "type": it["listenerType"]}))
+        has(
+            &request.body["portTypeList"],
+            &json!({"port": it["listenerPort"], "type": it["listenerType"]}),
+        )
     };
-    blb["listeners"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !is_gone(it)));
+    blb["listeners"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.retain(|it| !is_gone(it)));
     done()
 }
 
@@ -232,18 +355,29 @@ pub(crate) fn backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let backends = blb["backends"].clone();
     let with_ip = |it: &Value| {
         let mut it = it.clone();
-        let instance = cloud.instances.iter().find(|instance| instance["id"] == it["instanceId"]);
+        let instance = cloud
+            .instances
+            .iter()
+            .find(|instance| instance["id"] == it["instanceId"]);
         it["privateIp"] = instance.map_or_else(|| "".into(), |it| it["internalIp"].clone());
         it
     };
-    page(request, cloud.has_more, "backendServerList", array(&backends).map(with_ip))
+    page(
+        request,
+        cloud.has_more,
+        "backendServerList",
+        array(&backends).map(with_ip),
+    )
 }
 
 fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer {
     let wanted: Vec<_> = array(&request.body["backendServerList"]).cloned().collect();
     for backend in &wanted {
         only(backend, &["instanceId", "weight", "privateIp"])?;
-        if backend["weight"].as_u64().is_some_and(|weight| weight > 100) {
+        if backend["weight"]
+            .as_u64()
+            .is_some_and(|weight| weight > 100)
+        {
             return Err(refuse("InappropriateJSON", "weight must be 0 to 100"));
         }
         if !cloud.has_instance(&backend["instanceId"], &request.project) {
@@ -251,19 +385,36 @@ fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer
         }
         let is_near = |it: &Value| it["id"] == backend["instanceId"] && it["vpcId"] == crate::VPC;
         if !cloud.instances.iter().any(is_near) {
-            return Err(refuse("InappropriateJSON", "The instance is not in the VPC of the BLB."));
+            return Err(refuse(
+                "InappropriateJSON",
+                "The instance is not in the VPC of the BLB.",
+            ));
         }
     }
     let blb = cloud.changed(request)?;
-    let all = blb["backends"].as_array_mut().ok_or_else(|| not_found("BLB"))?;
+    let all = blb["backends"]
+        .as_array_mut()
+        .ok_or_else(|| not_found("BLB"))?;
     for backend in wanted {
-        match all.iter_mut().find(|it| it["instanceId"] == backend["instanceId"]) {
+        match all
+            .iter_mut()
+            .find(|it| it["instanceId"] == backend["instanceId"])
+        {
             Some(there) => there["weight"] = backend["weight"].clone(),
-            None if is_new => all.push(json!({"instanceId": backend["instanceId"], "weight": backend["weight"]})),
+            None if is_new => {
+                all.push(json!({"instanceId": backend["instanceId"], "weight": backend["weight"]}))
+            }
             None => return Err(not_found("backend")),
         }
     }
-    if all.len() > 50 { Err(refuse("BackendServerExceedLimit", "A BLB has 50 backends at most.")) } else { done() }
+    if all.len() > 50 {
+        Err(refuse(
+            "BackendServerExceedLimit",
+            "A BLB has 50 backends at most.",
+        ))
+    } else {
+        done()
+    }
 }
 
 pub(crate) fn add_backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
@@ -276,6 +427,9 @@ pub(crate) fn change_backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer
     }
     let blb = cloud.changed(request)?;
     let is_gone = |it: &Value| has(&request.body["backendServerList"], &it["instanceId"]);
-    blb["backends"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !is_gone(it)));
+    blb["backends"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.retain(|it| !is_gone(it)));
     done()
 }

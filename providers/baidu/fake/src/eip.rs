@@ -5,7 +5,9 @@ use std::time::Duration;
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
-use crate::{Answer, ApiRequest, Baidu, conflict, done, find, not_found, only, page, refuse, required};
+use crate::{
+    Answer, ApiRequest, Baidu, conflict, done, find, not_found, only, page, refuse, required,
+};
 
 const WORK: Duration = Duration::from_millis(800);
 
@@ -26,13 +28,16 @@ impl Baidu {
     /// Binds an EIP at once, as its owner does by hand.
     pub fn bind(&mut self, ip: &str, blb: &str) {
         for eip in self.eips.iter_mut().filter(|it| it["eip"] == ip) {
-            (eip["instanceId"], eip["instanceType"], eip["status"]) = (blb.into(), "BLB".into(), "binding".into());
+            (eip["instanceId"], eip["instanceType"], eip["status"]) =
+                (blb.into(), "BLB".into(), "binding".into());
         }
         self.finish_eip(ip);
     }
 
     pub(crate) fn finish_eip(&mut self, ip: &str) {
-        let Some(eip) = self.eips.iter_mut().find(|it| it["eip"] == ip) else { return };
+        let Some(eip) = self.eips.iter_mut().find(|it| it["eip"] == ip) else {
+            return;
+        };
         let blb = eip["instanceId"].clone();
         let is_bound = eip["status"] == "binding" || eip["status"] == "updating" && blb != "";
         if eip["status"] == "unbinding" {
@@ -49,14 +54,26 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let fits = |it: &&Value| {
         ["eip", "name", "instanceType", "instanceId", "status"]
             .iter()
-            .all(|key| request.query(key).filter(|it| !it.is_empty()).is_none_or(|wanted| it[key] == wanted))
+            .all(|key| {
+                request
+                    .query(key)
+                    .filter(|it| !it.is_empty())
+                    .is_none_or(|wanted| it[key] == wanted)
+            })
     };
-    page(request, cloud.has_more, "eipList", cloud.eips.iter().filter(fits).cloned())
+    page(
+        request,
+        cloud.has_more,
+        "eipList",
+        cloud.eips.iter().filter(fits).cloned(),
+    )
 }
 
 fn check_billing(billing: &Value) -> Result<(), Refused> {
     let is_prepaid = billing["paymentTiming"] == "Prepaid";
-    let has_method = ["ByTraffic", "ByBandwidth"].iter().any(|it| billing["billingMethod"] == **it);
+    let has_method = ["ByTraffic", "ByBandwidth"]
+        .iter()
+        .any(|it| billing["billingMethod"] == **it);
     let has_length = billing["reservation"]["reservationLength"].is_u64();
     if is_prepaid && has_length && billing["billingMethod"].is_null()
         || billing["paymentTiming"] == "Postpaid" && has_method
@@ -70,8 +87,15 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let body = &request.body;
     only(body, &["name", "bandwidthInMbps", "billing", "tags"])?;
     check_billing(&body["billing"])?;
-    let most = if body["billing"]["billingMethod"] == "ByTraffic" { 1000 } else { 200 };
-    if body["bandwidthInMbps"].as_u64().is_none_or(|it| !(1..=most).contains(&it)) || required(body, "name")?.len() > 65
+    let most = if body["billing"]["billingMethod"] == "ByTraffic" {
+        1000
+    } else {
+        200
+    };
+    if body["bandwidthInMbps"]
+        .as_u64()
+        .is_none_or(|it| !(1..=most).contains(&it))
+        || required(body, "name")?.len() > 65
     {
         return Err(refuse("InappropriateJSON", "bandwidthInMbps or name"));
     }
@@ -83,7 +107,10 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
             eip[key] = body[key].clone();
         }
         eip["paymentTiming"] = body["billing"]["paymentTiming"].clone();
-        eip["billingMethod"] = body["billing"]["billingMethod"].as_str().unwrap_or_default().into();
+        eip["billingMethod"] = body["billing"]["billingMethod"]
+            .as_str()
+            .unwrap_or_default()
+            .into();
         cloud.work.begin(&ip, WORK, &request.effects);
         Ok(json!({"eip": ip}))
     })
@@ -94,10 +121,19 @@ pub(crate) fn change(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let has = |key: &str| request.query(key).is_some();
     let (status, bound) = {
         let eip = find(&mut cloud.eips, "eip", &ip, request)?;
-        (eip["status"].as_str().unwrap_or_default().to_owned(), eip["instanceId"].clone())
+        (
+            eip["status"].as_str().unwrap_or_default().to_owned(),
+            eip["instanceId"].clone(),
+        )
     };
     let next = if has("bind") {
-        let blb = find(&mut cloud.blbs, "blbId", required(body, "instanceId")?, request)?["blbId"].clone();
+        let blb = find(
+            &mut cloud.blbs,
+            "blbId",
+            required(body, "instanceId")?,
+            request,
+        )?["blbId"]
+            .clone();
         let is_taken = cloud.eips.iter().any(|it| it["instanceId"] == blb);
         if status != "available" || is_taken || required(body, "instanceType")? != "BLB" {
             return Err(conflict("The EIP cannot be bound."));
@@ -112,8 +148,12 @@ pub(crate) fn change(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         "unbinding"
     } else if has("resize") {
         let most = 1000;
-        let bandwidth = body["newBandwidthInMbps"].as_u64().filter(|it| (1..=most).contains(it));
-        let Some(bandwidth) = bandwidth else { return Err(refuse("InappropriateJSON", "newBandwidthInMbps")) };
+        let bandwidth = body["newBandwidthInMbps"]
+            .as_u64()
+            .filter(|it| (1..=most).contains(it));
+        let Some(bandwidth) = bandwidth else {
+            return Err(refuse("InappropriateJSON", "newBandwidthInMbps"));
+        };
         let eip = find(&mut cloud.eips, "eip", &ip, request)?;
         if !["available", "binded"].contains(&&*status) || eip["shareGroupId"] != "" {
             return Err(conflict("The EIP cannot be resized."));
@@ -130,7 +170,10 @@ pub(crate) fn change(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let eip = find(&mut cloud.eips, "eip", request.id(), request)?;
-    if eip["status"] != "available" || eip["paymentTiming"] == "Prepaid" || eip["deleteProtect"] == true {
+    if eip["status"] != "available"
+        || eip["paymentTiming"] == "Prepaid"
+        || eip["deleteProtect"] == true
+    {
         return Err(conflict("The EIP cannot be released."));
     }
     let ip = eip["eip"].clone();

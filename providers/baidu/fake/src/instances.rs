@@ -4,8 +4,8 @@ use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
 use crate::{
-    ACCOUNT, Answer, ApiRequest, Baidu, SUBNET, TABLE, VPC, array, conflict, done, find, not_found, only, page, refuse,
-    required, shown,
+    ACCOUNT, Answer, ApiRequest, Baidu, SUBNET, TABLE, VPC, array, conflict, done, find, not_found,
+    only, page, refuse, required, shown,
 };
 
 impl Baidu {
@@ -14,7 +14,11 @@ impl Baidu {
         let number = self.number();
         let [high, low] = u16::try_from(number).unwrap_or_default().to_be_bytes();
         let id = format!("i-{number:08x}");
-        let (vpc, subnet) = if account == ACCOUNT { (VPC, SUBNET) } else { ("vpc-theirs", "sbn-theirs") };
+        let (vpc, subnet) = if account == ACCOUNT {
+            (VPC, SUBNET)
+        } else {
+            ("vpc-theirs", "sbn-theirs")
+        };
         self.instances.push(json!({
             "id": id, "account": account, "name": name, "hostname": name, "spec": "bcc.g4.c2m8", "status": "Running",
             "internalIp": format!("192.168.{high}.{low}"), "publicIp": "", "ipv6": "", "zoneName": "cn-bj-a", "vpcId": vpc,
@@ -25,13 +29,19 @@ impl Baidu {
 
     /// Returns `true` if the account has the instance.
     pub(crate) fn has_instance(&self, id: &Value, account: &str) -> bool {
-        self.instances.iter().any(|it| it["id"] == *id && it["account"] == account && it["status"] != "Deleted")
+        self.instances
+            .iter()
+            .any(|it| it["id"] == *id && it["account"] == account && it["status"] != "Deleted")
     }
 
     /// Adds a rule to the route table, and returns its ID.
     pub fn add_rule(&mut self, instance: &str, destination: &str, description: &str) -> String {
         let id = format!("rr-{}", self.number());
-        let source = if destination.contains(':') { "::/0" } else { "0.0.0.0/0" };
+        let source = if destination.contains(':') {
+            "::/0"
+        } else {
+            "0.0.0.0/0"
+        };
         self.rules.push(json!({
             "routeRuleId": id, "account": ACCOUNT, "routeTableId": TABLE, "sourceAddress": source, "destinationAddress": destination,
             "nexthopId": instance, "nexthopType": "custom", "description": description,
@@ -42,22 +52,37 @@ impl Baidu {
 
 pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let fits = |it: &Value| {
-        [("vpcId", "vpcId"), ("internalIp", "internalIp"), ("instanceNames", "name")]
-            .iter()
-            .all(|(query, key)| request.query(query).is_none_or(|wanted| it[key] == wanted))
+        [
+            ("vpcId", "vpcId"),
+            ("internalIp", "internalIp"),
+            ("instanceNames", "name"),
+        ]
+        .iter()
+        .all(|(query, key)| request.query(query).is_none_or(|wanted| it[key] == wanted))
     };
-    page(request, cloud.has_more, "instances", cloud.instances.iter().filter(|it| fits(it)).cloned())
+    page(
+        request,
+        cloud.has_more,
+        "instances",
+        cloud.instances.iter().filter(|it| fits(it)).cloned(),
+    )
 }
 
 /// Lists instances as the gateway does for a cluster.
 pub(crate) fn of_cluster(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let own = cloud.instances.iter().filter(|it| it["account"] == *request.project);
+    let own = cloud
+        .instances
+        .iter()
+        .filter(|it| it["account"] == *request.project);
     let of_cluster = |it: &Value| {
         let mut it = shown(it, &["hostname", "spec"]);
         (it["instancetype"], it["status"]) = ("10".into(), "RUNNING".into());
         it
     };
-    Ok(Reply::new(200, json!({"instances": own.map(of_cluster).collect::<Vec<_>>()})))
+    Ok(Reply::new(
+        200,
+        json!({"instances": own.map(of_cluster).collect::<Vec<_>>()}),
+    ))
 }
 
 pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
@@ -66,8 +91,18 @@ pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn subnets(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| request.query("vpcId").filter(|it| !it.is_empty()).is_none_or(|vpc| it["vpcId"] == vpc);
-    page(request, cloud.has_more, "subnets", cloud.subnets.iter().filter(fits).cloned())
+    let fits = |it: &&Value| {
+        request
+            .query("vpcId")
+            .filter(|it| !it.is_empty())
+            .is_none_or(|vpc| it["vpcId"] == vpc)
+    };
+    page(
+        request,
+        cloud.has_more,
+        "subnets",
+        cloud.subnets.iter().filter(fits).cloned(),
+    )
 }
 
 pub(crate) fn subnet(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
@@ -76,13 +111,20 @@ pub(crate) fn subnet(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 fn is_vpc(request: &ApiRequest, vpc: Option<&str>) -> Result<(), Refused> {
-    if vpc == Some(VPC) && request.project == ACCOUNT { Ok(()) } else { Err(not_found("VPC")) }
+    if vpc == Some(VPC) && request.project == ACCOUNT {
+        Ok(())
+    } else {
+        Err(not_found("VPC"))
+    }
 }
 
 pub(crate) fn table(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     is_vpc(request, request.query("vpcId"))?;
     let rules: Vec<_> = cloud.rules.iter().map(|it| shown(it, &[])).collect();
-    Ok(Reply::new(200, json!({"routeTableId": TABLE, "vpcId": VPC, "name": "default", "routeRules": rules})))
+    Ok(Reply::new(
+        200,
+        json!({"routeTableId": TABLE, "vpcId": VPC, "name": "default", "routeRules": rules}),
+    ))
 }
 
 pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
@@ -99,7 +141,10 @@ pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
             "description",
         ],
     )?;
-    let (destination, instance) = (required(body, "destinationAddress")?, required(body, "nexthopId")?);
+    let (destination, instance) = (
+        required(body, "destinationAddress")?,
+        required(body, "nexthopId")?,
+    );
     if required(body, "routeTableId")? != TABLE
         || request.project != ACCOUNT
         || !cloud.has_instance(&body["nexthopId"], ACCOUNT)
@@ -110,12 +155,23 @@ pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     if required(body, "sourceAddress")? != if is_ipv6 { "::/0" } else { "0.0.0.0/0" }
         || is_ipv6 != (body["ipVersion"] == "6")
     {
-        return Err(refuse("InappropriateJSON", "sourceAddress and ipVersion do not fit the destination"));
+        return Err(refuse(
+            "InappropriateJSON",
+            "sourceAddress and ipVersion do not fit the destination",
+        ));
     }
-    if cloud.rules.iter().any(|it| it["destinationAddress"] == destination) {
+    if cloud
+        .rules
+        .iter()
+        .any(|it| it["destinationAddress"] == destination)
+    {
         return Err(conflict("There is a rule for this destination."));
     }
-    let id = cloud.add_rule(instance, destination, body["description"].as_str().unwrap_or_default());
+    let id = cloud.add_rule(
+        instance,
+        destination,
+        body["description"].as_str().unwrap_or_default(),
+    );
     Ok(Reply::new(200, json!({"routeRuleId": id})))
 }
 

@@ -30,7 +30,11 @@ pub const KEY: &str = "contract-id";
 /// The secret of the key.
 pub const SECRET: &str = "contract-secret";
 /// A temporary key: ID, secret and session token.
-pub const TEMPORARY: [&str; 3] = ["contract-temporary-id", "contract-temporary-secret", "contract-token"];
+pub const TEMPORARY: [&str; 3] = [
+    "contract-temporary-id",
+    "contract-temporary-secret",
+    "contract-token",
+];
 /// The account of the keys.
 pub const ACCOUNT: &str = "ours";
 /// The VPC of all instances of [`ACCOUNT`].
@@ -76,7 +80,10 @@ impl Default for Baidu {
         Self {
             account: ACCOUNT,
             instances: Vec::new(),
-            subnets: vec![subnet(SUBNET, ACCOUNT, "BCC", "nodes"), subnet("sbn-nat", ACCOUNT, "BCC_NAT", "nat")],
+            subnets: vec![
+                subnet(SUBNET, ACCOUNT, "BCC", "nodes"),
+                subnet("sbn-nat", ACCOUNT, "BCC_NAT", "nat"),
+            ],
             rules: Vec::new(),
             blbs: Vec::new(),
             eips: Vec::new(),
@@ -115,10 +122,18 @@ fn shown(it: &Value, hidden: &[&str]) -> Value {
 }
 
 /// Returns a page of the objects of the request's account.
-fn page(request: &ApiRequest, has_more: bool, collection: &str, all: impl Iterator<Item = Value>) -> Answer {
+fn page(
+    request: &ApiRequest,
+    has_more: bool,
+    collection: &str,
+    all: impl Iterator<Item = Value>,
+) -> Answer {
     let number = |key: &str, default| {
         let number = request.query(key).filter(|text| !text.is_empty());
-        number.map_or(Ok(default), |text| text.parse::<usize>().map_err(|_| refuse("InappropriateJSON", key)))
+        number.map_or(Ok(default), |text| {
+            text.parse::<usize>()
+                .map_err(|_| refuse("InappropriateJSON", key))
+        })
     };
     let (start, size) = (number("marker", 0)?, number("maxKeys", 1000)?);
     if !(1..=1000).contains(&size) {
@@ -126,7 +141,11 @@ fn page(request: &ApiRequest, has_more: bool, collection: &str, all: impl Iterat
     }
     let all = all.filter(|it| it["account"].is_null() || it["account"] == *request.project);
     let page = Page::starting(all, start, size, &request.effects);
-    let items: Vec<_> = page.items.iter().map(|it| shown(it, &["listeners", "backends", "ipv6"])).collect();
+    let items: Vec<_> = page
+        .items
+        .iter()
+        .map(|it| shown(it, &["listeners", "backends", "ipv6"]))
+        .collect();
     let mut answer = json!({collection: items, "marker": start.to_string(), "isTruncated": has_more || page.next != Next::Nothing, "maxKeys": size});
     match page.next {
         Next::Nothing => {}
@@ -137,19 +156,31 @@ fn page(request: &ApiRequest, has_more: bool, collection: &str, all: impl Iterat
 }
 
 /// Returns the object of the request's account that has this ID.
-fn find<'a>(all: &'a mut [Value], key: &str, id: &str, request: &ApiRequest) -> Result<&'a mut Value, Refused> {
+fn find<'a>(
+    all: &'a mut [Value],
+    key: &str,
+    id: &str,
+    request: &ApiRequest,
+) -> Result<&'a mut Value, Refused> {
     let is_it = |it: &&mut Value| it[key] == id && it["account"] == *request.project;
     all.iter_mut().find(is_it).ok_or_else(|| not_found(key))
 }
 
 /// Returns the text of a required field.
 fn required<'a>(body: &'a Value, key: &str) -> Result<&'a str, Refused> {
-    body[key].as_str().ok_or_else(|| refuse("InappropriateJSON", &format!("{key} is required")))
+    body[key]
+        .as_str()
+        .ok_or_else(|| refuse("InappropriateJSON", &format!("{key} is required")))
 }
 
 /// Refuses fields that the API does not know.
 fn only(body: &Value, known: &[&str]) -> Result<(), Refused> {
-    match body.as_object().into_iter().flatten().find(|(key, _)| !known.contains(&&***key)) {
+    match body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .find(|(key, _)| !known.contains(&&***key))
+    {
         Some((key, _)) => Err(refuse("InappropriateJSON", &format!("{key} is unknown"))),
         None => Ok(()),
     }
@@ -163,13 +194,18 @@ impl Baidu {
     }
 
     /// Answers a creation; a token that was used before gets the same answer.
-    fn once(&mut self, request: &ApiRequest, create: impl FnOnce(&mut Self) -> Result<Value, Refused>) -> Answer {
+    fn once(
+        &mut self,
+        request: &ApiRequest,
+        create: impl FnOnce(&mut Self) -> Result<Value, Refused>,
+    ) -> Answer {
         let token = request.query("clientToken").map(str::to_owned);
         if let Some(answer) = token.as_ref().and_then(|token| self.tokens.get(token)) {
             return Ok(Reply::new(200, answer.clone()));
         }
         let answer = create(self)?;
-        self.tokens.extend(token.map(|token| (token, answer.clone())));
+        self.tokens
+            .extend(token.map(|token| (token, answer.clone())));
         Ok(Reply::new(200, answer))
     }
 
@@ -186,7 +222,11 @@ const API: &[Route<Baidu>] = &[
     ("GET", "/v1/subnet/{subnetId}", instances::subnet),
     ("GET", "/v1/route", instances::table),
     ("POST", "/v1/route/rule", instances::create_rule),
-    ("DELETE", "/v1/route/rule/{routeRuleId}", instances::delete_rule),
+    (
+        "DELETE",
+        "/v1/route/rule/{routeRuleId}",
+        instances::delete_rule,
+    ),
     ("GET", "/v1/blb", blb::list),
     ("POST", "/v1/blb", blb::create),
     ("GET", "/v1/blb/{blbId}", blb::one),
@@ -220,9 +260,21 @@ impl Cloud for Baidu {
     type Service = ();
     type Refusal = Refused;
     const ROUTES: &'static [Routes<Self>] = &[
-        Routes { prefix: "", service: (), table: API },
-        Routes { prefix: "/internal-api", service: (), table: GATEWAY },
-        Routes { prefix: "/internal-api", service: (), table: API },
+        Routes {
+            prefix: "",
+            service: (),
+            table: API,
+        },
+        Routes {
+            prefix: "/internal-api",
+            service: (),
+            table: GATEWAY,
+        },
+        Routes {
+            prefix: "/internal-api",
+            service: (),
+            table: API,
+        },
     ];
 
     fn advance(&mut self, _now: Instant) {
@@ -235,11 +287,19 @@ impl Cloud for Baidu {
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
         self.account.clone_into(&mut request.project);
         signature::check(request)?;
-        if request.is_broken() { Err(refuse("MalformedJSON", "the body is no JSON")) } else { Ok(()) }
+        if request.is_broken() {
+            Err(refuse("MalformedJSON", "the body is no JSON"))
+        } else {
+            Ok(())
+        }
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
-        let code = if refused.code.is_empty() { "InternalError" } else { &*refused.code };
+        let code = if refused.code.is_empty() {
+            "InternalError"
+        } else {
+            &*refused.code
+        };
         let body = json!({"code": code, "message": refused.message, "requestId": "7f3a"});
         Reply::new(refused.status.unwrap_or(400), body).header("x-bce-request-id", "7f3a")
     }

@@ -6,7 +6,13 @@ use crate::annotations as key;
 
 /// Returns the value of an annotation, unless it is empty.
 pub(super) fn text_on(service: &Service, annotation: &str) -> Option<String> {
-    service.metadata.annotations.as_ref()?.get(annotation).filter(|text| !text.is_empty()).cloned()
+    service
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(annotation)
+        .filter(|text| !text.is_empty())
+        .cloned()
 }
 
 /// Returns the ID of the BLB that a user asks for. An ID that was written together with `…-cce-add-id` is a record.
@@ -23,5 +29,9 @@ pub(super) fn is_lent(service: &Service, id: &str) -> bool {
 
 /// Returns `true` if `spec.loadBalancerIP` names this EIP.
 pub(super) fn is_fixed(service: &Service, ip: &str) -> bool {
-    service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
+    service
+        .spec
+        .as_ref()
+        .and_then(|it| it.load_balancer_ip.as_deref())
+        == Some(ip)
 }

@@ -1,7 +1,9 @@
 //! BLBs of users, and BLBs that nothing connects with the Service that they may have been created for.
 
 use cloud_provider::{Error, EventSubject, Result, Service};
-use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, check_adoptable_tag};
+use provider_kit::load_balancers::{
+    Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, check_adoptable_tag,
+};
 use provider_kit::status::shown;
 use provider_kit::text_tags::ADOPTED;
 
@@ -18,7 +20,9 @@ fn is_tagged(service: &Service, observed: &ObservedLoadBalancer) -> bool {
 
 /// Returns `true` if the status of the Service shows the BLB. The author of a Service cannot write the status.
 fn is_shown(service: &Service, observed: &ObservedLoadBalancer) -> bool {
-    shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+    shown(service)
+        .iter()
+        .any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
 }
 
 /// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it. An annotation
@@ -31,7 +35,11 @@ impl BlbLoadBalancers {
     /// Returns `true` if the BLB was not created for the Service, which uses it because annotations name it: such a BLB is
     /// never deleted, and must not be in use. A BLB without owner tags was created for the Service if this cluster
     /// generated it, and the Service shows it or its name is the generated one.
-    pub(super) fn is_adoption(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> bool {
+    pub(super) fn is_adoption(
+        &self,
+        identity: &Identity<'_>,
+        observed: &ObservedLoadBalancer,
+    ) -> bool {
         let service = identity.service;
         if observed.adopted || is_tagged(service, observed) {
             return observed.adopted;
@@ -44,27 +52,50 @@ impl BlbLoadBalancers {
     }
 
     /// Refuses to adopt a BLB whose description lacks the word that an administrator requires. A BLB has no tags.
-    pub(super) fn check_tag(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+    pub(super) fn check_tag(
+        &self,
+        identity: &Identity<'_>,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<()> {
         if is_tagged(identity.service, observed) || !self.is_adoption(identity, observed) {
             return Ok(());
         }
-        let words = observed.labels.get(DESCRIPTION).into_iter().flat_map(|text| text.split_whitespace());
-        check_adoptable_tag(&observed.place(), self.api.config.adoptable_tag.as_ref(), words)
+        let words = observed
+            .labels
+            .get(DESCRIPTION)
+            .into_iter()
+            .flat_map(|text| text.split_whitespace());
+        check_adoptable_tag(
+            &observed.place(),
+            self.api.config.adoptable_tag.as_ref(),
+            words,
+        )
     }
 
     /// Returns the BLB with words in its description, if the Service only [adopts](Self::is_adoption) it: they say that it
     /// stays, and that the EIP which it has stays bound.
-    pub(super) fn signed(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> ObservedLoadBalancer {
+    pub(super) fn signed(
+        &self,
+        identity: &Identity<'_>,
+        observed: &ObservedLoadBalancer,
+    ) -> ObservedLoadBalancer {
         let mut signed = observed.clone();
         if is_tagged(identity.service, observed) || !self.is_adoption(identity, observed) {
             return signed;
         }
-        let text = observed.labels.get(DESCRIPTION).map(String::as_str).filter(|text| !text.is_empty());
+        let text = observed
+            .labels
+            .get(DESCRIPTION)
+            .map(String::as_str)
+            .filter(|text| !text.is_empty());
         let has_eip = observed.ingress.iter().any(|it| it.ip_mode.is_some());
-        let words = text.into_iter().chain((!observed.adopted).then_some(ADOPTED));
+        let words = text
+            .into_iter()
+            .chain((!observed.adopted).then_some(ADOPTED));
         let words: Vec<_> = words.chain(has_eip.then_some(KEPT_EIP)).collect();
         let whole = words.join(" ");
-        let is_short = described(&identity.owner_tags(), &whole).chars().count() <= LONGEST_DESCRIPTION;
+        let is_short =
+            described(&identity.owner_tags(), &whole).chars().count() <= LONGEST_DESCRIPTION;
         if is_short || !observed.adopted {
             signed.labels.insert(DESCRIPTION.to_owned(), whole);
         }
@@ -73,9 +104,14 @@ impl BlbLoadBalancers {
     }
 
     /// Warns of BLBs that have the name of a leaving Service, and no sign that they were created for it: they stay.
-    pub(super) fn report_without_owner(&self, identity: &Identity<'_>, found: &[ObservedLoadBalancer]) {
+    pub(super) fn report_without_owner(
+        &self,
+        identity: &Identity<'_>,
+        found: &[ObservedLoadBalancer],
+    ) {
         let is_without_owner = |it: &&ObservedLoadBalancer| {
-            let is_free = it.owner_tags == OwnerTags::default() && it.legacy_owner != identity.legacy_owner;
+            let is_free =
+                it.owner_tags == OwnerTags::default() && it.legacy_owner != identity.legacy_owner;
             is_free && it.adopted && it.name == identity.name
         };
         for it in found.iter().filter(is_without_owner) {
@@ -89,7 +125,12 @@ impl BlbLoadBalancers {
             "{place} stays, with its EIP: its description and name do not show that it was created for this Service, so it \
              counts as one of yours. Delete both if you do not need them"
         );
-        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerKept", &text);
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(service),
+            "LoadBalancerKept",
+            &text,
+        );
     }
 
     /// Refuses a BLB of the user that has listeners or backends for something else: all TCP and UDP listeners and all
@@ -111,7 +152,13 @@ impl BlbLoadBalancers {
         if listeners.is_empty() && backends.is_empty() {
             return Ok(());
         }
-        let shown = |all: String| if all.is_empty() { "none".to_owned() } else { all };
+        let shown = |all: String| {
+            if all.is_empty() {
+                "none".to_owned()
+            } else {
+                all
+            }
+        };
         Err(Error::invalid(format!(
             "{} is in use (listeners: {}; backends that are no Nodes: {}), and a Service needs a BLB of its own; delete its \
              listeners and backends, or name another BLB",
@@ -122,7 +169,11 @@ impl BlbLoadBalancers {
     }
 
     /// Refuses a BLB of another VPC, whose backends would not be the Nodes.
-    pub(super) fn check_vpc(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+    pub(super) fn check_vpc(
+        &self,
+        identity: &Identity<'_>,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<()> {
         match (observed.labels.get(VPC), self.place.known_vpc()) {
             (Some(vpc), Some(own)) if vpc != own && self.is_adoption(identity, observed) => {
                 Err(Error::invalid(format!(
@@ -137,7 +188,9 @@ impl BlbLoadBalancers {
     /// Notes the subnet of a BLB in a list.
     pub(super) fn note_subnet(&self, blb: &Blb) {
         if let Some(subnet) = &blb.subnet {
-            self.subnets.lock().insert(blb.blb_id.clone(), subnet.clone());
+            self.subnets
+                .lock()
+                .insert(blb.blb_id.clone(), subnet.clone());
         }
     }
 
@@ -154,19 +207,30 @@ impl BlbLoadBalancers {
                 key::SUBNET_ID.key(),
                 observed.place()
             );
-            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableSetting", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "QuestionableSetting",
+                &text,
+            );
         }
     }
 
     /// Warns of a name that has no effect on a BLB that exists.
     pub(super) fn report_name(&self, observed: &ObservedLoadBalancer, service: &Service) {
-        if let Some(name) = text_on(service, key::NAME.key()).filter(|name| *name != observed.name) {
+        if let Some(name) = text_on(service, key::NAME.key()).filter(|name| *name != observed.name)
+        {
             let text = format!(
                 "annotation {} has no effect: {} keeps its name, not {name:?}",
                 key::NAME.key(),
                 observed.place()
             );
-            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableSetting", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "QuestionableSetting",
+                &text,
+            );
         }
     }
 }

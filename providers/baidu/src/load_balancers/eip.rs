@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use cloud_provider::{Error, EventSubject, Result, Service, SyncCallbacks};
-use provider_kit::load_balancers::{Attributes, Difference, Identity, ObservedLoadBalancer, OwnerTags};
+use provider_kit::load_balancers::{
+    Attributes, Difference, Identity, ObservedLoadBalancer, OwnerTags,
+};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
@@ -22,12 +24,19 @@ const POLL: Duration = Duration::from_secs(1);
 const POLLS: usize = 60;
 
 fn is_bound_to(eip: &Eip, other: &str) -> Error {
-    Error::invalid(format!("EIP {} is bound to {other}; unbind it, or name another one", eip.eip))
+    Error::invalid(format!(
+        "EIP {} is bound to {other}; unbind it, or name another one",
+        eip.eip
+    ))
 }
 
 /// Returns the EIP that `spec.loadBalancerIP` names. An EIP that is bound to another BLB is an error.
 pub(super) fn fixed_eip(eips: &[Eip], ip: &str, blb: &str) -> Result<Eip> {
-    let missing = || Error::invalid(format!("loadBalancerIP: there is no EIP {ip} in this account and region"));
+    let missing = || {
+        Error::invalid(format!(
+            "loadBalancerIP: there is no EIP {ip} in this account and region"
+        ))
+    };
     let eip = eips.iter().find(|it| it.eip == ip).ok_or_else(missing)?;
     match eip.instance() {
         Some(other) if other != blb && !eip.is_busy() => Err(is_bound_to(eip, other)),
@@ -37,9 +46,16 @@ pub(super) fn fixed_eip(eips: &[Eip], ip: &str, blb: &str) -> Result<Eip> {
 
 impl BlbLoadBalancers {
     /// Returns the EIP of a BLB: the bound one, or else one that was created for its Service and is not bound yet.
-    pub(super) fn eip_of<'a>(&self, eips: &'a [Eip], blb: &ObservedLoadBalancer) -> Option<&'a Eip> {
+    pub(super) fn eip_of<'a>(
+        &self,
+        eips: &'a [Eip],
+        blb: &ObservedLoadBalancer,
+    ) -> Option<&'a Eip> {
         let bound = eips.iter().find(|it| it.instance() == Some(&blb.id));
-        bound.or_else(|| eips.iter().find(|it| it.instance().is_none() && self.is_own(it, blb)))
+        bound.or_else(|| {
+            eips.iter()
+                .find(|it| it.instance().is_none() && self.is_own(it, blb))
+        })
     }
 
     /// Returns `true` if an EIP was created for the Service of the BLB, by this program or by the Go program. The
@@ -49,38 +65,65 @@ impl BlbLoadBalancers {
             return blb.owner_tags.service.as_deref() == Some(uid)
                 && eip.tag(OwnerTags::CLUSTER) == blb.owner_tags.cluster.as_deref();
         }
-        let is_marked = !blb.adopted && blb.labels.get(DESCRIPTION).is_some_and(|text| text.contains(LEGACY_MARK));
+        let is_marked = !blb.adopted
+            && blb
+                .labels
+                .get(DESCRIPTION)
+                .is_some_and(|text| text.contains(LEGACY_MARK));
         is_marked && !blb.name.is_empty() && eip.name.as_ref() == Some(&blb.name)
     }
 
     /// Warns of settings that have no effect on an EIP that was found, and not created for the Service.
-    pub(super) fn report_found(&self, service: &Service, there: &Attributes, change: Option<Difference>) {
+    pub(super) fn report_found(
+        &self,
+        service: &Service,
+        there: &Attributes,
+        change: Option<Difference>,
+    ) {
         if let Some(change) = change {
             let ip = there.text("ip").unwrap_or_default();
             let text = format!(
                 "EIP {ip} was not created for this Service, so it is yours: {change} has no effect; remove the annotation, \
                  or change the EIP yourself"
             );
-            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableSetting", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "QuestionableSetting",
+                &text,
+            );
         }
     }
 
     /// Returns the EIP that the Service names, or one that was created for it before; creates one otherwise.
     async fn choose(&self, identity: &Identity<'_>, blb: &str, spec: &EipSpec) -> Result<Eip> {
         let eips = self.api.eips().await?;
-        let named = |name: &str| eips.iter().filter(|it| it.name.as_deref() == Some(name)).collect::<Vec<_>>();
+        let named = |name: &str| {
+            eips.iter()
+                .filter(|it| it.name.as_deref() == Some(name))
+                .collect::<Vec<_>>()
+        };
         if let Some(ip) = &spec.fixed_ip {
             return fixed_eip(&eips, ip, blb);
         }
-        let (owner, added) = (identity.owner_tags(), text_on(identity.service, key::ADDED_EIP.key()));
+        let (owner, added) = (
+            identity.owner_tags(),
+            text_on(identity.service, key::ADDED_EIP.key()),
+        );
         let names = generated_names(&self.api.config.cluster, identity.service);
-        let generated: Vec<_> =
-            names.iter().flat_map(|name| [name.clone(), format!("{GENERATED_NAME}{name}")]).collect();
+        let generated: Vec<_> = names
+            .iter()
+            .flat_map(|name| [name.clone(), format!("{GENERATED_NAME}{name}")])
+            .collect();
         let is_own = |it: &&Eip| {
             let is_tagged = it.tag(OwnerTags::SERVICE) == owner.service.as_deref()
                 && it.tag(OwnerTags::CLUSTER) == owner.cluster.as_deref();
             let is_legacy = it.tag(OwnerTags::SERVICE).is_none()
-                && (added.as_ref() == Some(&it.eip) || it.name.as_ref().is_some_and(|name| generated.contains(name)));
+                && (added.as_ref() == Some(&it.eip)
+                    || it
+                        .name
+                        .as_ref()
+                        .is_some_and(|name| generated.contains(name)));
             it.instance().is_none() && (is_tagged || is_legacy)
         };
         let bound = eips.iter().find(|it| it.instance() == Some(blb));
@@ -88,7 +131,14 @@ impl BlbLoadBalancers {
             return Ok(found.clone());
         }
         let annotation = key::EIP_NAME.key();
-        match (&spec.name, spec.name.as_deref().map(named).unwrap_or_default().as_slice()) {
+        match (
+            &spec.name,
+            spec.name
+                .as_deref()
+                .map(named)
+                .unwrap_or_default()
+                .as_slice(),
+        ) {
             (_, []) => {}
             (_, [one]) if one.tag(OwnerTags::SERVICE).is_none() => return Ok((*one).clone()),
             (_, [_]) => {}
@@ -102,11 +152,23 @@ impl BlbLoadBalancers {
         self.create_eip(identity, spec, &owner).await
     }
 
-    async fn create_eip(&self, identity: &Identity<'_>, spec: &EipSpec, owner: &OwnerTags) -> Result<Eip> {
-        let name: String = spec.name.as_ref().unwrap_or(&identity.name).chars().take(super::LONGEST_NAME).collect();
+    async fn create_eip(
+        &self,
+        identity: &Identity<'_>,
+        spec: &EipSpec,
+        owner: &OwnerTags,
+    ) -> Result<Eip> {
+        let name: String = spec
+            .name
+            .as_ref()
+            .unwrap_or(&identity.name)
+            .chars()
+            .take(super::LONGEST_NAME)
+            .collect();
         let billing = match spec.is_prepaid() {
             true => {
-                let reservation = json!({"reservationLength": spec.reservation, "reservationTimeUnit": "Month"});
+                let reservation =
+                    json!({"reservationLength": spec.reservation, "reservationTimeUnit": "Month"});
                 json!({"paymentTiming": "Prepaid", "reservation": reservation})
             }
             false => {
@@ -114,11 +176,18 @@ impl BlbLoadBalancers {
                 json!({"paymentTiming": "Postpaid", "billingMethod": method})
             }
         };
-        let tags = [(OwnerTags::CLUSTER, &owner.cluster), (OwnerTags::SERVICE, &owner.service)];
+        let tags = [
+            (OwnerTags::CLUSTER, &owner.cluster),
+            (OwnerTags::SERVICE, &owner.service),
+        ];
         let tags = tags.map(|(key, value)| json!({"tagKey": key, "tagValue": value}));
         let bandwidth = spec.bandwidth.unwrap_or_else(|| spec.most_bandwidth());
-        let body = json!({"name": name, "bandwidthInMbps": bandwidth, "billing": billing, "tags": tags});
-        self.api.eip.read(super::apply::creation("/v1/eip", identity.uid()).json(&body)).await
+        let body =
+            json!({"name": name, "bandwidthInMbps": bandwidth, "billing": billing, "tags": tags});
+        self.api
+            .eip
+            .read(super::apply::creation("/v1/eip", identity.uid()).json(&body))
+            .await
     }
 
     /// Binds the EIP of the Service to its BLB, and returns the EIP.
@@ -131,7 +200,8 @@ impl BlbLoadBalancers {
     ) -> Result<Eip> {
         let mut eip = self.choose(identity, blb, spec).await?;
         if eip.is_busy() {
-            let deleted = Error::conflict(format!("EIP {} was deleted before it was bound", eip.eip));
+            let deleted =
+                Error::conflict(format!("EIP {} was deleted before it was bound", eip.eip));
             eip = self.settled(&eip.eip, callbacks).await?.ok_or(deleted)?;
         }
         match eip.instance() {
@@ -140,14 +210,26 @@ impl BlbLoadBalancers {
             None => {}
         }
         let body = json!({"instanceType": "BLB", "instanceId": blb});
-        self.api.eip.send(Call::put(ONE, &[&eip.eip]).query("bind", "").json(&body)).await?;
+        self.api
+            .eip
+            .send(Call::put(ONE, &[&eip.eip]).query("bind", "").json(&body))
+            .await?;
         let bound = self.settled(&eip.eip, callbacks).await?;
         let is_bound = |it: &Eip| it.instance() == Some(blb);
-        bound.filter(is_bound).ok_or_else(|| Error::conflict(format!("EIP {} is not bound to {blb}", eip.eip)))
+        bound
+            .filter(is_bound)
+            .ok_or_else(|| Error::conflict(format!("EIP {} is not bound to {blb}", eip.eip)))
     }
 
-    pub(super) async fn resize(&self, ip: &str, bandwidth: &Value, callbacks: &dyn SyncCallbacks) -> Result<()> {
-        let call = Call::put(ONE, &[ip]).query("resize", "").json(&json!({"newBandwidthInMbps": bandwidth}));
+    pub(super) async fn resize(
+        &self,
+        ip: &str,
+        bandwidth: &Value,
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<()> {
+        let call = Call::put(ONE, &[ip])
+            .query("resize", "")
+            .json(&json!({"newBandwidthInMbps": bandwidth}));
         self.api.eip.send(call).await?;
         self.settled(ip, callbacks).await.map(drop)
     }
@@ -162,12 +244,19 @@ impl BlbLoadBalancers {
     ) -> Result<()> {
         let mut eip = eip.clone();
         if eip.is_busy() {
-            let Some(settled) = self.settled(&eip.eip, callbacks).await? else { return Ok(()) };
+            let Some(settled) = self.settled(&eip.eip, callbacks).await? else {
+                return Ok(());
+            };
             eip = settled;
         }
         if eip.instance().is_some() {
-            self.api.eip.remove(Call::put(ONE, &[&eip.eip]).query("unbind", "")).await?;
-            let Some(settled) = self.settled(&eip.eip, callbacks).await? else { return Ok(()) };
+            self.api
+                .eip
+                .remove(Call::put(ONE, &[&eip.eip]).query("unbind", ""))
+                .await?;
+            let Some(settled) = self.settled(&eip.eip, callbacks).await? else {
+                return Ok(());
+            };
             eip = settled;
         }
         let reason = match () {
@@ -179,8 +268,16 @@ impl BlbLoadBalancers {
             () if eip.is_shared() => "it shares the bandwidth of a group",
             () => return self.api.eip.remove(Call::delete(ONE, &[&eip.eip])).await,
         };
-        let text = format!("EIP {} is unbound and stays: {reason}. Delete it yourself if you do not need it", eip.eip);
-        self.deduplicator.warn(true, EventSubject::Service(service), "EIPNotReleased", &text);
+        let text = format!(
+            "EIP {} is unbound and stays: {reason}. Delete it yourself if you do not need it",
+            eip.eip
+        );
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(service),
+            "EIPNotReleased",
+            &text,
+        );
         Ok(())
     }
 
@@ -197,7 +294,9 @@ impl BlbLoadBalancers {
                     found => return Ok(found.cloned()),
                 }
             }
-            Err(Error::other(format!("EIP {ip} was not ready within a minute")))
+            Err(Error::other(format!(
+                "EIP {ip} was not ready within a minute"
+            )))
         };
         let outcome = wait.await;
         callbacks.reacquire_permit().await;

@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, Cluster, Error, EventSubject, Fence, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, Node,
-    Result, Service, async_trait,
+    Caches, Cluster, Error, EventSubject, Fence, LoadBalancerIngress, LoadBalancerRequest,
+    LoadBalancerStatus, Node, Result, Service, async_trait,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -27,8 +27,9 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::health_check::needs_health_check;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, Scope, machine_ids,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published,
+    Query, ResourceGraph, Scope, machine_ids,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
@@ -38,7 +39,8 @@ use provider_kit::transport::Call;
 use self::annotated::{is_fixed, is_lent, requested_id, text_on};
 use self::legacy::{GENERATED_NAME, LegacyOwners, legacy_name, legacy_owner};
 use self::object::{
-    Backend, Blb, EDITED, EIP_SETTINGS, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key,
+    Backend, Blb, EDITED, EIP_SETTINGS, EipSettings, GENERATED_WORDS, Listener, OWN, POOL,
+    SHARE_GROUP, eip_key,
 };
 pub(crate) use self::place::Place;
 use self::spec::BlbSpec;
@@ -81,15 +83,32 @@ pub(crate) fn load_balancers(
     caches: SharedCaches,
     fence: Fence,
 ) -> LoadBalancerEngine {
-    let polling =
-        Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
-    let options = Options { polling, annotates_id: true, ..Options::default() };
+    let polling = Polling {
+        max_interval: Duration::from_secs(2),
+        timeout: Duration::from_secs(60),
+        ..Polling::default()
+    };
+    let options = Options {
+        polling,
+        annotates_id: true,
+        ..Options::default()
+    };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (subnets, named) = Default::default();
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
     let blbs = Cached::default();
-    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, subnets, named };
+    let cloud = BlbLoadBalancers {
+        api,
+        source,
+        place,
+        endpoint_nodes,
+        deduplicator,
+        caches,
+        blbs,
+        subnets,
+        named,
+    };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
@@ -106,7 +125,11 @@ fn shortened(name: String) -> String {
 impl BlbLoadBalancers {
     /// Returns the Services that untagged BLBs may belong to: those of the cluster, and the Service at hand.
     fn legacy_owners(&self, service: Option<&Service>) -> LegacyOwners {
-        let mut services = self.caches.get().map(|caches| caches.services()).unwrap_or_default();
+        let mut services = self
+            .caches
+            .get()
+            .map(|caches| caches.services())
+            .unwrap_or_default();
         if let Some(service) = service {
             services.retain(|it| it.metadata.uid != service.metadata.uid);
             services.push(Arc::new(service.clone()));
@@ -128,7 +151,9 @@ impl BlbLoadBalancers {
             Ok(Some(names)) => nodes.retain(|node| names.contains(&*node.name)),
             Ok(None) => {}
             Err(error) if error.is_unauthorized() => {
-                let text = format!("all Nodes are backends, although externalTrafficPolicy is Local: {error}");
+                let text = format!(
+                    "all Nodes are backends, although externalTrafficPolicy is Local: {error}"
+                );
                 pending_events.warn("EndpointsUnknown", text);
             }
             Err(error) => return Err(error),
@@ -138,7 +163,12 @@ impl BlbLoadBalancers {
 
     /// Returns all BLBs, read after this call began. Concurrent callers share one list.
     async fn blbs(&self) -> Result<Arc<Vec<Blb>>> {
-        let read = async || all(&self.api.blb, Call::get(ALL, &[]), "blbList", |it: &Blb| it.blb_id.clone()).await;
+        let read = async || {
+            all(&self.api.blb, Call::get(ALL, &[]), "blbList", |it: &Blb| {
+                it.blb_id.clone()
+            })
+            .await
+        };
         let found = self.blbs.get(Duration::ZERO, read).await?.0;
         found.iter().for_each(|it| self.note_subnet(it));
         Ok(found)
@@ -146,25 +176,36 @@ impl BlbLoadBalancers {
 
     async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let owners = self.legacy_owners(None);
-        let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
+        let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| {
+            it.id.clone()
+        });
         let generated = self.api.config.description();
         let keep = |it: Blb| {
             self.note_subnet(&it);
             owners.observed(it.observed(&generated))
         };
-        self.api.blb.list(call, "blbList", &SharedPriority::default(), keep, id).await
+        self.api
+            .blb
+            .list(call, "blbList", &SharedPriority::default(), keep, id)
+            .await
     }
 
     /// Reads the BLBs that may be the Service's: by owner tags, by name, and by the IDs in its annotations. The API
     /// cannot search for owner tags, so the whole list is compared.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let service = identity.service;
-        let (owners, generated) = (self.legacy_owners(Some(service)), self.api.config.description());
+        let (owners, generated) = (
+            self.legacy_owners(Some(service)),
+            self.api.config.description(),
+        );
         let observed = |it: &Blb| owners.observed(it.clone().observed(&generated));
         let mut found: Vec<_> = self.blbs().await?.iter().map(observed).collect();
         let added = text_on(service, key::ADDED_ID.key());
         let missing = [identity.requested_id.clone(), added].into_iter().flatten();
-        for id in missing.filter(|id| !found.iter().any(|it| it.id == *id)).collect::<BTreeSet<_>>() {
+        for id in missing
+            .filter(|id| !found.iter().any(|it| it.id == *id))
+            .collect::<BTreeSet<_>>()
+        {
             found.extend(self.by_id(&id, Detail::State, Some(service)).await?);
         }
         if identity.is_leaving() {
@@ -174,7 +215,10 @@ impl BlbLoadBalancers {
             let is_named = it.name == identity.name || identity.other_names.contains(&it.name);
             let is_legacy = it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner;
             let is_requested = identity.requested_id.as_ref() == Some(&it.id);
-            is_named || is_legacy || is_requested || it.owner_tags.service.as_deref() == Some(identity.uid())
+            is_named
+                || is_legacy
+                || is_requested
+                || it.owner_tags.service.as_deref() == Some(identity.uid())
         });
         if found.is_empty() && identity.is_leaving() {
             found.extend(self.left_eip(identity).await?);
@@ -185,19 +229,37 @@ impl BlbLoadBalancers {
     /// Returns the EIP that was created for a Service whose BLB was deleted by hand, as all that is left of the BLB.
     async fn left_eip(&self, identity: &Identity<'_>) -> Result<Option<ObservedLoadBalancer>> {
         let (name, owner_tags) = (identity.name.clone(), identity.owner_tags());
-        let left = ObservedLoadBalancer { name, owner_tags, ..ObservedLoadBalancer::default() };
+        let left = ObservedLoadBalancer {
+            name,
+            owner_tags,
+            ..ObservedLoadBalancer::default()
+        };
         let eips = self.api.eips().await?;
-        let Some(eip) = eips.iter().find(|it| it.instance().is_none() && self.is_own(it, &left)) else {
+        let Some(eip) = eips
+            .iter()
+            .find(|it| it.instance().is_none() && self.is_own(it, &left))
+        else {
             return Ok(None);
         };
         let settings = Attributes::observed(&EipSettings::observed(eip, "", true))?;
         let graph = Some(ResourceGraph::default().resource(eip_key(), settings));
-        Ok(Some(ObservedLoadBalancer { id: format!("eip/{}", eip.eip), graph, ..left }))
+        Ok(Some(ObservedLoadBalancer {
+            id: format!("eip/{}", eip.eip),
+            graph,
+            ..left
+        }))
     }
 
     /// Reads a BLB with its listeners, backends and EIP.
-    async fn by_id(&self, id: &str, detail: Detail, service: Option<&Service>) -> Result<Option<ObservedLoadBalancer>> {
-        let Some(blb) = self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? else { return Ok(None) };
+    async fn by_id(
+        &self,
+        id: &str,
+        detail: Detail,
+        service: Option<&Service>,
+    ) -> Result<Option<ObservedLoadBalancer>> {
+        let Some(blb) = self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? else {
+            return Ok(None);
+        };
         let ipv6 = blb.has_ipv6();
         let mut observed = blb.observed(&self.api.config.description());
         observed = self.legacy_owners(service).observed(observed);
@@ -207,12 +269,20 @@ impl BlbLoadBalancers {
         let listeners = Call::get("/v1/blb/{blbId}/listener", &[id]);
         let listeners = all(&self.api.blb, listeners, "listenerList", Listener::port);
         let backends = Call::get(BACKENDS, &[id]);
-        let backends = all(&self.api.blb, backends, "backendServerList", |it: &Backend| it.instance_id.clone());
+        let backends = all(
+            &self.api.blb,
+            backends,
+            "backendServerList",
+            |it: &Backend| it.instance_id.clone(),
+        );
         let (listeners, backends, eips) = futures::try_join!(listeners, backends, self.api.eips())?;
         let eip = self.eip_of(&eips, &observed);
         let eip = eip.map(|eip| EipSettings::observed(eip, id, self.is_own(eip, &observed)));
         let graph = object::graph(ipv6, listeners, &backends, eip.as_ref())?;
-        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..observed }))
+        Ok(Some(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..observed
+        }))
     }
 }
 
@@ -231,7 +301,9 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let chosen = text_on(service, key::NAME.key());
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
         let (added, requested_id) = (text_on(service, key::ADDED_ID.key()), requested_id(service));
-        self.named.lock().extend(added.iter().chain(&requested_id).cloned());
+        self.named
+            .lock()
+            .extend(added.iter().chain(&requested_id).cloned());
         let recorded_id = added.clone();
         let former: String = default.name.chars().take(32).collect();
         Naming {
@@ -259,15 +331,27 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let nodes = self.candidates(request, &mut pending_events).await?;
         let mut graph = ResourceGraph::default().pool(POOL, pool, machine_ids(&nodes, &IDS));
         graph = graph.limit(POOL, spec.most_backends);
-        for node in request.nodes.iter().filter(|node| node.provider_id().is_none() && !node.is_uninitialized()) {
-            pending_events.warn_node(node, "NoProviderID", "this Node is no backend: it has no provider ID");
+        for node in request
+            .nodes
+            .iter()
+            .filter(|node| node.provider_id().is_none() && !node.is_uninitialized())
+        {
+            pending_events.warn_node(
+                node,
+                "NoProviderID",
+                "this Node is no backend: it has no provider ID",
+            );
         }
         if input.scope == Scope::Targets {
-            self.deduplicator.record_new(request.service, "targets", &pending_events);
+            self.deduplicator
+                .record_new(request.service, "targets", &pending_events);
             return Ok(graph);
         }
-        spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableSetting", text));
-        self.deduplicator.record_new(request.service, "", &pending_events);
+        spec.warnings
+            .iter()
+            .for_each(|text| pending_events.warn("QuestionableSetting", text));
+        self.deduplicator
+            .record_new(request.service, "", &pending_events);
         graph = graph.balancer(object::balancer(spec.has_ipv6));
         for listener in &spec.listeners {
             let (port, transport) = listener.port();
@@ -289,9 +373,12 @@ impl LoadBalancerCloud for BlbLoadBalancers {
                     found = self.list().await?.into_items();
                     found.retain(|it| ids.contains(&it.id));
                 }
-                let missing = ids.iter().filter(|id| !found.iter().any(|it| it.id == **id));
+                let missing = ids
+                    .iter()
+                    .filter(|id| !found.iter().any(|it| it.id == **id));
                 let missing: Vec<_> = missing.cloned().collect();
-                let read = try_join_all(missing.iter().map(|id| self.by_id(id, detail, None))).await?;
+                let read =
+                    try_join_all(missing.iter().map(|id| self.by_id(id, detail, None))).await?;
                 found.extend(read.into_iter().flatten());
                 Ok(ListResult::of(found))
             }
@@ -306,7 +393,9 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         identity: &Identity<'_>,
         _spec: &BlbSpec,
     ) -> Result<ResourceGraph> {
-        let Some(seen) = &observed.graph else { return Ok(desired) };
+        let Some(seen) = &observed.graph else {
+            return Ok(desired);
+        };
         self.check_vpc(identity, observed)?;
         self.check_unused(&desired, observed, seen, identity)?;
         self.check_tag(identity, observed)?;
@@ -315,13 +404,24 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         if observed.labels.contains_key(EDITED)
             && let Some(settings) = desired.balancer_attributes().cloned()
         {
-            desired = desired.balancer(settings.set(GENERATED_WORDS, self.api.config.description()));
+            desired =
+                desired.balancer(settings.set(GENERATED_WORDS, self.api.config.description()));
         }
-        if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
-            let is_same = wanted.text("ip").is_none_or(|ip| there.text("ip") == Some(ip));
+        if let (Some(wanted), Some(there)) = (
+            desired.resources.get(&eip_key()),
+            seen.resources.get(&eip_key()),
+        ) {
+            let is_same = wanted
+                .text("ip")
+                .is_none_or(|ip| there.text("ip") == Some(ip));
             let is_own = there.get(OWN).is_some();
             let differences = wanted.differences(there);
-            let changed = |keys: &[&str]| differences.iter().find(|it| is_same && keys.contains(&&*it.key)).cloned();
+            let changed = |keys: &[&str]| {
+                differences
+                    .iter()
+                    .find(|it| is_same && keys.contains(&&*it.key))
+                    .cloned()
+            };
             if !is_own {
                 self.report_found(identity.service, there, changed(&EIP_SETTINGS));
                 desired.keep(seen, &eip_key(), &EIP_SETTINGS);
@@ -341,18 +441,28 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     /// Says what makes a BLB the Service's: it can get no tags after its creation.
     fn adopts(&self, _: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let words = object::described(&identity.owner_tags(), &self.api.config.description());
-        Adoption::RefuseWithAdvice(format!("write this into its description to have it adopted: {words}"))
+        Adoption::RefuseWithAdvice(format!(
+            "write this into its description to have it adopted: {words}"
+        ))
     }
 
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
-        self.named.lock().contains(&observed.id).then(|| observed.id.clone())
+        self.named
+            .lock()
+            .contains(&observed.id)
+            .then(|| observed.id.clone())
     }
 
     async fn apply(&self, change: Change<'_>, spec: &BlbSpec) -> Result<Applied> {
         self.carry_out(change, spec).await
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &BlbSpec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        spec: &BlbSpec,
+    ) -> Published {
         let is_ipv6 = |it: &&LoadBalancerIngress| it.ip.as_ref().is_some_and(|ip| ip.contains(':'));
         let is_shown = |it: &&LoadBalancerIngress| match is_ipv6(it) {
             true => spec.has_ipv6,
@@ -360,25 +470,48 @@ impl LoadBalancerCloud for BlbLoadBalancers {
             false => it.ip_mode.is_some() == spec.eip.is_some(),
         };
         let shown = observed.ingress.iter().filter(is_shown).cloned();
-        let shown = shown.map(|it| LoadBalancerIngress { ip_mode: Some("VIP".to_owned()), ..it });
+        let shown = shown.map(|it| LoadBalancerIngress {
+            ip_mode: Some("VIP".to_owned()),
+            ..it
+        });
         let ingress: Vec<_> = shown.collect();
-        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
+        let status = LoadBalancerStatus {
+            ingress: (!ingress.is_empty()).then_some(ingress),
+        };
         // The Go program deletes no listener of a Service without the second one.
         let mut annotations = vec![(key::ADDED_ID.key(), Some(observed.id.clone()))];
         if text_on(service, key::EXIST_ID.key()).is_none() {
             annotations.push((key::ID.key(), Some(observed.id.clone())));
         }
-        let eip = observed.graph.as_ref().and_then(|graph| graph.resources.get(&eip_key()));
-        let own = eip.filter(|eip| eip.get(OWN).is_some()).and_then(|eip| eip.text("ip"));
+        let eip = observed
+            .graph
+            .as_ref()
+            .and_then(|graph| graph.resources.get(&eip_key()));
+        let own = eip
+            .filter(|eip| eip.get(OWN).is_some())
+            .and_then(|eip| eip.text("ip"));
         annotations.extend(own.map(|ip| (key::ADDED_EIP.key(), Some(ip.to_owned()))));
-        Published { status, annotations }
+        Published {
+            status,
+            annotations,
+        }
     }
 
     fn report(&self, notice: Notice<'_>) {
-        if let Notice::TargetsLeftOut { request, targets, .. } = notice {
+        if let Notice::TargetsLeftOut {
+            request, targets, ..
+        } = notice
+        {
             let annotation = key::MAX_BACKENDS.key();
-            let text = format!("Nodes are no backends, because the BLB has as many as {annotation} allows: {targets}");
-            self.deduplicator.warn(true, EventSubject::Service(request.service), "TooManyBackends", &text);
+            let text = format!(
+                "Nodes are no backends, because the BLB has as many as {annotation} allows: {targets}"
+            );
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(request.service),
+                "TooManyBackends",
+                &text,
+            );
         }
     }
 }
@@ -393,7 +526,13 @@ mod tests {
         let [one, other] = [name("web"), name("mail")].map(shortened);
         assert_eq!((one.len(), other.len()), (LONGEST_NAME, LONGEST_NAME));
         assert_ne!(one, other);
-        assert_eq!(shortened("CCE/SVC/c-1/default/web".to_owned()), "CCE/SVC/c-1/default/web");
-        assert_eq!(legacy_name("CCE/SVC/c-1/default/web"), legacy_name("c-1/default/web"));
+        assert_eq!(
+            shortened("CCE/SVC/c-1/default/web".to_owned()),
+            "CCE/SVC/c-1/default/web"
+        );
+        assert_eq!(
+            legacy_name("CCE/SVC/c-1/default/web"),
+            legacy_name("c-1/default/web")
+        );
     }
 }

@@ -54,7 +54,11 @@ pub(super) const LONGEST_DESCRIPTION: usize = 200;
 
 /// Returns a description with owner tags behind a text.
 pub(super) fn described(owner: &OwnerTags, text: &str) -> String {
-    let text = if text.is_empty() { Vec::new() } else { vec![text.to_owned()] };
+    let text = if text.is_empty() {
+        Vec::new()
+    } else {
+        vec![text.to_owned()]
+    };
     OWNER_TAGS.among(owner, text).join(" ")
 }
 
@@ -108,17 +112,33 @@ impl Blb {
         let description = self.desc.unwrap_or_default();
         let mut words: Vec<_> = description.split(' ').map(str::to_owned).collect();
         let owner_tags = OWNER_TAGS.take_from(&mut words);
-        let plain = |ip: String| LoadBalancerIngress { ip: Some(ip), ..LoadBalancerIngress::default() };
-        let addresses = [self.address, self.ipv6].into_iter().flatten().filter(|ip| !ip.is_empty()).map(plain);
-        let public = self.public_ip.filter(|ip| !ip.is_empty()).map(|ip| public(&ip));
+        let plain = |ip: String| LoadBalancerIngress {
+            ip: Some(ip),
+            ..LoadBalancerIngress::default()
+        };
+        let addresses = [self.address, self.ipv6]
+            .into_iter()
+            .flatten()
+            .filter(|ip| !ip.is_empty())
+            .map(plain);
+        let public = self
+            .public_ip
+            .filter(|ip| !ip.is_empty())
+            .map(|ip| public(&ip));
         let vpc = self.vpc.map(|id| (VPC.to_owned(), id));
-        let protected = (self.allow_delete == Some(false)).then(|| (PROTECTED.to_owned(), "false".to_owned()));
+        let protected =
+            (self.allow_delete == Some(false)).then(|| (PROTECTED.to_owned(), "false".to_owned()));
         ObservedLoadBalancer {
             id: self.blb_id,
             name: self.name.unwrap_or_default(),
             owner_tags,
-            adopted: !has_text(&words.join(" "), generated) || words.iter().any(|word| word == ADOPTED),
-            labels: [(DESCRIPTION.to_owned(), words.join(" "))].into_iter().chain(vpc).chain(protected).collect(),
+            adopted: !has_text(&words.join(" "), generated)
+                || words.iter().any(|word| word == ADOPTED),
+            labels: [(DESCRIPTION.to_owned(), words.join(" "))]
+                .into_iter()
+                .chain(vpc)
+                .chain(protected)
+                .collect(),
             state: match self.status.as_deref().unwrap_or("creating") {
                 "available" => State::Ready,
                 "creating" | "updating" => State::Busy,
@@ -132,13 +152,20 @@ impl Blb {
 
 /// Returns the ingress of an EIP.
 pub(super) fn public(ip: &str) -> LoadBalancerIngress {
-    LoadBalancerIngress { ip_mode: Some("VIP".to_owned()), ..ObservedLoadBalancer::ip(ip) }
+    LoadBalancerIngress {
+        ip_mode: Some("VIP".to_owned()),
+        ..ObservedLoadBalancer::ip(ip)
+    }
 }
 
 /// Returns the desired settings of a BLB.
 pub(super) fn balancer(has_ipv6: bool) -> Attributes {
     let settings = Attributes::default();
-    if has_ipv6 { settings.set("allocateIpv6", true) } else { settings }
+    if has_ipv6 {
+        settings.set("allocateIpv6", true)
+    } else {
+        settings
+    }
 }
 
 /// A backend of a BLB.
@@ -151,7 +178,10 @@ pub(super) struct Backend {
 
 impl From<Value> for Backend {
     fn from(it: Value) -> Self {
-        Self { instance_id: text(&it, "instanceId").unwrap_or_default(), weight: number(&it, "weight") }
+        Self {
+            instance_id: text(&it, "instanceId").unwrap_or_default(),
+            weight: number(&it, "weight"),
+        }
     }
 }
 
@@ -235,7 +265,13 @@ impl Resource for EipSettings {
 impl EipSettings {
     /// Returns what the annotations say; what they leave open stays as it is.
     pub(super) fn desired(spec: &EipSpec) -> Self {
-        let EipSpec { fixed_ip, bandwidth, payment, billing, .. } = spec;
+        let EipSpec {
+            fixed_ip,
+            bandwidth,
+            payment,
+            billing,
+            ..
+        } = spec;
         // Settings of an EIP of the user are the user's.
         let is_own = fixed_ip.is_none();
         Self {
@@ -269,10 +305,15 @@ pub(super) fn graph(
     eip: Option<&EipSettings>,
 ) -> Result<ResourceGraph> {
     let mut weights = backends.iter().filter_map(|it| it.weight);
-    let weight = weights.find(|weight| *weight != FULL_WEIGHT).unwrap_or(FULL_WEIGHT);
+    let weight = weights
+        .find(|weight| *weight != FULL_WEIGHT)
+        .unwrap_or(FULL_WEIGHT);
     let targets = backends.iter().map(|it| &it.instance_id).collect();
     let pool = Attributes::default().set(WEIGHT, weight);
-    let mut graph = ResourceGraph::default().balancer(balancer(has_ipv6)).pool(POOL, pool, Some(targets));
+    let mut graph =
+        ResourceGraph::default()
+            .balancer(balancer(has_ipv6))
+            .pool(POOL, pool, Some(targets));
     for listener in listeners {
         let (port, transport) = listener.port();
         if ["TCP", "UDP"].contains(&&*transport) {
@@ -302,20 +343,46 @@ mod tests {
             ..Listener::default()
         };
         assert_eq!(Listener::undeclared_fields(&listener).unwrap(), [""; 0]);
-        assert_eq!(EipSettings::undeclared_fields(&EipSettings::default()).unwrap(), [""; 0]);
+        assert_eq!(
+            EipSettings::undeclared_fields(&EipSettings::default()).unwrap(),
+            [""; 0]
+        );
     }
 
     #[test]
     fn owner_tags_stand_behind_the_description_of_the_go_program() {
-        let owner = OwnerTags { cluster: Some("5c1d".into()), service: Some("0b0a".into()) };
+        let owner = OwnerTags {
+            cluster: Some("5c1d".into()),
+            service: Some("0b0a".into()),
+        };
         let text = described(&owner, "cce_auto_create_eipauto generated by cce:c-1");
-        assert_eq!(text, "cce_auto_create_eipauto generated by cce:c-1 ccmrs-cluster:5c1d ccmrs-service:0b0a");
-        let observed = Blb { desc: Some(text), ..Blb::default() }.observed(OURS);
+        assert_eq!(
+            text,
+            "cce_auto_create_eipauto generated by cce:c-1 ccmrs-cluster:5c1d ccmrs-service:0b0a"
+        );
+        let observed = Blb {
+            desc: Some(text),
+            ..Blb::default()
+        }
+        .observed(OURS);
         assert_eq!((&observed.owner_tags, observed.adopted), (&owner, false));
-        assert_eq!(observed.labels[DESCRIPTION], "cce_auto_create_eipauto generated by cce:c-1");
-        let adopted = Blb { desc: Some(described(&owner, &format!("{OURS} {ADOPTED}"))), ..Blb::default() };
+        assert_eq!(
+            observed.labels[DESCRIPTION],
+            "cce_auto_create_eipauto generated by cce:c-1"
+        );
+        let adopted = Blb {
+            desc: Some(described(&owner, &format!("{OURS} {ADOPTED}"))),
+            ..Blb::default()
+        };
         assert!(adopted.observed(OURS).adopted);
-        let lent = Blb { desc: Some(described(&owner, "mine, all mine")), ..Blb::default() }.observed(OURS);
-        assert_eq!((&*lent.labels[DESCRIPTION], lent.adopted), ("mine, all mine", true));
+        let lent = Blb {
+            desc: Some(described(&owner, "mine, all mine")),
+            ..Blb::default()
+        }
+        .observed(OURS);
+        assert_eq!(
+            (&*lent.labels[DESCRIPTION], lent.adopted),
+            ("mine, all mine", true)
+        );
     }
 }

@@ -32,7 +32,11 @@ struct Subnet {
 
 impl Place {
     pub(crate) fn new(instances: Inventory<Source>, cluster: ClusterView) -> Self {
-        Self { instances, cluster, vpc: OnceCell::new() }
+        Self {
+            instances,
+            cluster,
+            vpc: OnceCell::new(),
+        }
     }
 
     /// Returns VPC and subnet of the first Node, by name, whose instance is known.
@@ -40,8 +44,12 @@ impl Place {
         let mut nodes = self.cluster.nodes().unwrap_or_default();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         let list = self.instances.snapshot(Priority::Ordinary).await?;
-        let mut known = nodes.iter().filter_map(|node| list.by_id(IDS.read(node.provider_id()?).ok()?));
-        let found = known.find(|it| !it.vpc.is_empty()).map(|it| [it.vpc.to_string(), it.subnet.to_string()]);
+        let mut known = nodes
+            .iter()
+            .filter_map(|node| list.by_id(IDS.read(node.provider_id()?).ok()?));
+        let found = known
+            .find(|it| !it.vpc.is_empty())
+            .map(|it| [it.vpc.to_string(), it.subnet.to_string()]);
         let [vpc, subnet] = [config::VPC_ID.key(), config::SUBNET_ID.key()];
         found.ok_or_else(|| {
             Error::other(format!(
@@ -55,12 +63,22 @@ impl Place {
         if let Some(vpc) = &self.instances.source().0.config.vpc {
             return Ok(vpc.clone());
         }
-        self.vpc.get_or_try_init(|| async { Ok(self.of_node().await?[0].clone()) }).await.cloned()
+        self.vpc
+            .get_or_try_init(|| async { Ok(self.of_node().await?[0].clone()) })
+            .await
+            .cloned()
     }
 
     /// Returns the VPC, if it is configured or was read before.
     pub(super) fn known_vpc(&self) -> Option<&str> {
-        self.instances.source().0.config.vpc.as_ref().or_else(|| self.vpc.get()).map(String::as_str)
+        self.instances
+            .source()
+            .0
+            .config
+            .vpc
+            .as_ref()
+            .or_else(|| self.vpc.get())
+            .map(String::as_str)
     }
 
     async fn find(&self, id: &str) -> Result<Option<Subnet>> {
@@ -73,15 +91,24 @@ impl Place {
     pub(super) async fn subnet(&self, annotated: Option<&str>) -> Result<String> {
         let api = &self.instances.source().0;
         let chosen = annotated.map(|id| (id, format!("annotation {}", SUBNET_ID.key())));
-        let chosen = chosen.or_else(|| api.config.subnet.as_deref().map(|id| (id, config::SUBNET_ID.key().to_owned())));
+        let chosen = chosen.or_else(|| {
+            api.config
+                .subnet
+                .as_deref()
+                .map(|id| (id, config::SUBNET_ID.key().to_owned()))
+        });
         if let Some((id, setting)) = chosen {
             return match self.find(id).await? {
                 Some(subnet) if subnet.is_for_blbs() => Ok(subnet.subnet_id),
                 Some(subnet) => {
                     let kind = subnet.subnet_type.unwrap_or_default();
-                    Err(Error::invalid(format!("{setting}: subnet {id} is of type {kind}; name one of type BCC")))
+                    Err(Error::invalid(format!(
+                        "{setting}: subnet {id} is of type {kind}; name one of type BCC"
+                    )))
                 }
-                None => Err(Error::invalid(format!("{setting}: there is no subnet {id} in this account and region"))),
+                None => Err(Error::invalid(format!(
+                    "{setting}: there is no subnet {id} in this account and region"
+                ))),
             };
         }
         let [_, of_node] = self.of_node().await?;
@@ -89,17 +116,29 @@ impl Place {
             Some(subnet) if subnet.is_for_blbs() => return Ok(subnet.subnet_id),
             Some(_) => {}
             None => {
-                let text =
-                    format!("the account of the access key does not have subnet {of_node} of the cluster's Nodes");
-                return Err(Error::invalid(format!("{text}; use a key of the account that has them")));
+                let text = format!(
+                    "the account of the access key does not have subnet {of_node} of the cluster's Nodes"
+                );
+                return Err(Error::invalid(format!(
+                    "{text}; use a key of the account that has them"
+                )));
             }
         }
         let call = Call::get("/v1/subnet", &[]).query("vpcId", self.vpc().await?);
-        let subnets = all(&api.bcc, call, "subnets", |it: &Subnet| it.subnet_id.clone()).await?;
-        let found = subnets.into_iter().find(|it| it.name.as_deref().is_some_and(|name| RESERVED.contains(&name)));
+        let subnets = all(&api.bcc, call, "subnets", |it: &Subnet| {
+            it.subnet_id.clone()
+        })
+        .await?;
+        let found = subnets.into_iter().find(|it| {
+            it.name
+                .as_deref()
+                .is_some_and(|name| RESERVED.contains(&name))
+        });
         found.map(|it| it.subnet_id).ok_or_else(|| {
             let annotation = SUBNET_ID.key();
-            Error::invalid(format!("no subnet of the VPC is for BLBs; name one of type BCC in annotation {annotation}"))
+            Error::invalid(format!(
+                "no subnet of the VPC is for BLBs; name one of type BCC in annotation {annotation}"
+            ))
         })
     }
 }

@@ -45,7 +45,9 @@ impl BlbSpec {
         let has_affinity = fields.and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP");
         let default = if has_affinity { "Hash" } else { "RoundRobin" };
         let listener = Listener {
-            scheduler: annotations.get(&key::SCHEDULER).unwrap_or_else(|| default.to_owned()),
+            scheduler: annotations
+                .get(&key::SCHEDULER)
+                .unwrap_or_else(|| default.to_owned()),
             health_check_timeout_in_second: annotations.get(&key::CHECK_TIMEOUT),
             health_check_interval: annotations.get(&key::CHECK_INTERVAL),
             unhealthy_threshold: annotations.get(&key::UNHEALTHY),
@@ -74,7 +76,10 @@ impl BlbSpec {
         }
         let is_internal = annotations.get(&key::INTERNAL).unwrap_or_default();
         for key in [&key::NAME, &key::EIP_NAME] {
-            if let Some(name) = annotations.get(key).filter(|name| is_generated_for_another(name, cluster, service)) {
+            if let Some(name) = annotations
+                .get(key)
+                .filter(|name| is_generated_for_another(name, cluster, service))
+            {
                 annotations.mistake(format!(
                     "annotation {}: {name:?} has the form of a name that is generated for another Service; choose another name",
                     key.key()
@@ -83,10 +88,15 @@ impl BlbSpec {
         }
         let eip = EipSpec::of(service, &mut annotations);
         ignored(is_internal, &eip, &listeners, &mut annotations);
-        let families = fields.and_then(|it| it.ip_families.as_deref()).unwrap_or_default();
+        let families = fields
+            .and_then(|it| it.ip_families.as_deref())
+            .unwrap_or_default();
         let spec = Self {
             listeners,
-            most_backends: annotations.get(&key::MAX_BACKENDS).and_then(|it| it.try_into().ok()).unwrap_or(50),
+            most_backends: annotations
+                .get(&key::MAX_BACKENDS)
+                .and_then(|it| it.try_into().ok())
+                .unwrap_or(50),
             subnet: annotations.get(&key::SUBNET_ID).filter(|id| !id.is_empty()),
             has_ipv6: families.iter().any(|family| family == "IPv6"),
             is_reserved: annotations.get(&key::RESERVE).unwrap_or_default(),
@@ -98,7 +108,12 @@ impl BlbSpec {
 }
 
 /// Warns of settings that have no effect, because the setting that they belong to is missing.
-fn ignored(is_internal: bool, eip: &EipSpec, listeners: &[Listener], annotations: &mut Annotations<'_>) {
+fn ignored(
+    is_internal: bool,
+    eip: &EipSpec,
+    listeners: &[Listener],
+    annotations: &mut Annotations<'_>,
+) {
     let internal = format!("has no effect with {}: true", key::INTERNAL.key());
     let fixed = "has no effect with loadBalancerIP, which names an EIP of yours".to_owned();
     let of_eip = [
@@ -120,35 +135,57 @@ fn ignored(is_internal: bool, eip: &EipSpec, listeners: &[Listener], annotations
     }
     if eip.reservation.is_some() && !eip.is_prepaid() && !is_internal && eip.fixed_ip.is_none() {
         let (key, payment) = (key::RESERVATION.key(), key::PAYMENT.key());
-        annotations.warning(format!("annotation {key} has no effect without {payment}: Prepaid"));
+        annotations.warning(format!(
+            "annotation {key} has no effect without {payment}: Prepaid"
+        ));
     }
-    if annotations.is_set(&key::CHECK_STRING) && !listeners.iter().any(|it| it.listener_type == "UDP") {
-        annotations.warning(format!("annotation {} has no effect without a UDP port", key::CHECK_STRING.key()));
+    if annotations.is_set(&key::CHECK_STRING)
+        && !listeners.iter().any(|it| it.listener_type == "UDP")
+    {
+        annotations.warning(format!(
+            "annotation {} has no effect without a UDP port",
+            key::CHECK_STRING.key()
+        ));
     }
     if annotations.get(&key::ALLOCATE_VIP) == Some(true) {
-        annotations
-            .warning(format!("annotation {} has no effect: the API has no such parameter", key::ALLOCATE_VIP.key()));
+        annotations.warning(format!(
+            "annotation {} has no effect: the API has no such parameter",
+            key::ALLOCATE_VIP.key()
+        ));
     }
 }
 
 impl EipSpec {
     fn of(service: &Service, annotations: &mut Annotations<'_>) -> Self {
         let spec = service.spec.as_ref();
-        let fixed_ip = spec.and_then(|it| it.load_balancer_ip.clone()).filter(|ip| !ip.is_empty());
-        if let Some(ip) = fixed_ip.as_ref().filter(|ip| ip.parse::<Ipv4Addr>().is_err()) {
-            annotations.mistake(format!("loadBalancerIP: {ip:?} is not the IPv4 address of an EIP"));
+        let fixed_ip = spec
+            .and_then(|it| it.load_balancer_ip.clone())
+            .filter(|ip| !ip.is_empty());
+        if let Some(ip) = fixed_ip
+            .as_ref()
+            .filter(|ip| ip.parse::<Ipv4Addr>().is_err())
+        {
+            annotations.mistake(format!(
+                "loadBalancerIP: {ip:?} is not the IPv4 address of an EIP"
+            ));
         }
         let eip = Self {
             fixed_ip,
-            name: annotations.get(&key::EIP_NAME).filter(|name| !name.is_empty()),
+            name: annotations
+                .get(&key::EIP_NAME)
+                .filter(|name| !name.is_empty()),
             payment: annotations.get(&key::PAYMENT),
             billing: annotations.get(&key::BILLING),
             bandwidth: annotations.get(&key::BANDWIDTH),
             reservation: annotations.get(&key::RESERVATION),
         };
         let (most, is_prepaid) = (eip.most_bandwidth(), eip.is_prepaid());
-        let [payment, billing, bandwidth, reservation] =
-            [key::PAYMENT.key(), key::BILLING.key(), key::BANDWIDTH.key(), key::RESERVATION.key()];
+        let [payment, billing, bandwidth, reservation] = [
+            key::PAYMENT.key(),
+            key::BILLING.key(),
+            key::BANDWIDTH.key(),
+            key::RESERVATION.key(),
+        ];
         for (is_wrong, text) in [
             (
                 is_prepaid && eip.billing.is_some(),
@@ -176,6 +213,10 @@ impl EipSpec {
 
     /// Returns the most bandwidth in Mbit/s, which is the default.
     pub(super) fn most_bandwidth(&self) -> u32 {
-        if self.is_prepaid() || self.billing.as_deref() == Some("ByBandwidth") { 200 } else { 1000 }
+        if self.is_prepaid() || self.billing.as_deref() == Some("ByBandwidth") {
+            200
+        } else {
+            1000
+        }
     }
 }

@@ -17,34 +17,69 @@ use crate::nodes::EVERYTHING;
 async fn load_balancers(harness: &Harness) {
     let (lent, fixed) = {
         let mut cloud = harness.fake.lock();
-        (cloud.add_blb(ACCOUNT, "mine", "mine"), cloud.add_eip(ACCOUNT, "mine"))
+        (
+            cloud.add_blb(ACCOUNT, "mine", "mine"),
+            cloud.add_eip(ACCOUNT, "mine"),
+        )
     };
     let dns = json!({"ports": [{"name": "u", "port": 53, "nodePort": 30053, "protocol": "UDP"}, {"name": "t", "port": 53, "nodePort": 30053}]});
-    let prepaid = [(eip("payment-timing"), "Prepaid"), (eip("reservation-length"), "1")];
+    let prepaid = [
+        (eip("payment-timing"), "Prepaid"),
+        (eip("reservation-length"), "1"),
+    ];
     for mut service in [
         service(&[]),
-        service(&[(blb("internal-vpc"), "true"), (blb("scheduler"), "LeastConnection")]),
-        service_of(&[(blb("health-check-string"), "ping"), (blb("subnet-id"), "sbn-1")], dns),
-        service_of(&[], json!({"loadBalancerIP": fixed, "sessionAffinity": "ClientIP"})),
+        service(&[
+            (blb("internal-vpc"), "true"),
+            (blb("scheduler"), "LeastConnection"),
+        ]),
+        service_of(
+            &[
+                (blb("health-check-string"), "ping"),
+                (blb("subnet-id"), "sbn-1"),
+            ],
+            dns,
+        ),
+        service_of(
+            &[],
+            json!({"loadBalancerIP": fixed, "sessionAffinity": "ClientIP"}),
+        ),
         service_of(&[], json!({"ipFamilies": ["IPv4", "IPv6"]})),
         service(&[(blb("exist-id"), &lent)]),
         service(&[(blb("reserve-lb"), "true"), (blb("lb-name"), "kept")]),
-        service(&[(eip("billing-method"), "ByBandwidth"), (eip("bandwidth-in-mbps"), "5")]),
+        service(&[
+            (eip("billing-method"), "ByBandwidth"),
+            (eip("bandwidth-in-mbps"), "5"),
+        ]),
         service(&prepaid),
     ] {
         let provider = harness.started_with(|it| it).await;
         harness.ensure(&provider, &mut service).await.unwrap();
         annotate(&mut service, blb("health-check-interval"), "7");
         annotate(&mut service, eip("bandwidth-in-mbps"), "77");
-        service.spec.as_mut().unwrap().ports.as_mut().unwrap().truncate(1);
+        service
+            .spec
+            .as_mut()
+            .unwrap()
+            .ports
+            .as_mut()
+            .unwrap()
+            .truncate(1);
         harness.add_node(&format!("worker-{}", harness.fake.lock().number()));
         harness.ensure(&provider, &mut service).await.unwrap();
         for blb in &mut harness.fake.lock().blbs {
-            blb["backends"].as_array_mut().into_iter().flatten().for_each(|it| it["weight"] = 7.into());
+            blb["backends"]
+                .as_array_mut()
+                .into_iter()
+                .flatten()
+                .for_each(|it| it["weight"] = 7.into());
         }
         let provider = harness.started_with(|it| it).await;
         harness.ensure(&provider, &mut service).await.unwrap();
-        let gone = harness.instance("worker-2")["id"].as_str().unwrap().to_owned();
+        let gone = harness.instance("worker-2")["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         harness.cluster.remove_node("worker-2");
         harness.ensure(&provider, &mut service).await.unwrap();
         let node = cloud_provider::Node {
@@ -61,11 +96,19 @@ async fn load_balancers(harness: &Harness) {
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_baidu::Baidu) {
-    let found = provider.instances().unwrap().lookup(&harness.cluster.nodes(), EVERYTHING).await;
+    let found = provider
+        .instances()
+        .unwrap()
+        .lookup(&harness.cluster.nodes(), EVERYTHING)
+        .await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     let routes = provider.routes().unwrap();
     for range in ["10.244.0.0/24", "fd00::/64"] {
-        let route = Route { target_node: "worker-1".into(), destination_cidr: range.into(), ..Route::default() };
+        let route = Route {
+            target_node: "worker-1".into(),
+            destination_cidr: range.into(),
+            ..Route::default()
+        };
         routes.create(&cluster(), "", &route).await.unwrap();
     }
     for route in routes.list(&cluster()).await.unwrap() {
@@ -76,14 +119,25 @@ async fn nodes_and_routes(harness: &Harness, provider: &provider_baidu::Baidu) {
 #[tokio::test]
 #[ignore = "needs a validating proxy"]
 async fn every_request_and_answer_fits_the_description() {
-    let variable = |name: &str| std::env::var(format!("CCM_TEST_BAIDU_{name}")).expect("the variables of this test");
+    let variable = |name: &str| {
+        std::env::var(format!("CCM_TEST_BAIDU_{name}")).expect("the variables of this test")
+    };
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
     let harness = Harness::new().set("BCE_ENDPOINT", proxy.clone());
-    let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
+    let _served = Port::open(&upstream)
+        .await
+        .unwrap()
+        .serve(harness.fake.router());
     let provider = Arc::new(harness.started_with(|it| it).await);
     load_balancers(&harness).await;
     nodes_and_routes(&harness, &provider).await;
-    assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
+    assert!(
+        provider
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == Severity::Ok)
+    );
     let harness = harness
         .set("AccessKeyID", Value::Null)
         .set("SecretAccessKey", Value::Null)
@@ -91,7 +145,13 @@ async fn every_request_and_answer_fits_the_description() {
         .set("BCE_SECRET_ACCESS_KEY", TEMPORARY[1])
         .set("BCE_SESSION_TOKEN", TEMPORARY[2]);
     let temporary = harness.started_with(|it| it).await;
-    assert!(temporary.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
+    assert!(
+        temporary
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == Severity::Ok)
+    );
     let check = Transport::builder(proxy).build().unwrap();
     let seen: Value = check.read(Call::get("/__contract", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);

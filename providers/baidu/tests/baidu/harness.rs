@@ -5,8 +5,8 @@ use std::sync::Arc;
 use baidu_fake::{ACCOUNT, Baidu as Cloud, Handle};
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, AdoptableTag, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node,
-    NodeAddress, Result, Service, Setup,
+    AddressType, AdoptableTag, CloudProvider, Cluster, ConfigFile, Context, Environment,
+    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use provider_baidu::config::Config;
 use provider_baidu::{Baidu, PRODUCTS, cloud};
@@ -38,7 +38,9 @@ impl Harness {
             variables,
             adoptable_tag: None,
         };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| drop(harness.add_node(name)));
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| drop(harness.add_node(name)));
         harness
     }
 
@@ -47,7 +49,10 @@ impl Harness {
         let value = value.into();
         if name.contains('_') {
             self.variables.retain(|(known, _)| known != name);
-            self.variables.push((name.to_owned(), value.as_str().unwrap_or_default().to_owned()));
+            self.variables.push((
+                name.to_owned(),
+                value.as_str().unwrap_or_default().to_owned(),
+            ));
         } else {
             self.file[name] = value;
         }
@@ -62,8 +67,15 @@ impl Harness {
 
     pub(crate) fn setup(&self) -> Setup {
         let adoptable_tag = self.adoptable_tag.clone();
-        let file = ConfigFile { path: "cloud.config".into(), text: self.file.to_string() };
-        Setup { environment: Environment::of(self.variables.clone()), adoptable_tag, ..Setup::of(file) }
+        let file = ConfigFile {
+            path: "cloud.config".into(),
+            text: self.file.to_string(),
+        };
+        Setup {
+            environment: Environment::of(self.variables.clone()),
+            adoptable_tag,
+            ..Setup::of(file)
+        }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
@@ -75,14 +87,18 @@ impl Harness {
     pub(crate) fn provider_with(&self, connect: impl Fn(Builder) -> Builder) -> Baidu {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
-        let connections = PRODUCTS.map(|product| connect(cloud(&config, &setup, product)).build().unwrap());
+        let connections =
+            PRODUCTS.map(|product| connect(cloud(&config, &setup, product)).build().unwrap());
         Baidu::new(config, connections, setup.fence)
     }
 
     pub(crate) async fn started_with(&self, connect: impl Fn(Builder) -> Builder) -> Baidu {
         let provider = self.provider_with(connect);
         let cluster_cidrs = ["10.244.0.0/16", "fd00::/48"].map(str::to_owned).into();
-        let context = Context { cluster_cidrs, ..self.cluster.context(cluster()) };
+        let context = Context {
+            cluster_cidrs,
+            ..self.cluster.context(cluster())
+        };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.fault_injector().forget_requests();
@@ -92,7 +108,10 @@ impl Harness {
     /// Adds an instance and its Node, and returns the instance's ID.
     pub(crate) fn add_node(&self, name: &str) -> String {
         let id = self.fake.lock().add_instance(ACCOUNT, name);
-        let ip = self.instance(name)["internalIp"].as_str().unwrap().to_owned();
+        let ip = self.instance(name)["internalIp"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let node = Node {
             name: name.into(),
             uid: format!("uid-{name}").into(),
@@ -105,15 +124,29 @@ impl Harness {
     }
 
     pub(crate) fn instance(&self, name: &str) -> Value {
-        self.fake.lock().instances.iter().find(|it| it["name"] == name).cloned().unwrap()
+        self.fake
+            .lock()
+            .instances
+            .iter()
+            .find(|it| it["name"] == name)
+            .cloned()
+            .unwrap()
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        self.cluster.take_events().iter().map(ToString::to_string).collect()
+        self.cluster
+            .take_events()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
-    pub(crate) async fn ensure(&self, provider: &Baidu, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Baidu,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         self.cluster.ensure(provider, &cluster(), service).await
     }
 
@@ -143,12 +176,20 @@ impl Harness {
 
     /// Returns the requests that changed something, by route.
     pub(crate) fn changes(&self) -> Vec<String> {
-        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
+        self.fake
+            .fault_injector()
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect()
     }
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// Returns a Service with ports 80 and 443, and these annotations.
@@ -158,11 +199,16 @@ pub(crate) fn service(annotations: &[(String, &str)]) -> Service {
 
 /// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(all: &[(String, &str)], more: Value) -> Service {
-    let all: Value =
-        all.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let all: Value = all
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
-    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    let Value::Object(more) = more else {
+        panic!("fields of a spec are an object")
+    };
     for (key, value) in more {
         spec[key] = value;
     }
@@ -182,5 +228,9 @@ pub(crate) fn eip(key: &str) -> String {
 
 /// Sets an annotation of the Service.
 pub(crate) fn annotate(service: &mut Service, key: String, value: &str) {
-    service.metadata.annotations.get_or_insert_default().insert(key, value.to_owned());
+    service
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(key, value.to_owned());
 }

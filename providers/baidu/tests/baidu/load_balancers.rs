@@ -14,12 +14,20 @@ use crate::harness::{Harness, UID, annotate, blb, eip, service, service_of};
 use crate::profile::{DESCRIPTION, list, text};
 
 fn shown(status: &LoadBalancerStatus) -> Vec<String> {
-    status.ingress.iter().flatten().map(|it| it.ip.clone().unwrap_or_default()).collect()
+    status
+        .ingress
+        .iter()
+        .flatten()
+        .map(|it| it.ip.clone().unwrap_or_default())
+        .collect()
 }
 
 fn listener(blb: &Value, port: u16, kind: &str) -> Value {
     let is_it = |it: &&Value| it["listenerPort"] == port && it["listenerType"] == kind;
-    list(&blb["listeners"]).find(is_it).cloned().unwrap_or_default()
+    list(&blb["listeners"])
+        .find(is_it)
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn owner() -> Value {
@@ -33,21 +41,40 @@ async fn service_gets_a_blb_with_listeners_backends_and_an_eip() {
     let mut service = service(&[]);
     let status = harness.ensure(&provider, &mut service).await.unwrap();
     let (made, eips) = (harness.blb(), harness.eips());
-    assert_eq!((&made["name"], &made["subnetId"]), (&json!("CCE/SVC/c-1/default/web"), &json!("sbn-1")));
-    assert_eq!(made["desc"], format!("{DESCRIPTION} ccmrs-cluster:5c1d ccmrs-service:{UID}"));
+    assert_eq!(
+        (&made["name"], &made["subnetId"]),
+        (&json!("CCE/SVC/c-1/default/web"), &json!("sbn-1"))
+    );
+    assert_eq!(
+        made["desc"],
+        format!("{DESCRIPTION} ccmrs-cluster:5c1d ccmrs-service:{UID}")
+    );
     let one = listener(&made, 80, "TCP");
-    assert_eq!((&one["backendPort"], &one["scheduler"]), (&json!(30080), &json!("RoundRobin")));
+    assert_eq!(
+        (&one["backendPort"], &one["scheduler"]),
+        (&json!(30080), &json!("RoundRobin"))
+    );
     assert_eq!(
         made["backends"],
         json!([{"instanceId": "i-00000001", "weight": 100}, {"instanceId": "i-00000002", "weight": 100}])
     );
     assert_eq!(
-        (&eips[0]["tags"], &eips[0]["bandwidthInMbps"], &eips[0]["name"]),
+        (
+            &eips[0]["tags"],
+            &eips[0]["bandwidthInMbps"],
+            &eips[0]["name"]
+        ),
         (&owner(), &json!(1000), &made["name"])
     );
-    assert_eq!((shown(&status), &made["publicIp"]), (vec![text(&eips[0]["eip"])], &eips[0]["eip"]));
+    assert_eq!(
+        (shown(&status), &made["publicIp"]),
+        (vec![text(&eips[0]["eip"])], &eips[0]["eip"])
+    );
     let ingress = status.ingress.unwrap();
-    assert_eq!((ingress.len(), ingress[0].ip_mode.as_deref()), (1, Some("VIP")));
+    assert_eq!(
+        (ingress.len(), ingress[0].ip_mode.as_deref()),
+        (1, Some("VIP"))
+    );
     assert_eq!(harness.changes().len(), 6, "{:?}", harness.changes());
 
     // The program starts again.
@@ -63,12 +90,20 @@ async fn listeners_follow_ports_and_annotations() {
     let port = |port: u16, node: u16, kind: &str| json!({"name": format!("p{port}{kind}").to_lowercase(), "port": port, "nodePort": node, "protocol": kind});
     let harness = Harness::new();
     let provider = harness.started().await;
-    let ports = [port(80, 30080, "TCP"), port(8080, 30090, "TCP"), port(53, 30053, "TCP"), port(53, 30054, "UDP")];
+    let ports = [
+        port(80, 30080, "TCP"),
+        port(8080, 30090, "TCP"),
+        port(53, 30053, "TCP"),
+        port(53, 30054, "UDP"),
+    ];
     let mut before = service_of(&[], json!({"ports": ports, "sessionAffinity": "ClientIP"}));
     harness.ensure(&provider, &mut before).await.unwrap();
     let made = harness.blb();
     assert_eq!(list(&made["listeners"]).count(), 4);
-    assert_eq!(listener(&made, 53, "UDP")["healthCheckString"], "HealthCheck");
+    assert_eq!(
+        listener(&made, 53, "UDP")["healthCheckString"],
+        "HealthCheck"
+    );
     assert_eq!(listener(&made, 53, "TCP")["scheduler"], "Hash");
     let mut after = service_of(
         &[
@@ -82,8 +117,14 @@ async fn listeners_follow_ports_and_annotations() {
     let made = harness.blb();
     assert_eq!(list(&made["listeners"]).count(), 3);
     let one = listener(&made, 80, "TCP");
-    assert_eq!((&one["backendPort"], &one["scheduler"]), (&json!(31080), &json!("LeastConnection")));
-    assert_eq!((&one["healthCheckInterval"], &one["unhealthyThreshold"]), (&json!(9), &json!(5)));
+    assert_eq!(
+        (&one["backendPort"], &one["scheduler"]),
+        (&json!(31080), &json!("LeastConnection"))
+    );
+    assert_eq!(
+        (&one["healthCheckInterval"], &one["unhealthyThreshold"]),
+        (&json!(9), &json!(5))
+    );
     let provider = harness.started().await;
     harness.ensure(&provider, &mut after).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
@@ -97,9 +138,22 @@ async fn backends_have_a_limit_and_one_weight() {
     harness.ensure(&provider, &mut service).await.unwrap();
     harness.add_node("worker-3");
     harness.ensure(&provider, &mut service).await.unwrap();
-    let targets = || list(&harness.blb()["backends"]).map(|it| text(&it["instanceId"])).collect::<Vec<_>>();
-    assert_eq!(targets(), ["i-00000001", "i-00000002"], "present backends stay");
-    assert!(harness.events().iter().any(|it| it.starts_with("TooManyBackends")));
+    let targets = || {
+        list(&harness.blb()["backends"])
+            .map(|it| text(&it["instanceId"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        targets(),
+        ["i-00000001", "i-00000002"],
+        "present backends stay"
+    );
+    assert!(
+        harness
+            .events()
+            .iter()
+            .any(|it| it.starts_with("TooManyBackends"))
+    );
     harness.cluster.remove_node("worker-1");
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(targets().len(), 2);
@@ -112,7 +166,11 @@ async fn backends_have_a_limit_and_one_weight() {
 #[tokio::test(start_paused = true)]
 async fn deleted_instance_does_not_keep_other_nodes_from_being_served() {
     let harness = Harness::new();
-    harness.fake.lock().instances.retain(|it| it["name"] != "worker-2");
+    harness
+        .fake
+        .lock()
+        .instances
+        .retain(|it| it["name"] != "worker-2");
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
     assert_eq!(list(&harness.blb()["backends"]).count(), 1);
@@ -133,36 +191,61 @@ async fn internal_service_has_no_eip_and_can_become_external_and_back() {
     let provider = harness.started().await;
     let mut service = service(&[(blb("internal-vpc"), "true")]);
     let status = harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!((shown(&status), harness.eips().len()), (vec![text(&harness.blb()["address"])], 0));
+    assert_eq!(
+        (shown(&status), harness.eips().len()),
+        (vec![text(&harness.blb()["address"])], 0)
+    );
     annotate(&mut service, blb("internal-vpc"), "false");
     let status = harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(shown(&status), [text(&harness.eips()[0]["eip"])]);
     annotate(&mut service, blb("internal-vpc"), "true");
     let status = harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!((shown(&status), harness.eips().len()), (vec![text(&harness.blb()["address"])], 0));
+    assert_eq!(
+        (shown(&status), harness.eips().len()),
+        (vec![text(&harness.blb()["address"])], 0)
+    );
 }
 
 /// Lets the Service `default/web` have endpoints on these Nodes.
 fn set_endpoints(harness: &Harness, nodes: &[&str]) {
     let endpoints: Vec<_> = nodes.iter().map(|node| json!({"nodeName": node})).collect();
     let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-    harness.cluster.set_document(path, json!({"items": [{"endpoints": endpoints}]}).to_string());
+    harness.cluster.set_document(
+        path,
+        json!({"items": [{"endpoints": endpoints}]}).to_string(),
+    );
 }
 
 /// Returns the instances that are backends of the only BLB.
 fn backends(harness: &Harness) -> BTreeSet<String> {
-    list(&harness.blb()["backends"]).map(|it| text(&it["instanceId"])).collect()
+    list(&harness.blb()["backends"])
+        .map(|it| text(&it["instanceId"]))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn backends_with_the_policy_local_are_the_nodes_with_endpoints() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let mut service = service_of(&[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
-    for nodes in [&["worker-2"][..], &["worker-1", "worker-2"], &[], &["worker-1"]] {
+    let mut service = service_of(
+        &[],
+        json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}),
+    );
+    for nodes in [
+        &["worker-2"][..],
+        &["worker-1", "worker-2"],
+        &[],
+        &["worker-1"],
+    ] {
         set_endpoints(&harness, nodes);
         harness.ensure(&provider, &mut service).await.unwrap();
-        assert_eq!(backends(&harness), nodes.iter().map(|name| text(&harness.instance(name)["id"])).collect());
+        assert_eq!(
+            backends(&harness),
+            nodes
+                .iter()
+                .map(|name| text(&harness.instance(name)["id"]))
+                .collect()
+        );
         assert_eq!(list(&harness.blb()["listeners"]).count(), 2);
     }
 }
@@ -177,10 +260,18 @@ async fn all_nodes_are_backends_without_the_permission_to_read_endpoints() {
     };
     provider.initialize(&context).await.unwrap();
     provider.set_caches(Arc::new(harness.cluster.clone()));
-    let mut service = service_of(&[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+    let mut service = service_of(
+        &[],
+        json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}),
+    );
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(backends(&harness).len(), 2);
-    assert!(harness.events().iter().any(|it| it.starts_with("EndpointsUnknown")));
+    assert!(
+        harness
+            .events()
+            .iter()
+            .any(|it| it.starts_with("EndpointsUnknown"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +284,10 @@ async fn dual_stack_service_shows_the_ipv6_address() {
     harness.ensure(&provider, &mut service).await.unwrap();
     let provider = harness.started().await;
     let status = harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(shown(&status), ["240c::1".to_owned(), text(&harness.eips()[0]["eip"])]);
+    assert_eq!(
+        shown(&status),
+        ["240c::1".to_owned(), text(&harness.eips()[0]["eip"])]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,36 +303,69 @@ async fn bandwidth_is_changed_in_place_and_payment_is_not() {
     annotate(&mut service, eip("bandwidth-in-mbps"), "30");
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.eips()[0]["bandwidthInMbps"], 20, "the bandwidth is that of the group");
+    assert_eq!(
+        harness.eips()[0]["bandwidthInMbps"],
+        20,
+        "the bandwidth is that of the group"
+    );
     annotate(&mut service, eip("billing-method"), "ByBandwidth");
-    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
-    assert!(error.contains("billing-method: ByTraffic → ByBandwidth"), "{error}");
+    let error = harness
+        .ensure(&provider, &mut service)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("billing-method: ByTraffic → ByBandwidth"),
+        "{error}"
+    );
     harness.delete(&provider, &service).await.unwrap();
     let left = harness.eips();
-    assert_eq!((left.len(), &left[0]["status"]), (1, &json!("available")), "the EIP of a group is unbound and stays");
+    assert_eq!(
+        (left.len(), &left[0]["status"]),
+        (1, &json!("available")),
+        "the EIP of a group is unbound and stays"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn eips_of_users_are_bound_and_never_deleted() {
     let harness = Harness::new();
-    let [one, other, named] = ["one", "other", "named"].map(|name| harness.fake.lock().add_eip(ACCOUNT, name));
+    let [one, other, named] =
+        ["one", "other", "named"].map(|name| harness.fake.lock().add_eip(ACCOUNT, name));
     let provider = harness.started().await;
     let mut fixed = service_of(&[], json!({"loadBalancerIP": one}));
-    assert_eq!(shown(&harness.ensure(&provider, &mut fixed).await.unwrap()), [&*one]);
+    assert_eq!(
+        shown(&harness.ensure(&provider, &mut fixed).await.unwrap()),
+        [&*one]
+    );
     fixed.spec.as_mut().unwrap().load_balancer_ip = Some(other.clone());
-    assert_eq!(shown(&harness.ensure(&provider, &mut fixed).await.unwrap()), [&*other]);
+    assert_eq!(
+        shown(&harness.ensure(&provider, &mut fixed).await.unwrap()),
+        [&*other]
+    );
     fixed.spec.as_mut().unwrap().load_balancer_ip = Some("198.51.100.99".to_owned());
-    let error = harness.ensure(&provider, &mut fixed).await.unwrap_err().to_string();
+    let error = harness
+        .ensure(&provider, &mut fixed)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("there is no EIP 198.51.100.99"), "{error}");
     fixed.spec.as_mut().unwrap().load_balancer_ip = Some(other);
     harness.delete(&provider, &fixed).await.unwrap();
 
     let mut by_name = service(&[(eip("name"), "named")]);
-    assert_eq!(shown(&harness.ensure(&provider, &mut by_name).await.unwrap()), [named]);
+    assert_eq!(
+        shown(&harness.ensure(&provider, &mut by_name).await.unwrap()),
+        [named]
+    );
     harness.delete(&provider, &by_name).await.unwrap();
     let left = harness.eips();
     assert_eq!(left.len(), 3);
-    assert!(left.iter().all(|it| it["status"] == "available" && it["instanceId"] == ""), "{left:#?}");
+    assert!(
+        left.iter()
+            .all(|it| it["status"] == "available" && it["instanceId"] == ""),
+        "{left:#?}"
+    );
     assert!(harness.fake.lock().blbs.is_empty());
 }
 
@@ -246,12 +373,20 @@ async fn eips_of_users_are_bound_and_never_deleted() {
 async fn prepaid_eip_is_unbound_with_an_event() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let mut service = service(&[(eip("payment-timing"), "Prepaid"), (eip("reservation-length"), "12")]);
+    let mut service = service(&[
+        (eip("payment-timing"), "Prepaid"),
+        (eip("reservation-length"), "12"),
+    ]);
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.eips()[0]["bandwidthInMbps"], 200);
     harness.delete(&provider, &service).await.unwrap();
     assert!(harness.fake.lock().blbs.is_empty() && harness.eips()[0]["status"] == "available");
-    assert!(harness.events().iter().any(|it| it.starts_with("EIPNotReleased")));
+    assert!(
+        harness
+            .events()
+            .iter()
+            .any(|it| it.starts_with("EIPNotReleased"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,17 +394,33 @@ async fn blb_of_a_user_is_used_and_released() {
     let harness = Harness::new();
     let (id, own) = {
         let mut cloud = harness.fake.lock();
-        (cloud.add_blb(ACCOUNT, "mine", "for the shop"), cloud.add_eip(ACCOUNT, "shop"))
+        (
+            cloud.add_blb(ACCOUNT, "mine", "for the shop"),
+            cloud.add_eip(ACCOUNT, "shop"),
+        )
     };
     harness.fake.lock().bind(&own, &id);
     let provider = harness.started().await;
     let mut lent = service(&[(blb("exist-id"), &id)]);
-    assert_eq!(shown(&harness.ensure(&provider, &mut lent).await.unwrap()), [&*own]);
+    assert_eq!(
+        shown(&harness.ensure(&provider, &mut lent).await.unwrap()),
+        [&*own]
+    );
     let written = lent.metadata.annotations.clone().unwrap();
-    assert_eq!(written.get(&blb("cce-add-id")), Some(&id), "without it the Go program would not release the BLB");
-    assert!(!written.contains_key(&blb("id")), "the BLB is not generated");
+    assert_eq!(
+        written.get(&blb("cce-add-id")),
+        Some(&id),
+        "without it the Go program would not release the BLB"
+    );
+    assert!(
+        !written.contains_key(&blb("id")),
+        "the BLB is not generated"
+    );
     let made = harness.blb();
-    assert_eq!(made["desc"], format!("for the shop ccmrs-keep-eip ccmrs-cluster:5c1d ccmrs-service:{UID}"));
+    assert_eq!(
+        made["desc"],
+        format!("for the shop ccmrs-keep-eip ccmrs-cluster:5c1d ccmrs-service:{UID}")
+    );
     assert_eq!(list(&made["listeners"]).count(), 2);
     let provider = harness.started().await;
     harness.delete(&provider, &lent).await.unwrap();
@@ -280,7 +431,11 @@ async fn blb_of_a_user_is_used_and_released() {
     );
     assert_eq!(left["publicIp"], own, "the user's EIP stays bound");
     let mut wrong = service(&[(blb("exist-id"), "lb-none")]);
-    let error = harness.ensure(&provider, &mut wrong).await.unwrap_err().to_string();
+    let error = harness
+        .ensure(&provider, &mut wrong)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("there is no BLB lb-none"), "{error}");
 }
 
@@ -292,7 +447,10 @@ async fn reserved_blb_stays_without_listeners_and_protected_one_with_all() {
     harness.ensure(&provider, &mut reserved).await.unwrap();
     harness.delete(&provider, &reserved).await.unwrap();
     let left = harness.blb();
-    assert_eq!((&left["desc"], &left["listeners"], harness.eips().len()), (&json!(DESCRIPTION), &json!([]), 0));
+    assert_eq!(
+        (&left["desc"], &left["listeners"], harness.eips().len()),
+        (&json!(DESCRIPTION), &json!([]), 0)
+    );
 
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -307,20 +465,31 @@ async fn reserved_blb_stays_without_listeners_and_protected_one_with_all() {
 
 #[tokio::test(start_paused = true)]
 async fn blb_of_the_go_program_is_taken_over_without_a_change_and_deleted_with_its_eip() {
-    for name in ["CCE/SVC/c-1/default/web", "c-1/default/web", "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1"] {
+    for name in [
+        "CCE/SVC/c-1/default/web",
+        "c-1/default/web",
+        "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1",
+    ] {
         let harness = Harness::new();
         let provider = harness.started().await;
         let mut service = service(&[]);
         harness.ensure(&provider, &mut service).await.unwrap();
         harness.go_program_left(name);
         if name.starts_with('a') {
-            annotate(&mut service, blb("cce-add-id"), &text(&harness.blb()["blbId"]));
+            annotate(
+                &mut service,
+                blb("cce-add-id"),
+                &text(&harness.blb()["blbId"]),
+            );
         }
         let provider = harness.started().await;
         harness.ensure(&provider, &mut service).await.unwrap();
         assert_eq!(harness.changes(), [""; 0], "{name}");
         harness.delete(&provider, &service).await.unwrap();
-        assert!(harness.fake.lock().blbs.is_empty() && harness.eips().is_empty(), "{name}");
+        assert!(
+            harness.fake.lock().blbs.is_empty() && harness.eips().is_empty(),
+            "{name}"
+        );
     }
 }
 
@@ -331,7 +500,9 @@ async fn recorded_id_of_a_blb_that_was_deleted_by_hand_leads_to_a_new_one() {
     let mut service = service(&[]);
     harness.ensure(&provider, &mut service).await.unwrap();
     let id = text(&harness.blb()["blbId"]);
-    [blb("id"), blb("cce-add-id")].into_iter().for_each(|key| annotate(&mut service, key, &id));
+    [blb("id"), blb("cce-add-id")]
+        .into_iter()
+        .for_each(|key| annotate(&mut service, key, &id));
     {
         let mut cloud = harness.fake.lock();
         cloud.blbs.clear();
@@ -358,7 +529,8 @@ async fn eip_of_a_blb_that_was_deleted_by_hand_goes_with_the_service() {
         cloud.blbs.clear();
         (cloud.eips[0]["instanceId"], cloud.eips[0]["status"]) = ("".into(), "available".into());
     }
-    service.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap());
+    service.metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap());
     let provider = harness.started().await;
     harness.delete(&provider, &service).await.unwrap();
     assert_eq!(harness.eips(), [Value::Null; 0]);
@@ -367,12 +539,31 @@ async fn eip_of_a_blb_that_was_deleted_by_hand_goes_with_the_service() {
 #[tokio::test(start_paused = true)]
 async fn subnet_is_chosen_and_checked() {
     let harness = Harness::new();
-    harness.fake.lock().instances.iter_mut().for_each(|it| it["subnetId"] = "sbn-nat".into());
+    harness
+        .fake
+        .lock()
+        .instances
+        .iter_mut()
+        .for_each(|it| it["subnetId"] = "sbn-nat".into());
     let provider = harness.started().await;
-    let error = harness.ensure(&provider, &mut service(&[])).await.unwrap_err().to_string();
-    assert!(error.contains("no subnet of the VPC is for BLBs"), "{error}");
-    for (id, expected) in [("sbn-nat", "is of type BCC_NAT"), ("sbn-none", "there is no subnet sbn-none")] {
-        let error = harness.ensure(&provider, &mut service(&[(blb("subnet-id"), id)])).await.unwrap_err().to_string();
+    let error = harness
+        .ensure(&provider, &mut service(&[]))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no subnet of the VPC is for BLBs"),
+        "{error}"
+    );
+    for (id, expected) in [
+        ("sbn-nat", "is of type BCC_NAT"),
+        ("sbn-none", "there is no subnet sbn-none"),
+    ] {
+        let error = harness
+            .ensure(&provider, &mut service(&[(blb("subnet-id"), id)]))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{error}");
     }
     harness.fake.lock().subnets[0]["name"] = "CCE-Reserve".into();
@@ -388,17 +579,32 @@ async fn wrong_annotations_name_value_and_choices() {
         (vec![(blb("rs-max-num"), "0")], "whole number from 1 to 50"),
         (vec![(blb("rs-max-num"), "51")], "whole number from 1 to 50"),
         (vec![(blb("scheduler"), "x")], "RoundRobin"),
-        (vec![(blb("health-check-timeout-in-second"), "61")], "1 to 60"),
+        (
+            vec![(blb("health-check-timeout-in-second"), "61")],
+            "1 to 60",
+        ),
         (vec![(blb("health-check-interval"), "x")], "1 to 10"),
         (vec![(blb("unhealthy-threshold"), "1")], "2 to 5"),
         (vec![(eip("billing-method"), "test")], "ByTraffic"),
         (vec![(eip("bandwidth-in-mbps"), "1000000")], "1 to 1000"),
         (
-            vec![(eip("bandwidth-in-mbps"), "201"), (eip("billing-method"), "ByBandwidth")],
+            vec![
+                (eip("bandwidth-in-mbps"), "201"),
+                (eip("billing-method"), "ByBandwidth"),
+            ],
             "the most for this EIP is 200",
         ),
-        (vec![(eip("payment-timing"), "Prepaid")], "reservation-length is required"),
-        (vec![(eip("payment-timing"), "Prepaid"), (eip("reservation-length"), "10")], "1 to 9, 12, 24 or 36"),
+        (
+            vec![(eip("payment-timing"), "Prepaid")],
+            "reservation-length is required",
+        ),
+        (
+            vec![
+                (eip("payment-timing"), "Prepaid"),
+                (eip("reservation-length"), "10"),
+            ],
+            "1 to 9, 12, 24 or 36",
+        ),
         (
             vec![
                 (eip("payment-timing"), "Prepaid"),
@@ -408,22 +614,44 @@ async fn wrong_annotations_name_value_and_choices() {
             "is not possible",
         ),
     ] {
-        let error = harness.ensure(&provider, &mut service(&annotations)).await.unwrap_err().to_string();
+        let error = harness
+            .ensure(&provider, &mut service(&annotations))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{annotations:?}: {error}");
     }
     for (spec, expected) in [
-        (json!({"loadBalancerIP": "x"}), "is not the IPv4 address of an EIP"),
-        (json!({"ports": [{"port": 5, "nodePort": 30005, "protocol": "SCTP"}]}), "SCTP"),
+        (
+            json!({"loadBalancerIP": "x"}),
+            "is not the IPv4 address of an EIP",
+        ),
+        (
+            json!({"ports": [{"port": 5, "nodePort": 30005, "protocol": "SCTP"}]}),
+            "SCTP",
+        ),
     ] {
-        let error = harness.ensure(&provider, &mut service_of(&[], spec)).await.unwrap_err().to_string();
+        let error = harness
+            .ensure(&provider, &mut service_of(&[], spec))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{error}");
     }
     assert!(harness.fake.lock().blbs.is_empty());
     harness
-        .ensure(&provider, &mut service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})))
+        .ensure(
+            &provider,
+            &mut service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})),
+        )
         .await
         .unwrap();
-    assert!(harness.events().iter().any(|it| it.contains("loadBalancerSourceRanges has no effect")));
+    assert!(
+        harness
+            .events()
+            .iter()
+            .any(|it| it.contains("loadBalancerSourceRanges has no effect"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -436,11 +664,23 @@ async fn two_services_with_one_blb_are_refused() {
     let mut second: Service = service(&[(blb("exist-id"), &id)]);
     second.metadata.uid = Some("another".into());
     second.metadata.name = Some("other".into());
-    harness.cluster.set_services([first.clone(), second.clone()]);
+    harness
+        .cluster
+        .set_services([first.clone(), second.clone()]);
     let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
-    let request =
-        cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &second, nodes: &nodes, callbacks: &() };
-    let error = provider.load_balancers().unwrap().ensure(request).await.unwrap_err().to_string();
+    let request = cloud_provider::LoadBalancerRequest {
+        cluster: &cluster,
+        service: &second,
+        nodes: &nodes,
+        callbacks: &(),
+    };
+    let error = provider
+        .load_balancers()
+        .unwrap()
+        .ensure(request)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("belongs to Service default/web"), "{error}");
 }
 
@@ -452,10 +692,25 @@ async fn quota_and_permission_errors_have_their_class() {
         .fake
         .fault_injector()
         .fail(Fault::refused_as("POST /v1/blb", 400, "BlbQuotaExceedLimit", "no more").times(1));
-    let error = harness.ensure(&provider, &mut service(&[])).await.unwrap_err();
-    assert!(error.is_quota() && error.to_string().contains("x-bce-request-id"), "{error}");
-    harness.fake.fault_injector().fail(Fault::refused_as("POST /v1/blb", 403, "AccessDenied", "no").times(2));
-    assert!(harness.ensure(&provider, &mut service(&[])).await.unwrap_err().is_unauthorized());
+    let error = harness
+        .ensure(&provider, &mut service(&[]))
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_quota() && error.to_string().contains("x-bce-request-id"),
+        "{error}"
+    );
+    harness
+        .fake
+        .fault_injector()
+        .fail(Fault::refused_as("POST /v1/blb", 403, "AccessDenied", "no").times(2));
+    assert!(
+        harness
+            .ensure(&provider, &mut service(&[]))
+            .await
+            .unwrap_err()
+            .is_unauthorized()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -463,7 +718,11 @@ async fn list_that_is_truncated_without_a_next_page_is_no_proof() {
     let harness = Harness::new();
     let provider = harness.started().await;
     harness.fake.lock().has_more = true;
-    let error = harness.ensure(&provider, &mut service(&[])).await.unwrap_err().to_string();
+    let error = harness
+        .ensure(&provider, &mut service(&[]))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("list of blbList is partial"), "{error}");
     assert!(harness.fake.lock().blbs.is_empty());
 }

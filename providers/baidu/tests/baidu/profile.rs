@@ -8,8 +8,8 @@ use baidu_fake::{ACCOUNT, Baidu as Cloud, Fault, Handle, KEY, SECRET};
 use ccm_conformance::json::number;
 pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup};
 use provider_baidu::config::Config;
@@ -37,7 +37,9 @@ pub(crate) struct BaiduCloud {
 
 impl Default for BaiduCloud {
     fn default() -> Self {
-        Self { fake: Handle::new(Cloud::default()) }
+        Self {
+            fake: Handle::new(Cloud::default()),
+        }
     }
 }
 
@@ -46,29 +48,56 @@ fn provider_id(id: &Value) -> String {
 }
 
 fn owner(blb: &Value) -> Option<String> {
-    text(&blb["desc"]).split(' ').find_map(|word| Some(word.strip_prefix("ccmrs-service:")?.to_owned()))
+    text(&blb["desc"])
+        .split(' ')
+        .find_map(|word| Some(word.strip_prefix("ccmrs-service:")?.to_owned()))
 }
 
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let port = |it: &Value| (number(&it["listenerPort"]), text(&it["listenerType"]), number(&it["backendPort"]));
+    let port = |it: &Value| {
+        (
+            number(&it["listenerPort"]),
+            text(&it["listenerType"]),
+            number(&it["backendPort"]),
+        )
+    };
     LoadBalancerFacts {
         service_uid: owner(it),
-        address: it["publicIp"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned),
+        address: it["publicIp"]
+            .as_str()
+            .filter(|ip| !ip.is_empty())
+            .map(str::to_owned),
         ports: list(&it["listeners"]).map(port).collect(),
-        targets: list(&it["backends"]).map(|it| provider_id(&it["instanceId"])).collect::<BTreeSet<_>>(),
+        targets: list(&it["backends"])
+            .map(|it| provider_id(&it["instanceId"]))
+            .collect::<BTreeSet<_>>(),
     }
 }
 
 /// Sorts listeners by their ports, and backends by their instances.
 fn sorted(mut value: Value) -> Value {
-    let key = |it: &Value| (it["listenerPort"].as_u64(), it["listenerType"].to_string(), it["instanceId"].to_string());
-    value.as_array_mut().into_iter().for_each(|all| all.sort_by_key(key));
+    let key = |it: &Value| {
+        (
+            it["listenerPort"].as_u64(),
+            it["listenerType"].to_string(),
+            it["instanceId"].to_string(),
+        )
+    };
+    value
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.sort_by_key(key));
     value
 }
 
 impl BaiduCloud {
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
-        self.fake.lock().instances.iter_mut().filter(|it| it["name"] == name).for_each(change);
+        self.fake
+            .lock()
+            .instances
+            .iter_mut()
+            .filter(|it| it["name"] == name)
+            .for_each(change);
     }
 }
 
@@ -77,7 +106,10 @@ impl CloudProfile for BaiduCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -88,7 +120,10 @@ impl CloudProfile for BaiduCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 3, chaos_seeds: 20 }
+        Effort {
+            crash_every: 3,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
@@ -96,17 +131,31 @@ impl CloudProfile for BaiduCloud {
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
         let environment = Environment::of([("BCE_ENDPOINT", "http://baidu")]);
-        let config = ConfigFile { path: "cloud.config".into(), text: file().to_string() };
-        let setup = Setup { environment, fence: fence.clone(), ..Setup::of(config) };
+        let config = ConfigFile {
+            path: "cloud.config".into(),
+            text: file().to_string(),
+        };
+        let setup = Setup {
+            environment,
+            fence: fence.clone(),
+            ..Setup::of(config)
+        };
         let config = Config::read(&setup).expect("a valid configuration");
-        let connection =
-            |product| cloud(&config, &setup, product).service(api.clone()).build().expect("a valid address");
+        let connection = |product| {
+            cloud(&config, &setup, product)
+                .service(api.clone())
+                .build()
+                .expect("a valid address")
+        };
         let connections = PRODUCTS.map(connection);
         Arc::new(Baidu::new(config, connections, fence.clone()))
     }
     fn program(&self, url: &str) -> ProgramSettings {
         let environment = vec![("BCE_ENDPOINT".to_owned(), url.to_owned())];
-        ProgramSettings { environment, cloud_config: Some(file().to_string()) }
+        ProgramSettings {
+            environment,
+            cloud_config: Some(file().to_string()),
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -127,7 +176,13 @@ impl CloudProfile for BaiduCloud {
             provider_id: provider_id(&it["id"]),
             is_stopped: it["status"] == "Stopped",
         };
-        self.fake.lock().instances.iter().filter(|it| it["account"] == ACCOUNT).map(machine).collect()
+        self.fake
+            .lock()
+            .instances
+            .iter()
+            .filter(|it| it["account"] == ACCOUNT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
@@ -136,9 +191,18 @@ impl CloudProfile for BaiduCloud {
     fn leftovers(&self) -> Vec<String> {
         let cloud = self.fake.lock();
         let is_left = |it: &&Value| {
-            list(&it["tags"]).next().is_some() && !cloud.blbs.iter().any(|blb| blb["blbId"] == it["instanceId"])
+            list(&it["tags"]).next().is_some()
+                && !cloud
+                    .blbs
+                    .iter()
+                    .any(|blb| blb["blbId"] == it["instanceId"])
         };
-        cloud.eips.iter().filter(is_left).map(|it| format!("EIP {}", text(&it["eip"]))).collect()
+        cloud
+            .eips
+            .iter()
+            .filter(is_left)
+            .map(|it| format!("EIP {}", text(&it["eip"])))
+            .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let route = |it: &Value| RouteFacts {
@@ -157,7 +221,9 @@ impl CloudProfile for BaiduCloud {
             }
         }
         let mut rules = cloud.rules.clone();
-        rules.iter_mut().for_each(|it| it["routeRuleId"] = Value::Null);
+        rules
+            .iter_mut()
+            .for_each(|it| it["routeRuleId"] = Value::Null);
         rules.sort_by_key(ToString::to_string);
         [blbs, cloud.eips.clone(), rules].concat()
     }
@@ -172,11 +238,15 @@ impl CloudProfile for BaiduCloud {
         for it in &cloud.blbs {
             let owner = owner(it).unwrap_or_else(|| text(&it["name"]));
             aliases.push((text(&it["blbId"]), format!("<BLB of {owner}>")));
-            aliases.push((text(&it["address"]), format!("<address of the BLB of {owner}>")));
+            aliases.push((
+                text(&it["address"]),
+                format!("<address of the BLB of {owner}>"),
+            ));
         }
         for it in &cloud.eips {
-            let owner =
-                list(&it["tags"]).find(|tag| tag["tagKey"] == "ccm-rs/service").map(|tag| text(&tag["tagValue"]));
+            let owner = list(&it["tags"])
+                .find(|tag| tag["tagKey"] == "ccm-rs/service")
+                .map(|tag| text(&tag["tagValue"]));
             let owner = owner.unwrap_or_else(|| text(&it["name"]));
             aliases.push((text(&it["eip"]), format!("<EIP of {owner}>")));
             aliases.push((text(&it["eipId"]), format!("<ID of the EIP of {owner}>")));
@@ -201,15 +271,31 @@ impl CloudProfile for BaiduCloud {
     }
     fn things_of_others(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let objects = cloud.blbs.iter().chain(&cloud.eips).filter(|it| it["name"] == THEIRS);
-        objects.chain(cloud.rules.iter().filter(|it| it["nexthopId"] == "i-theirs")).cloned().collect()
+        let objects = cloud
+            .blbs
+            .iter()
+            .chain(&cloud.eips)
+            .filter(|it| it["name"] == THEIRS);
+        objects
+            .chain(
+                cloud
+                    .rules
+                    .iter()
+                    .filter(|it| it["nexthopId"] == "i-theirs"),
+            )
+            .cloned()
+            .collect()
     }
 
     fn add_twins(&self) -> bool {
         let mut cloud = self.fake.lock();
         for mut twin in cloud.blbs.clone() {
             let id = cloud.add_blb(ACCOUNT, "twin", "twin");
-            let address = cloud.blbs.pop().map(|it| it["address"].clone()).unwrap_or_default();
+            let address = cloud
+                .blbs
+                .pop()
+                .map(|it| it["address"].clone())
+                .unwrap_or_default();
             (twin["blbId"], twin["address"], twin["publicIp"]) = (id.into(), address, "".into());
             cloud.blbs.insert(0, twin);
         }
@@ -224,32 +310,56 @@ impl CloudProfile for BaiduCloud {
         Some(self.fake.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
-        Some(Fault::refused_as("POST /v1/blb", 400, "BlbQuotaExceedLimit", "The quota of BLBs is used up."))
+        Some(Fault::refused_as(
+            "POST /v1/blb",
+            400,
+            "BlbQuotaExceedLimit",
+            "The quota of BLBs is used up.",
+        ))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        self.fake.lock().blbs.iter_mut().for_each(|it| it["allowDelete"] = (!is_protected).into());
+        self.fake
+            .lock()
+            .blbs
+            .iter_mut()
+            .for_each(|it| it["allowDelete"] = (!is_protected).into());
         true
     }
     fn tamper(&self) -> bool {
-        self.fake.lock().blbs.iter_mut().for_each(|it| it["listeners"] = json!([]));
+        self.fake
+            .lock()
+            .blbs
+            .iter_mut()
+            .for_each(|it| it["listeners"] = json!([]));
         true
     }
     fn remove_load_balancers(&self) -> bool {
         let mut cloud = self.fake.lock();
         cloud.blbs.clear();
         for eip in &mut cloud.eips {
-            (eip["instanceId"], eip["instanceType"], eip["status"]) = ("".into(), "".into(), "available".into());
+            (eip["instanceId"], eip["instanceType"], eip["status"]) =
+                ("".into(), "".into(), "available".into());
         }
         true
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (namespace, name) = (part(&service.metadata.namespace), part(&service.metadata.name));
-        self.fake.lock().add_blb(ACCOUNT, &format!("CCE/SVC/c-1/{namespace}/{name}"), "made by hand");
+        let (namespace, name) = (
+            part(&service.metadata.namespace),
+            part(&service.metadata.name),
+        );
+        self.fake.lock().add_blb(
+            ACCOUNT,
+            &format!("CCE/SVC/c-1/{namespace}/{name}"),
+            "made by hand",
+        );
         Some(Namesake::Refused)
     }
     fn add_alternative(&self) -> Option<Value> {
-        let id = self.fake.lock().add_blb(ACCOUNT, "alternative", "made by hand");
+        let id = self
+            .fake
+            .lock()
+            .add_blb(ACCOUNT, "alternative", "made by hand");
         let key = provider_baidu::annotations::EXIST_ID.key();
         Some(json!({"metadata": {"annotations": {key: id}}}))
     }
@@ -262,14 +372,35 @@ impl CloudProfile for BaiduCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 10 },
+            initialised: Limit {
+                changes: 0,
+                reads: 10,
+            },
             // The search for another one, the subnet, and polls.
-            created: Limit { changes: 6 * SERVICES, reads: 6 * SERVICES },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 60 },
-            not_ready: Limit { changes: 0, reads: 130 },
-            joined: Limit { changes: 2 * SERVICES, reads: 4 * SERVICES + 10 },
-            deleted: Limit { changes: 3 * SERVICES, reads: 8 * SERVICES },
+            created: Limit {
+                changes: 6 * SERVICES,
+                reads: 6 * SERVICES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 130,
+            },
+            joined: Limit {
+                changes: 2 * SERVICES,
+                reads: 4 * SERVICES + 10,
+            },
+            deleted: Limit {
+                changes: 3 * SERVICES,
+                reads: 8 * SERVICES,
+            },
         }
     }
 }

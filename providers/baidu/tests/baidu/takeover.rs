@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress, Service,
+    AddressType, Caches, CloudProvider, InstanceState, LookupRequest, MetadataLevel, Node,
+    NodeAddress, Service,
 };
 use serde_json::{Value, json};
 
@@ -17,15 +18,25 @@ fn shown(service: &Service) -> Value {
 }
 
 fn addresses(node: &Value) -> Vec<NodeAddress> {
-    let kind = |it: &Value| if it["type"] == "Hostname" { AddressType::Hostname } else { AddressType::InternalIP };
-    list(&node["addresses"]).map(|it| NodeAddress::new(kind(it), &text(&it["address"]))).collect()
+    let kind = |it: &Value| {
+        if it["type"] == "Hostname" {
+            AddressType::Hostname
+        } else {
+            AddressType::InternalIP
+        }
+    };
+    list(&node["addresses"])
+        .map(|it| NodeAddress::new(kind(it), &text(&it["address"])))
+        .collect()
 }
 
 /// Returns the recording, and an account and a cluster with what is in it.
 fn left_by_the_go_program() -> (Value, Harness) {
     let left: Value = serde_json::from_str(include_str!("go.json")).unwrap();
     let harness = Harness::new().set("ClusterId", "c-testbed");
-    ["worker-1", "worker-2"].into_iter().for_each(|name| harness.cluster.remove_node(name));
+    ["worker-1", "worker-2"]
+        .into_iter()
+        .for_each(|name| harness.cluster.remove_node(name));
     {
         let all = |key: &str| list(&left[key]).cloned().collect::<Vec<_>>();
         let mut cloud = harness.fake.lock();
@@ -65,10 +76,24 @@ async fn routes_that_the_go_program_left_are_those_of_the_nodes() {
     let (left, harness) = left_by_the_go_program();
     let provider = harness.started().await;
     let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
-    let found: BTreeSet<_> = routes.iter().map(|it| (it.target_node.clone(), it.destination_cidr.clone())).collect();
-    let wanted: BTreeSet<_> = list(&left["nodes"]).map(|it| (text(&it["name"]), text(&it["podCIDR"]))).collect();
-    assert_eq!((found, routes.len()), (wanted, 3), "the rule of the system is no route");
-    assert!(routes.iter().all(|it| it.owned == Some(true) && !it.blackhole), "{routes:?}");
+    let found: BTreeSet<_> = routes
+        .iter()
+        .map(|it| (it.target_node.clone(), it.destination_cidr.clone()))
+        .collect();
+    let wanted: BTreeSet<_> = list(&left["nodes"])
+        .map(|it| (text(&it["name"]), text(&it["podCIDR"])))
+        .collect();
+    assert_eq!(
+        (found, routes.len()),
+        (wanted, 3),
+        "the rule of the system is no route"
+    );
+    assert!(
+        routes
+            .iter()
+            .all(|it| it.owned == Some(true) && !it.blackhole),
+        "{routes:?}"
+    );
     assert_eq!(harness.changes(), [""; 0]);
 }
 
@@ -76,15 +101,37 @@ async fn routes_that_the_go_program_left_are_those_of_the_nodes() {
 async fn nodes_that_the_go_program_initialized_keep_id_addresses_and_zone() {
     let (left, harness) = left_by_the_go_program();
     let provider = harness.started().await;
-    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+    let request = LookupRequest {
+        existence: true,
+        shutdown: true,
+        metadata: MetadataLevel::Full,
+        fresh: true,
+    };
     for node in list(&left["nodes"]) {
         let known = harness.cluster.node(&text(&node["name"])).unwrap();
-        let found = provider.instances().unwrap().lookup(&[Arc::clone(&known)], request).await.remove(0).unwrap();
-        let InstanceState::Present { metadata: Some(found), .. } = found else { panic!("{found:?}") };
+        let found = provider
+            .instances()
+            .unwrap()
+            .lookup(&[Arc::clone(&known)], request)
+            .await
+            .remove(0)
+            .unwrap();
+        let InstanceState::Present {
+            metadata: Some(found),
+            ..
+        } = found
+        else {
+            panic!("{found:?}")
+        };
         assert_eq!(found.provider_id, text(&node["providerID"]));
-        let set = |all: &[NodeAddress]| all.iter().map(|it| format!("{it:?}")).collect::<BTreeSet<_>>();
+        let set = |all: &[NodeAddress]| {
+            all.iter()
+                .map(|it| format!("{it:?}"))
+                .collect::<BTreeSet<_>>()
+        };
         assert_eq!(set(&found.node_addresses), set(&addresses(node)));
-        let label = |name: &str| text(&node["labels"][format!("failure-domain.beta.kubernetes.io/{name}")]);
+        let label =
+            |name: &str| text(&node["labels"][format!("failure-domain.beta.kubernetes.io/{name}")]);
         assert_eq!((found.zone, found.region), (label("zone"), label("region")));
     }
 }

@@ -3,7 +3,9 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
-use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, named, not_found, of, ok, page, uuid};
+use crate::model::{
+    Answer, ApiRequest, CREATED, Model, Owned, named, not_found, of, ok, page, uuid,
+};
 use crate::{REGION, VPC};
 
 /// Regions that take new objects.
@@ -39,7 +41,12 @@ pub(crate) fn vpc(_: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn certificates(model: &mut Model, request: &ApiRequest) -> Answer {
     let named = |it: &&Value| request.query("name").is_none_or(|name| it["name"] == name);
-    page(request, "certificates", of(&model.certificates, request).filter(named), Value::clone)
+    page(
+        request,
+        "certificates",
+        of(&model.certificates, request).filter(named),
+        Value::clone,
+    )
 }
 
 pub(crate) fn certificate(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -52,12 +59,25 @@ impl Model {
         let id = uuid(3, self.next_number());
         let object = json!({"id": id, "name": name, "type": kind, "state": "verified", "not_after": "2026-12-05T00:00:00Z",
             "sha1_fingerprint": "dfcc9f57d86bf58e321c2c6c31c7a971be244ac7", "created_at": CREATED, "dns_names": ["example.com"]});
-        self.certificates.insert(id.clone(), Owned { account: account.to_owned(), object });
+        self.certificates.insert(
+            id.clone(),
+            Owned {
+                account: account.to_owned(),
+                object,
+            },
+        );
         id
     }
 
     pub(crate) fn check_certificate(&self, account: &str, id: &str) -> Result<(), Refused> {
-        let is_there = self.certificates.get(id).is_some_and(|it| it.account == account);
-        if is_there { Ok(()) } else { Err(crate::model::invalid("certificate does not exist")) }
+        let is_there = self
+            .certificates
+            .get(id)
+            .is_some_and(|it| it.account == account);
+        if is_there {
+            Ok(())
+        } else {
+            Err(crate::model::invalid("certificate does not exist"))
+        }
     }
 }

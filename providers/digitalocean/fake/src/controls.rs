@@ -20,7 +20,11 @@ impl Fake {
     /// Changes the first droplet of this name.
     pub fn change_droplet(&self, name: &str, change: impl FnOnce(&mut Droplet)) -> Option<Droplet> {
         let mut model = self.model();
-        let droplet = model.droplets.values_mut().map(|it| &mut it.object).find(|it| it.name == name)?;
+        let droplet = model
+            .droplets
+            .values_mut()
+            .map(|it| &mut it.object)
+            .find(|it| it.name == name)?;
         change(droplet);
         Some(droplet.clone())
     }
@@ -34,7 +38,11 @@ impl Fake {
     /// Returns all droplets, sorted by ID.
     #[must_use]
     pub fn droplets(&self) -> Vec<Droplet> {
-        self.model().droplets.values().map(|it| it.object.clone()).collect()
+        self.model()
+            .droplets
+            .values()
+            .map(|it| it.object.clone())
+            .collect()
     }
 
     /// Returns the first droplet of this name.
@@ -54,16 +62,26 @@ impl Fake {
         let mut model = self.model();
         let rule = json!({"entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 30080});
         let body = json!({"name": name, "forwarding_rules": [rule]});
-        let settings = model.settings(ACCOUNT, &body, None).expect("a valid load balancer");
+        let settings = model
+            .settings(ACCOUNT, &body, None)
+            .expect("a valid load balancer");
         let id = model.insert_load_balancer(ACCOUNT, settings, &[]);
         model.activate(&id);
         model.load_balancers[&id].object.clone()
     }
 
     /// Changes the first load balancer of this name at once, and unchecked.
-    pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Value)) -> Option<Value> {
+    pub fn change_load_balancer(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Option<Value> {
         let mut model = self.model();
-        let found = model.load_balancers.values_mut().map(|it| &mut it.object).find(|it| it["name"] == name)?;
+        let found = model
+            .load_balancers
+            .values_mut()
+            .map(|it| &mut it.object)
+            .find(|it| it["name"] == name)?;
         change(found);
         Some(found.clone())
     }
@@ -72,9 +90,12 @@ impl Fake {
     pub fn copy_load_balancers(&self) {
         let mut model = self.model();
         for mut settings in objects(model.load_balancers.values()) {
-            settings["name"] = format!("twin-of-{}", settings["name"].as_str().unwrap_or_default()).into();
+            settings["name"] =
+                format!("twin-of-{}", settings["name"].as_str().unwrap_or_default()).into();
             let tags = settings["tags"].as_array().into_iter().flatten();
-            let tags: Vec<String> = tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect();
+            let tags: Vec<String> = tags
+                .filter_map(|tag| tag.as_str().map(str::to_owned))
+                .collect();
             settings["ipv6"] = json!("");
             let id = model.insert_load_balancer(ACCOUNT, settings, &tags);
             model.activate(&id);
@@ -83,7 +104,9 @@ impl Fake {
 
     /// Deletes all load balancers of this name.
     pub fn delete_load_balancer(&self, name: &str) {
-        self.model().load_balancers.retain(|_, it| it.object["name"] != name);
+        self.model()
+            .load_balancers
+            .retain(|_, it| it.object["name"] != name);
     }
 
     /// Returns all load balancers as the API shows them.
@@ -95,7 +118,9 @@ impl Fake {
     /// Returns the first load balancer of this name.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
-        self.load_balancers().into_iter().find(|it| it["name"] == name)
+        self.load_balancers()
+            .into_iter()
+            .find(|it| it["name"] == name)
     }
 
     /// Adds a certificate (`custom` or `lets_encrypt`) and returns its id.
@@ -106,11 +131,22 @@ impl Fake {
     /// Renews a certificate as the cloud does: it gets a new id, also on load balancers, and the old id no longer exists.
     pub fn renew_certificate(&self, id: &str) -> String {
         let mut model = self.model();
-        let old = model.certificates.remove(id).map(|it| it.object).unwrap_or_default();
-        let (name, kind) = (old["name"].as_str().unwrap_or_default(), old["type"].as_str().unwrap_or_default());
+        let old = model
+            .certificates
+            .remove(id)
+            .map(|it| it.object)
+            .unwrap_or_default();
+        let (name, kind) = (
+            old["name"].as_str().unwrap_or_default(),
+            old["type"].as_str().unwrap_or_default(),
+        );
         let new = model.add_certificate(ACCOUNT, name, kind);
         for owned in model.load_balancers.values_mut() {
-            for rule in owned.object["forwarding_rules"].as_array_mut().into_iter().flatten() {
+            for rule in owned.object["forwarding_rules"]
+                .as_array_mut()
+                .into_iter()
+                .flatten()
+            {
                 if rule["certificate_id"] == id {
                     rule["certificate_id"] = new.as_str().into();
                 }
@@ -127,14 +163,23 @@ impl Fake {
 
     /// Changes all firewalls at once, and unchecked.
     pub fn change_firewalls(&self, change: impl FnMut(&mut Value)) {
-        self.model().firewalls.values_mut().map(|it| &mut it.object).for_each(change);
+        self.model()
+            .firewalls
+            .values_mut()
+            .map(|it| &mut it.object)
+            .for_each(change);
     }
 
     /// Returns all load balancers and firewalls as the API shows them.
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
         let model = self.model();
-        objects(model.load_balancers.values().chain(model.firewalls.values()))
+        objects(
+            model
+                .load_balancers
+                .values()
+                .chain(model.firewalls.values()),
+        )
     }
 }
 
@@ -142,7 +187,9 @@ impl Fake {
 impl Fake {
     /// Makes `token` valid for `account`: another account has other objects. A new one has none.
     pub fn set_token(&self, token: &str, account: &str) {
-        self.model().tokens.insert(token.to_owned(), account.to_owned());
+        self.model()
+            .tokens
+            .insert(token.to_owned(), account.to_owned());
     }
 
     /// Revokes `token`, so that requests fail with 401.

@@ -37,7 +37,10 @@ impl Droplet {
     fn json(&self) -> Value {
         let v4 = |ip: &Ipv4Addr, kind: &str, gateway: &str| json!({"ip_address": ip, "netmask": "255.255.240.0", "gateway": gateway, "type": kind});
         let private = self.private_v4.iter().map(|ip| v4(ip, "private", ""));
-        let public = self.public_v4.iter().map(|ip| v4(ip, "public", "198.18.0.1"));
+        let public = self
+            .public_v4
+            .iter()
+            .map(|ip| v4(ip, "public", "198.18.0.1"));
         let v6 = self
             .public_v6
             .map(|ip| json!({"ip_address": ip, "netmask": 64, "gateway": "2001:db8::1", "type": "public"}));
@@ -69,9 +72,21 @@ impl Model {
             vpc_uuid: VPC.to_owned(),
             public_v4: Some(Ipv4Addr::new(198, 18, high, low)),
             private_v4: vec![Ipv4Addr::new(10, 110, high, low)],
-            public_v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, u16::from_be_bytes([high, low]))),
+            public_v6: Some(Ipv6Addr::new(
+                0x2001,
+                0xdb8,
+                1,
+                0,
+                0,
+                0,
+                0,
+                u16::from_be_bytes([high, low]),
+            )),
         };
-        let owned = Owned { account: account.to_owned(), object: droplet.clone() };
+        let owned = Owned {
+            account: account.to_owned(),
+            object: droplet.clone(),
+        };
         self.droplets.insert(droplet.id.to_string(), owned);
         droplet
     }
@@ -97,7 +112,12 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
         name.is_none_or(|name| it.name.eq_ignore_ascii_case(name))
             && tag.is_none_or(|tag| it.tags.iter().any(|it| it == tag))
     };
-    page(request, "droplets", of(&model.droplets, request).filter(is_selected), Droplet::json)
+    page(
+        request,
+        "droplets",
+        of(&model.droplets, request).filter(is_selected),
+        Droplet::json,
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {

@@ -5,11 +5,20 @@ use serde_json::{Value, json};
 
 use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
 
-const KEYS: [&str; 5] = ["name", "tags", "droplet_ids", "inbound_rules", "outbound_rules"];
+const KEYS: [&str; 5] = [
+    "name",
+    "tags",
+    "droplet_ids",
+    "inbound_rules",
+    "outbound_rules",
+];
 
 /// Returns the firewall that a request describes.
 fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
-    let body = request.body.as_object().ok_or_else(|| invalid("the body is no object"))?;
+    let body = request
+        .body
+        .as_object()
+        .ok_or_else(|| invalid("the body is no object"))?;
     if let Some(key) = body.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(invalid(format!("{key} is unknown")));
     }
@@ -18,25 +27,44 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
     if name.len() < 2 || name.len() > 255 || !name.chars().all(is_inner) {
         return Err(invalid("name is invalid"));
     }
-    let mut firewall = json!({"id": id, "status": "succeeded", "created_at": CREATED, "pending_changes": []});
+    let mut firewall =
+        json!({"id": id, "status": "succeeded", "created_at": CREATED, "pending_changes": []});
     for key in KEYS {
-        firewall[key] = body.get(key).filter(|it| !it.is_null()).cloned().unwrap_or_else(|| json!([]));
+        firewall[key] = body
+            .get(key)
+            .filter(|it| !it.is_null())
+            .cloned()
+            .unwrap_or_else(|| json!([]));
     }
     let rules = |key: &str| firewall[key].as_array().cloned().unwrap_or_default();
     let (inbound, outbound) = (rules("inbound_rules"), rules("outbound_rules"));
     if inbound.is_empty() && outbound.is_empty() {
         return Err(invalid("a firewall needs a rule"));
     }
-    for (rule, peer) in inbound.iter().map(|it| (it, "sources")).chain(outbound.iter().map(|it| (it, "destinations"))) {
-        let is_known = ["tcp", "udp", "icmp"].iter().any(|it| rule["protocol"] == **it);
+    for (rule, peer) in inbound
+        .iter()
+        .map(|it| (it, "sources"))
+        .chain(outbound.iter().map(|it| (it, "destinations")))
+    {
+        let is_known = ["tcp", "udp", "icmp"]
+            .iter()
+            .any(|it| rule["protocol"] == **it);
         let is_any = |key: &str| rule[peer][key].as_array().is_some_and(|it| !it.is_empty());
-        if !is_known || !rule["ports"].is_string() || !(is_any("addresses") || is_any("load_balancer_uids")) {
+        if !is_known
+            || !rule["ports"].is_string()
+            || !(is_any("addresses") || is_any("load_balancer_uids"))
+        {
             return Err(invalid(format!("rule {rule} is invalid")));
         }
     }
     // Normalized as in the API: icmp has port 0, and `all` is shown as 0.
     for key in ["inbound_rules", "outbound_rules"] {
-        for rule in firewall[key].as_array_mut().into_iter().flatten().filter(|it| it["ports"] == "all") {
+        for rule in firewall[key]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter(|it| it["ports"] == "all")
+        {
             rule["ports"] = "0".into();
         }
     }
@@ -44,7 +72,12 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    page(request, "firewalls", of(&model.firewalls, request), Value::clone)
+    page(
+        request,
+        "firewalls",
+        of(&model.firewalls, request),
+        Value::clone,
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -57,14 +90,23 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     if of(&model.firewalls, request).any(|it| it["name"] == object["name"]) {
         return Err(Refused::new(409, "conflict", "duplicate name"));
     }
-    model.firewalls.insert(id, Owned { account: request.project.clone(), object: object.clone() });
+    model.firewalls.insert(
+        id,
+        Owned {
+            account: request.project.clone(),
+            object: object.clone(),
+        },
+    );
     Ok(Reply::new(202, json!({"firewall": object})))
 }
 
 pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
     named(&model.firewalls, request)?;
     let object = described(request, request.id())?;
-    let owned = Owned { account: request.project.clone(), object: object.clone() };
+    let owned = Owned {
+        account: request.project.clone(),
+        object: object.clone(),
+    };
     model.firewalls.insert(request.id().to_owned(), owned);
     ok(json!({"firewall": object}))
 }

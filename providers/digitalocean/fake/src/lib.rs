@@ -59,7 +59,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (creation_time, change_time) = (Duration::from_secs(30), Duration::from_secs(1));
-        Self { creation_time, change_time, limit: 5000, remaining: 5000 }
+        Self {
+            creation_time,
+            change_time,
+            limit: 5000,
+            remaining: 5000,
+        }
     }
 }
 

@@ -12,7 +12,12 @@ use crate::settings::tags_of;
 
 impl Model {
     /// Adds a load balancer with this id, `settings` and tags, in the status `new`.
-    pub(crate) fn insert_load_balancer(&mut self, account: &str, mut settings: Value, tags: &[String]) -> String {
+    pub(crate) fn insert_load_balancer(
+        &mut self,
+        account: &str,
+        mut settings: Value,
+        tags: &[String],
+    ) -> String {
         let id = uuid(2, self.next_number());
         for (key, value) in [
             ("id", json!(id)),
@@ -23,23 +28,38 @@ impl Model {
         ] {
             settings[key] = value;
         }
-        self.tags.extend(tags.iter().map(|tag| (account.to_owned(), tag.clone())));
-        self.load_balancers.insert(id.clone(), Owned { account: account.to_owned(), object: settings });
+        self.tags
+            .extend(tags.iter().map(|tag| (account.to_owned(), tag.clone())));
+        self.load_balancers.insert(
+            id.clone(),
+            Owned {
+                account: account.to_owned(),
+                object: settings,
+            },
+        );
         id
     }
 
     /// Gives a load balancer its addresses.
     pub(crate) fn activate(&mut self, id: &str) {
-        let Some(owned) = self.load_balancers.get_mut(id) else { return };
+        let Some(owned) = self.load_balancers.get_mut(id) else {
+            return;
+        };
         let number = u16::from_str_radix(&id[id.len() - 4..], 16).unwrap_or_default();
         let ([high, low], object) = (number.to_be_bytes(), &mut owned.object);
         object["status"] = "active".into();
-        let ip = if object["network"] == "INTERNAL" { [10, 110, 200 + high, low] } else { [203, 0, high, low] };
+        let ip = if object["network"] == "INTERNAL" {
+            [10, 110, 200 + high, low]
+        } else {
+            [203, 0, high, low]
+        };
         if object["ip"] == "" {
             object["ip"] = Ipv4Addr::from(ip).to_string().into();
         }
         if object["network_stack"] == "DUALSTACK" {
-            object["ipv6"] = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, number).to_string().into();
+            object["ipv6"] = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, number)
+                .to_string()
+                .into();
         }
     }
 
@@ -59,7 +79,9 @@ impl Model {
     fn changeable(&self, request: &ApiRequest) -> Result<&Value, Refused> {
         let found = named(&self.load_balancers, request)?;
         if self.busy.contains(request.id()) {
-            return Err(invalid("Load Balancer can't be updated while it processes previous actions"));
+            return Err(invalid(
+                "Load Balancer can't be updated while it processes previous actions",
+            ));
         }
         Ok(found)
     }
@@ -76,11 +98,19 @@ impl Model {
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     let among = |parameter: &str, value: &Value| {
-        let mut wanted = request.all(parameter).flat_map(|it| it.split(',')).peekable();
+        let mut wanted = request
+            .all(parameter)
+            .flat_map(|it| it.split(','))
+            .peekable();
         wanted.peek().is_none() || wanted.any(|it| value == it)
     };
     let is_selected = |it: &&Value| among("names", &it["name"]) && among("uuids", &it["id"]);
-    page(request, "load_balancers", of(&model.load_balancers, request).filter(is_selected), Value::clone)
+    page(
+        request,
+        "load_balancers",
+        of(&model.load_balancers, request).filter(is_selected),
+        Value::clone,
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -101,7 +131,10 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
         owned.object["ip"] = ip.into();
     }
     model.begin(&id, request, model.options.creation_time);
-    Ok(Reply::new(202, json!({"load_balancer": model.load_balancers[&id].object})))
+    Ok(Reply::new(
+        202,
+        json!({"load_balancer": model.load_balancers[&id].object}),
+    ))
 }
 
 /// Replaces the whole state: settings that the body lacks get the defaults of a new load balancer. Tags stay: only a
@@ -115,13 +148,29 @@ pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
         return Err(invalid("load balancer can only be resized once every hour"));
     }
     if is_resized {
-        model.resized.insert(request.id().to_owned(), Instant::now());
+        model
+            .resized
+            .insert(request.id().to_owned(), Instant::now());
     }
     if request.body["validate_only"] != true {
-        for key in ["id", "status", "ip", "ipv6", "created_at", "tags", "project_id"] {
-            before.get(key).into_iter().for_each(|value| after[key] = value.clone());
+        for key in [
+            "id",
+            "status",
+            "ip",
+            "ipv6",
+            "created_at",
+            "tags",
+            "project_id",
+        ] {
+            before
+                .get(key)
+                .into_iter()
+                .for_each(|value| after[key] = value.clone());
         }
-        let owned = Owned { account: request.project.clone(), object: after.clone() };
+        let owned = Owned {
+            account: request.project.clone(),
+            object: after.clone(),
+        };
         model.load_balancers.insert(request.id().to_owned(), owned);
         model.begin(request.id(), request, model.options.change_time);
     }
@@ -130,9 +179,17 @@ pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn remove_droplets(model: &mut Model, request: &ApiRequest) -> Answer {
     let mut after = model.changeable(request)?.clone();
-    let gone = request.body["droplet_ids"].as_array().ok_or_else(|| invalid("droplet_ids are missing"))?;
-    after["droplet_ids"].as_array_mut().into_iter().for_each(|ids| ids.retain(|id| !gone.contains(id)));
-    let owned = Owned { account: request.project.clone(), object: after };
+    let gone = request.body["droplet_ids"]
+        .as_array()
+        .ok_or_else(|| invalid("droplet_ids are missing"))?;
+    after["droplet_ids"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|ids| ids.retain(|id| !gone.contains(id)));
+    let owned = Owned {
+        account: request.project.clone(),
+        object: after,
+    };
     model.load_balancers.insert(request.id().to_owned(), owned);
     model.begin(request.id(), request, model.options.change_time);
     Ok(Reply::empty(204))

@@ -7,7 +7,9 @@ use fake_cloud::{Bucket, Cloud, Next, Operations, Page, Refused, Reply, Route, R
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{ACCOUNT, Droplet, Options, REGION, TOKEN, catalog, droplets, firewalls, load_balancers, tags};
+use crate::{
+    ACCOUNT, Droplet, Options, REGION, TOKEN, catalog, droplets, firewalls, load_balancers, tags,
+};
 
 /// A request as handlers see it.
 pub(crate) type ApiRequest = fake_cloud::ApiRequest<()>;
@@ -72,7 +74,10 @@ impl Model {
     }
 
     pub(crate) fn set_level(&mut self, remaining: u32) {
-        self.buckets.insert(ACCOUNT.to_owned(), Bucket::new(self.options.limit, HOUR, remaining));
+        self.buckets.insert(
+            ACCOUNT.to_owned(),
+            Bucket::new(self.options.limit, HOUR, remaining),
+        );
     }
 }
 
@@ -83,17 +88,25 @@ pub(crate) fn uuid(kind: u16, number: u64) -> String {
 
 /// Returns the objects of the account that a request is about.
 pub(crate) fn of<'a, T>(all: &'a All<T>, request: &'a ApiRequest) -> impl Iterator<Item = &'a T> {
-    all.values().filter(|it| it.account == request.project).map(|it| &it.object)
+    all.values()
+        .filter(|it| it.account == request.project)
+        .map(|it| &it.object)
 }
 
 /// Returns the object that a path names.
 pub(crate) fn named<'a, T>(all: &'a All<T>, request: &ApiRequest) -> Result<&'a T, Refused> {
-    let found = all.get(request.id()).filter(|it| it.account == request.project);
+    let found = all
+        .get(request.id())
+        .filter(|it| it.account == request.project);
     found.map(|it| &it.object).ok_or_else(not_found)
 }
 
 pub(crate) fn not_found() -> Refused {
-    Refused::new(404, "not_found", "The resource you requested could not be found.")
+    Refused::new(
+        404,
+        "not_found",
+        "The resource you requested could not be found.",
+    )
 }
 
 /// Refuses a request whose content is wrong.
@@ -114,10 +127,22 @@ pub(crate) fn page<T>(
     items: impl Iterator<Item = T>,
     json: impl Fn(T) -> Value,
 ) -> Answer {
-    let number = |name, default| request.query(name).map_or(Some(default), |text| text.parse().ok());
+    let number = |name, default| {
+        request
+            .query(name)
+            .map_or(Some(default), |text| text.parse().ok())
+    };
     let size = number("per_page", 20).filter(|it| (1..=200).contains(it));
-    let (size, at) = size.zip(number("page", 1).filter(|it| *it > 0)).ok_or_else(|| invalid("page is out of range"))?;
-    let Page { items, number, last, total, next } = Page::numbered(items, at, size, &request.effects);
+    let (size, at) = size
+        .zip(number("page", 1).filter(|it| *it > 0))
+        .ok_or_else(|| invalid("page is out of range"))?;
+    let Page {
+        items,
+        number,
+        last,
+        total,
+        next,
+    } = Page::numbered(items, at, size, &request.effects);
     let host = request.header("host").unwrap_or("api.digitalocean.com");
     let link = |page: usize| format!("https://{host}{}?page={page}&per_page={size}", request.path);
     let mut links = json!({});
@@ -126,7 +151,12 @@ pub(crate) fn page<T>(
         links["pages"]["prev"] = link(number - 1).into();
     }
     if next != Next::Nothing {
-        links["pages"]["next"] = link(if next == Next::Itself { number } else { number + 1 }).into();
+        links["pages"]["next"] = link(if next == Next::Itself {
+            number
+        } else {
+            number + 1
+        })
+        .into();
         links["pages"]["last"] = link(last.max(number + 1)).into();
     }
     let items: Vec<Value> = items.into_iter().map(json).collect();
@@ -144,7 +174,11 @@ const API: &[Route<Model>] = &[
     ("GET", "/load_balancers/{id}", load_balancers::get),
     ("PUT", "/load_balancers/{id}", load_balancers::update),
     ("DELETE", "/load_balancers/{id}", load_balancers::delete),
-    ("DELETE", "/load_balancers/{id}/droplets", load_balancers::remove_droplets),
+    (
+        "DELETE",
+        "/load_balancers/{id}/droplets",
+        load_balancers::remove_droplets,
+    ),
     ("GET", "/certificates", catalog::certificates),
     ("GET", "/certificates/{id}", catalog::certificate),
     ("POST", "/tags", tags::create),
@@ -156,14 +190,25 @@ const API: &[Route<Model>] = &[
     ("PUT", "/firewalls/{id}", firewalls::update),
 ];
 
-const METADATA: &[Route<Model>] =
-    &[("GET", "/metadata/v1/region", |_, _| Ok(Reply::text(200, "text/plain; charset=utf-8", REGION)))];
+const METADATA: &[Route<Model>] = &[("GET", "/metadata/v1/region", |_, _| {
+    Ok(Reply::text(200, "text/plain; charset=utf-8", REGION))
+})];
 
 impl Cloud for Model {
     type Service = ();
     type Refusal = Refused;
-    const ROUTES: &'static [Routes<Self>] =
-        &[Routes { prefix: "/v2", service: (), table: API }, Routes { prefix: "", service: (), table: METADATA }];
+    const ROUTES: &'static [Routes<Self>] = &[
+        Routes {
+            prefix: "/v2",
+            service: (),
+            table: API,
+        },
+        Routes {
+            prefix: "",
+            service: (),
+            table: METADATA,
+        },
+    ];
 
     fn advance(&mut self, _now: Instant) {
         self.finish_operations();
@@ -173,27 +218,53 @@ impl Cloud for Model {
         if request.path.starts_with("/metadata") {
             return Ok(());
         }
-        let token = request.header("authorization").and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
+        let token = request
+            .header("authorization")
+            .and_then(|it| it.strip_prefix("Bearer "))
+            .unwrap_or_default();
         let is_forbidden = self.read_only.contains(token) && !request.route.starts_with("GET ");
         let account = self.tokens.get(token).cloned();
-        request.project = account.ok_or_else(|| Refused::new(401, "unauthorized", "Unable to authenticate you"))?;
-        let Options { limit, remaining, .. } = self.options;
-        let bucket = self.buckets.entry(request.project.clone()).or_insert_with(|| Bucket::new(limit, HOUR, remaining));
+        request.project = account
+            .ok_or_else(|| Refused::new(401, "unauthorized", "Unable to authenticate you"))?;
+        let Options {
+            limit, remaining, ..
+        } = self.options;
+        let bucket = self
+            .buckets
+            .entry(request.project.clone())
+            .or_insert_with(|| Bucket::new(limit, HOUR, remaining));
         let allowance = bucket.take();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         request.on_answer.extend([
             ("ratelimit-limit", allowance.limit.to_string()),
             ("ratelimit-remaining", allowance.remaining.to_string()),
-            ("ratelimit-reset", (now + allowance.full_in).as_secs().to_string()),
+            (
+                "ratelimit-reset",
+                (now + allowance.full_in).as_secs().to_string(),
+            ),
         ]);
         if allowance.is_exceeded {
-            return Err(Refused::new(429, "too_many_requests", "API rate limit exceeded"));
+            return Err(Refused::new(
+                429,
+                "too_many_requests",
+                "API rate limit exceeded",
+            ));
         }
         if is_forbidden {
-            return Err(Refused::new(403, "forbidden", "You are not authorized to perform this operation"));
+            return Err(Refused::new(
+                403,
+                "forbidden",
+                "You are not authorized to perform this operation",
+            ));
         }
         if request.is_broken() {
-            return Err(Refused::new(400, "bad_request", "The request body is no JSON"));
+            return Err(Refused::new(
+                400,
+                "bad_request",
+                "The request body is no JSON",
+            ));
         }
         Ok(())
     }
@@ -209,8 +280,15 @@ impl Cloud for Model {
             "service_unavailable" => 503,
             _ => 422,
         });
-        let code = if refused.code.is_empty() { "too_many_requests" } else { &refused.code };
+        let code = if refused.code.is_empty() {
+            "too_many_requests"
+        } else {
+            &refused.code
+        };
         let request = uuid(0xffff, 1);
-        Reply::new(status, json!({"id": code, "message": refused.message, "request_id": request}))
+        Reply::new(
+            status,
+            json!({"id": code, "message": refused.message, "request_id": request}),
+        )
     }
 }

@@ -11,7 +11,14 @@ use crate::tags;
 use crate::{REGION, VPC};
 
 /// Settings that a load balancer has from its creation on.
-const FIXED: [&str; 6] = ["region", "type", "network", "network_stack", "vpc_uuid", "subnet_uuid"];
+const FIXED: [&str; 6] = [
+    "region",
+    "type",
+    "network",
+    "network_stack",
+    "vpc_uuid",
+    "subnet_uuid",
+];
 /// Keys of a request that are not settings, or that apply only at creation.
 const OTHER: [&str; 5] = ["validate_only", "ip", "tags", "tag", "project_id"];
 /// Ports that network load balancers keep for themselves.
@@ -45,17 +52,32 @@ fn within(value: &Value, key: &str, from: i64, to: i64) -> Result<(), Refused> {
 
 impl Model {
     /// Returns the settings of a load balancer after a request with this body; `before`: the load balancer, if it exists.
-    pub(crate) fn settings(&self, account: &str, body: &Value, before: Option<&Value>) -> Result<Value, Refused> {
-        let body = body.as_object().ok_or_else(|| invalid("the body is no object"))?;
+    pub(crate) fn settings(
+        &self,
+        account: &str,
+        body: &Value,
+        before: Option<&Value>,
+    ) -> Result<Value, Refused> {
+        let body = body
+            .as_object()
+            .ok_or_else(|| invalid("the body is no object"))?;
         let mut settings = defaults();
         for key in FIXED {
             if let Some(value) = before.and_then(|it| it.get(key)) {
-                settings[key] = if key == "region" { value["slug"].clone() } else { value.clone() };
+                settings[key] = if key == "region" {
+                    value["slug"].clone()
+                } else {
+                    value.clone()
+                };
             }
         }
-        for (key, value) in body.iter().filter(|(key, value)| !OTHER.contains(&key.as_str()) && !value.is_null()) {
+        for (key, value) in body
+            .iter()
+            .filter(|(key, value)| !OTHER.contains(&key.as_str()) && !value.is_null())
+        {
             let is_known = defaults().get(key).is_some()
-                || ["size", "size_unit", "subnet_uuid", "tls_cipher_policy"].contains(&key.as_str());
+                || ["size", "size_unit", "subnet_uuid", "tls_cipher_policy"]
+                    .contains(&key.as_str());
             if !is_known {
                 return Err(invalid(format!("{key} is unknown")));
             }
@@ -73,7 +95,9 @@ impl Model {
         self.check(account, &settings)?;
         // Each size equates to a number of nodes.
         if let Some(size) = settings["size"].as_str() {
-            let nodes = [("lb-medium", 3), ("lb-large", 6)].into_iter().find(|(name, _)| *name == size);
+            let nodes = [("lb-medium", 3), ("lb-large", 6)]
+                .into_iter()
+                .find(|(name, _)| *name == size);
             settings["size_unit"] = nodes.map_or(1, |(_, nodes)| nodes).into();
         }
         settings["region"] = region(settings["region"].as_str().unwrap_or_default());
@@ -96,10 +120,23 @@ impl Model {
         }
         one_of(&settings["type"], "type", &["REGIONAL", "REGIONAL_NETWORK"])?;
         one_of(&settings["network"], "network", &["EXTERNAL", "INTERNAL"])?;
-        one_of(&settings["network_stack"], "network_stack", &["IPV4", "DUALSTACK"])?;
-        one_of(&settings["size"], "size", &["lb-small", "lb-medium", "lb-large"])?;
+        one_of(
+            &settings["network_stack"],
+            "network_stack",
+            &["IPV4", "DUALSTACK"],
+        )?;
+        one_of(
+            &settings["size"],
+            "size",
+            &["lb-small", "lb-medium", "lb-large"],
+        )?;
         within(&settings["size_unit"], "size_unit", 1, 200)?;
-        within(&settings["http_idle_timeout_seconds"], "http_idle_timeout_seconds", 30, 600)?;
+        within(
+            &settings["http_idle_timeout_seconds"],
+            "http_idle_timeout_seconds",
+            30,
+            600,
+        )?;
         if !settings["size"].is_null() && !settings["size_unit"].is_null() {
             return Err(invalid("size and size_unit exclude each other"));
         }
@@ -107,7 +144,11 @@ impl Model {
             return Err(invalid("internal load balancers have no IPv6"));
         }
         let check = &settings["health_check"];
-        one_of(&check["protocol"], "health_check.protocol", &["http", "https", "tcp"])?;
+        one_of(
+            &check["protocol"],
+            "health_check.protocol",
+            &["http", "https", "tcp"],
+        )?;
         within(&check["port"], "health_check.port", 1, 65535)?;
         for (key, from, to) in [
             ("check_interval_seconds", 3, 300),
@@ -118,20 +159,35 @@ impl Model {
             within(&check[key], key, from, to)?;
         }
         let sticky = &settings["sticky_sessions"];
-        one_of(&sticky["type"], "sticky_sessions.type", &["none", "cookies"])?;
-        if sticky["type"] == "cookies" && (!sticky["cookie_name"].is_string() || !sticky["cookie_ttl_seconds"].is_u64())
+        one_of(
+            &sticky["type"],
+            "sticky_sessions.type",
+            &["none", "cookies"],
+        )?;
+        if sticky["type"] == "cookies"
+            && (!sticky["cookie_name"].is_string() || !sticky["cookie_ttl_seconds"].is_u64())
         {
-            return Err(invalid("sticky sessions need a name and a lifetime of the cookie"));
+            return Err(invalid(
+                "sticky sessions need a name and a lifetime of the cookie",
+            ));
         }
-        for source in
-            ["allow", "deny"].iter().flat_map(|key| settings["firewall"][key].as_array().into_iter().flatten())
+        for source in ["allow", "deny"]
+            .iter()
+            .flat_map(|key| settings["firewall"][key].as_array().into_iter().flatten())
         {
-            if !source.as_str().is_some_and(|it| it.starts_with("ip:") || it.starts_with("cidr:")) {
+            if !source
+                .as_str()
+                .is_some_and(|it| it.starts_with("ip:") || it.starts_with("cidr:"))
+            {
                 return Err(invalid(format!("firewall source {source} is invalid")));
             }
         }
         for id in settings["droplet_ids"].as_array().into_iter().flatten() {
-            if self.droplets.get(&id.to_string()).is_none_or(|it| it.account != account) {
+            if self
+                .droplets
+                .get(&id.to_string())
+                .is_none_or(|it| it.account != account)
+            {
                 return Err(invalid(format!("droplet {id} does not exist")));
             }
         }
@@ -139,26 +195,47 @@ impl Model {
     }
 
     fn check_rules(&self, account: &str, settings: &Value) -> Result<(), Refused> {
-        let rules = settings["forwarding_rules"].as_array().filter(|it| !it.is_empty());
+        let rules = settings["forwarding_rules"]
+            .as_array()
+            .filter(|it| !it.is_empty());
         let mut entries = BTreeSet::new();
         for rule in rules.ok_or_else(|| invalid("forwarding_rules are missing"))? {
             let entry = rule["entry_protocol"].as_str().unwrap_or_default();
-            one_of(&rule["entry_protocol"], "entry_protocol", &["http", "https", "http2", "http3", "tcp", "udp"])?;
-            one_of(&rule["target_protocol"], "target_protocol", &["http", "https", "http2", "tcp", "udp"])?;
+            one_of(
+                &rule["entry_protocol"],
+                "entry_protocol",
+                &["http", "https", "http2", "http3", "tcp", "udp"],
+            )?;
+            one_of(
+                &rule["target_protocol"],
+                "target_protocol",
+                &["http", "https", "http2", "tcp", "udp"],
+            )?;
             within(&rule["entry_port"], "entry_port", 1, 65535)?;
             within(&rule["target_port"], "target_port", 1, 65535)?;
             let is_network = settings["type"] == "REGIONAL_NETWORK";
-            let is_reserved = rule["entry_port"].as_u64().is_some_and(|port| RESERVED.contains(&port));
+            let is_reserved = rule["entry_port"]
+                .as_u64()
+                .is_some_and(|port| RESERVED.contains(&port));
             if is_network && (is_reserved || !["tcp", "udp"].contains(&entry)) {
-                return Err(invalid("the rule is not allowed for network load balancers"));
+                return Err(invalid(
+                    "the rule is not allowed for network load balancers",
+                ));
             }
             let certificate = rule["certificate_id"].as_str().filter(|it| !it.is_empty());
             let passes = rule["tls_passthrough"] == true;
             if ["https", "http2", "http3"].contains(&entry) && certificate.is_some() == passes {
-                return Err(invalid(format!("{entry} needs either a certificate or passthrough")));
+                return Err(invalid(format!(
+                    "{entry} needs either a certificate or passthrough"
+                )));
             }
-            certificate.map(|id| self.check_certificate(account, id)).transpose()?;
-            if !entries.insert((rule["entry_port"].as_u64(), ["udp", "http3"].contains(&entry))) {
+            certificate
+                .map(|id| self.check_certificate(account, id))
+                .transpose()?;
+            if !entries.insert((
+                rule["entry_port"].as_u64(),
+                ["udp", "http3"].contains(&entry),
+            )) {
                 return Err(invalid("two forwarding rules have the same entry port"));
             }
         }
@@ -169,6 +246,12 @@ impl Model {
 /// Returns the tags in the body of a creation.
 pub(crate) fn tags_of(body: &Value) -> Result<Vec<String>, Refused> {
     let tags = body["tags"].as_array().into_iter().flatten();
-    let tags: Vec<String> = tags.filter_map(|it| it.as_str().map(str::to_owned)).collect();
-    if tags.iter().all(|tag| tags::is_valid(tag)) { Ok(tags) } else { Err(invalid("a tag is invalid")) }
+    let tags: Vec<String> = tags
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect();
+    if tags.iter().all(|tag| tags::is_valid(tag)) {
+        Ok(tags)
+    } else {
+        Err(invalid("a tag is invalid"))
+    }
 }

@@ -13,8 +13,13 @@ pub(crate) fn is_valid(tag: &str) -> bool {
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let name = request.body["name"].as_str().filter(|name| is_valid(name));
     let name = name.ok_or_else(|| invalid("tag name is invalid"))?;
-    model.tags.insert((request.project.clone(), name.to_owned()));
-    Ok(Reply::new(201, json!({"tag": {"name": name, "resources": {"count": 0}}})))
+    model
+        .tags
+        .insert((request.project.clone(), name.to_owned()));
+    Ok(Reply::new(
+        201,
+        json!({"tag": {"name": name, "resources": {"count": 0}}}),
+    ))
 }
 
 pub(crate) fn add_resources(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -29,19 +34,32 @@ pub(crate) fn remove_resources(model: &mut Model, request: &ApiRequest) -> Answe
     change_resources(model, request, |tags, tag| tags.retain(|it| it != tag))
 }
 
-fn change_resources(model: &mut Model, request: &ApiRequest, change: fn(&mut Vec<Value>, &str)) -> Answer {
+fn change_resources(
+    model: &mut Model,
+    request: &ApiRequest,
+    change: fn(&mut Vec<Value>, &str),
+) -> Answer {
     let tag = request.id().replace("%3A", ":");
     if !model.tags.contains(&(request.project.clone(), tag.clone())) {
         return Err(not_found());
     }
-    for resource in request.body["resources"].as_array().ok_or_else(|| invalid("resources are missing"))? {
+    for resource in request.body["resources"]
+        .as_array()
+        .ok_or_else(|| invalid("resources are missing"))?
+    {
         let id = resource["resource_id"].as_str().unwrap_or_default();
         if resource["resource_type"] != "load_balancer" {
             return Err(invalid("resource_type is invalid"));
         }
-        let owned =
-            model.load_balancers.get_mut(id).filter(|it| it.account == request.project).ok_or_else(not_found)?;
-        owned.object["tags"].as_array_mut().into_iter().for_each(|tags| change(tags, &tag));
+        let owned = model
+            .load_balancers
+            .get_mut(id)
+            .filter(|it| it.account == request.project)
+            .ok_or_else(not_found)?;
+        owned.object["tags"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|tags| change(tags, &tag));
     }
     Ok(Reply::empty(204))
 }

@@ -40,9 +40,16 @@ impl Certificates {
         let reader = api.clone();
         let catalog = Catalog::new("certificate", MAX_AGE, move || {
             let api = reader.clone();
-            async move { api.all("/v2/certificates", |it: &CertificateAnswer| it.id.clone()).await }
+            async move {
+                api.all("/v2/certificates", |it: &CertificateAnswer| it.id.clone())
+                    .await
+            }
         });
-        Self { api, catalog, renewals: Mutex::default() }
+        Self {
+            api,
+            catalog,
+            renewals: Mutex::default(),
+        }
     }
 
     fn renewals(&self) -> MutexGuard<'_, HashSet<(String, String)>> {
@@ -56,29 +63,43 @@ impl Certificates {
     pub(super) async fn id(&self, certificate: &Certificate) -> Result<String> {
         match certificate {
             Certificate::Id(id) => Ok(id.clone()),
-            Certificate::Name(name) => Ok(self.catalog.named(name, |it| &it.name, |it| it.id.clone()).await?.0),
+            Certificate::Name(name) => Ok(self
+                .catalog
+                .named(name, |it| &it.name, |it| it.id.clone())
+                .await?
+                .0),
         }
     }
 
     /// Checks if the certificate on a load balancer is a renewal of the one in the Service's annotation. Returns `true`
     /// if it is, and this was not known before.
-    pub(super) async fn decide(&self, stated: &str, observed: &ObservedLoadBalancer) -> Result<bool> {
-        let Some(has) = certificate_on(observed).filter(|has| has != stated) else { return Ok(false) };
+    pub(super) async fn decide(
+        &self,
+        stated: &str,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<bool> {
+        let Some(has) = certificate_on(observed).filter(|has| has != stated) else {
+            return Ok(false);
+        };
         let pair = (has, stated.to_owned());
         if self.renewals().contains(&pair) {
             return Ok(false);
         }
         let is_renewal = match self.read(&pair.0).await? {
-            Some(has) if has.kind == "lets_encrypt" => {
-                self.read(stated).await?.is_none_or(|stated| stated.name == has.name)
-            }
+            Some(has) if has.kind == "lets_encrypt" => self
+                .read(stated)
+                .await?
+                .is_none_or(|stated| stated.name == has.name),
             _ => false,
         };
         Ok(is_renewal && self.renewals().insert(pair))
     }
 
     async fn read(&self, id: &str) -> Result<Option<CertificateAnswer>> {
-        self.api.http.find(Call::get("/v2/certificates/{id}", &[id]).inside("certificate")).await
+        self.api
+            .http
+            .find(Call::get("/v2/certificates/{id}", &[id]).inside("certificate"))
+            .await
     }
 
     /// Returns the ID on the load balancer, if it is a renewal of the stated one.
@@ -89,9 +110,17 @@ impl Certificates {
 
     /// Puts the renewed certificate of the observed state into the desired state, so that the annotation's old ID does
     /// not replace it.
-    pub(super) fn keep_renewed(&self, desired: &mut ResourceGraph, observed: &ObservedLoadBalancer) {
-        let Some(stated) = certificate_in(desired) else { return };
-        let Some(renewed) = self.renewed(&stated, observed) else { return };
+    pub(super) fn keep_renewed(
+        &self,
+        desired: &mut ResourceGraph,
+        observed: &ObservedLoadBalancer,
+    ) {
+        let Some(stated) = certificate_in(desired) else {
+            return;
+        };
+        let Some(renewed) = self.renewed(&stated, observed) else {
+            return;
+        };
         for settings in desired.resources.values_mut() {
             if settings.text(SETTING) == Some(&stated) {
                 *settings = std::mem::take(settings).set(SETTING, &renewed);
@@ -101,7 +130,9 @@ impl Certificates {
 }
 
 fn certificate_in(graph: &ResourceGraph) -> Option<String> {
-    graph.listeners().find_map(|(_, settings)| settings.text(SETTING).map(str::to_owned))
+    graph
+        .listeners()
+        .find_map(|(_, settings)| settings.text(SETTING).map(str::to_owned))
 }
 
 fn certificate_on(observed: &ObservedLoadBalancer) -> Option<String> {

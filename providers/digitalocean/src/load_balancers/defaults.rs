@@ -34,9 +34,15 @@ impl StatedSettings {
     pub(super) fn note(&self, uid: &str, spec: &Spec) {
         let size = spec.load_balancer.size.is_some() || spec.load_balancer.size_unit.is_some();
         let idle_timeout = spec.load_balancer.http_idle_timeout_seconds.is_some();
-        for (setting, _) in [(SIZE, size), (IDLE_TIMEOUT, idle_timeout)].into_iter().filter(|(_, is_stated)| *is_stated)
+        for (setting, _) in [(SIZE, size), (IDLE_TIMEOUT, idle_timeout)]
+            .into_iter()
+            .filter(|(_, is_stated)| *is_stated)
         {
-            self.0.lock().entry(uid.to_owned()).or_default().insert(setting);
+            self.0
+                .lock()
+                .entry(uid.to_owned())
+                .or_default()
+                .insert(setting);
         }
     }
 
@@ -49,9 +55,19 @@ impl StatedSettings {
         uid: &str,
         spec: &Spec,
     ) -> ResourceGraph {
-        let seen = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-        let (Some(wanted), Some(seen)) = (desired.balancer_attributes().cloned(), seen) else { return desired };
-        let was_stated = |setting: &str| self.0.lock().get(uid).is_some_and(|stated| stated.contains(setting));
+        let seen = observed
+            .graph
+            .as_ref()
+            .and_then(ResourceGraph::balancer_attributes);
+        let (Some(wanted), Some(seen)) = (desired.balancer_attributes().cloned(), seen) else {
+            return desired;
+        };
+        let was_stated = |setting: &str| {
+            self.0
+                .lock()
+                .get(uid)
+                .is_some_and(|stated| stated.contains(setting))
+        };
         let mut wanted = size(wanted, seen, spec, was_stated(SIZE));
         let has_timeout = seen.get(IDLE_TIMEOUT).is_some() && was_stated(IDLE_TIMEOUT);
         if has_timeout && spec.load_balancer.http_idle_timeout_seconds.is_none() {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Cluster, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, OwnedResource,
-    Plan, RemovalOutcome, Result, Service, ServiceReview, TargetIdentity, async_trait,
+    Cluster, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
+    OwnedResource, Plan, RemovalOutcome, Result, Service, ServiceReview, TargetIdentity,
+    async_trait,
 };
 use provider_kit::annotations::Annotations;
 
@@ -35,18 +36,30 @@ impl<T: LoadBalancers> LoadBalancers for SkipDisowned<T> {
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         if is_disowned(request.service)? {
-            let status = request.service.status.as_ref().and_then(|status| status.load_balancer.clone());
+            let status = request
+                .service
+                .status
+                .as_ref()
+                .and_then(|status| status.load_balancer.clone());
             return Ok(Some(status.unwrap_or_default()));
         }
         self.0.ensure(request).await
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        if is_disowned(request.service)? { Ok(()) } else { self.0.update_targets(request).await }
+        if is_disowned(request.service)? {
+            Ok(())
+        } else {
+            self.0.update_targets(request).await
+        }
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        if is_disowned(request.service)? { Ok(()) } else { self.0.delete(request).await }
+        if is_disowned(request.service)? {
+            Ok(())
+        } else {
+            self.0.delete(request).await
+        }
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
@@ -61,7 +74,11 @@ impl<T: LoadBalancers> LoadBalancers for SkipDisowned<T> {
         self.0.target_identity()
     }
 
-    fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+    fn orphans(
+        &self,
+        cluster: &Cluster,
+        service_exists: &dyn Fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
         self.0.orphans(cluster, service_exists)
     }
 
@@ -96,10 +113,17 @@ impl<T: LoadBalancers> LoadBalancers for SkipDisowned<T> {
     }
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
-        if is_disowned(request.service)? { Ok(Plan::default()) } else { self.0.plan(request, goal).await }
+        if is_disowned(request.service)? {
+            Ok(Plan::default())
+        } else {
+            self.0.plan(request, goal).await
+        }
     }
 
-    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+    async fn describe(
+        &self,
+        request: LoadBalancerRequest<'_>,
+    ) -> Result<Vec<LoadBalancerDescription>> {
         self.0.describe(request).await
     }
 }

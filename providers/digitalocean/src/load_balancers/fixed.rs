@@ -1,17 +1,23 @@
 //! Settings that the API cannot change: the decision to replace a load balancer, to refuse a change, or to warn of it.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, Replacement, ResourceGraph};
+use provider_kit::load_balancers::{
+    Attributes, Identity, ObservedLoadBalancer, Replacement, ResourceGraph,
+};
 
 use super::spec::Spec;
 use crate::annotations as key;
 
 /// Settings for which a load balancer is replaced if the user allows it, and their annotations.
-const REPLACED_FOR: [(&str, &str); 2] = [("type", key::TYPE.key()), ("network", key::NETWORK.key())];
+const REPLACED_FOR: [(&str, &str); 2] =
+    [("type", key::TYPE.key()), ("network", key::NETWORK.key())];
 
 /// Settings of the creation that are kept, with a warning if the user states another value.
-const KEPT: [(&str, &str); 3] =
-    [("network_stack", key::NETWORK_STACK.key()), ("subnet_uuid", key::SUBNET.key()), ("ip", key::IP.key())];
+const KEPT: [(&str, &str); 3] = [
+    ("network_stack", key::NETWORK_STACK.key()),
+    ("subnet_uuid", key::SUBNET.key()),
+    ("ip", key::IP.key()),
+];
 
 /// Returns the text of a setting, if it is stated.
 fn text<'a>(settings: Option<&'a Attributes>, name: &str) -> Option<&'a str> {
@@ -31,12 +37,26 @@ fn differences<'a>(
     observed: &'a ObservedLoadBalancer,
     spec: &Spec,
 ) -> Vec<FixedDifference<'a>> {
-    let (wanted, has) =
-        (desired.balancer_attributes(), observed.graph.as_ref().and_then(|it| it.balancer_attributes()));
+    let (wanted, has) = (
+        desired.balancer_attributes(),
+        observed
+            .graph
+            .as_ref()
+            .and_then(|it| it.balancer_attributes()),
+    );
     let difference = |(name, annotation): (&'static str, &'static str)| {
-        let is_stated = if name == "type" { spec.states_type } else { spec.states_network };
+        let is_stated = if name == "type" {
+            spec.states_type
+        } else {
+            spec.states_network
+        };
         let (wanted, has) = (text(wanted, name)?, text(has, name)?);
-        (wanted != has).then_some(FixedDifference { annotation, has, wanted, is_stated })
+        (wanted != has).then_some(FixedDifference {
+            annotation,
+            has,
+            wanted,
+            is_stated,
+        })
     };
     REPLACED_FOR.into_iter().filter_map(difference).collect()
 }
@@ -57,12 +77,20 @@ pub(super) fn replacement(
     if !spec.allows_recreation {
         return Err(refusal(observed, &differences));
     }
-    let changes: Vec<_> =
-        differences.iter().map(|it| format!("{}: {} → {}", it.annotation, it.has, it.wanted)).collect();
+    let changes: Vec<_> = differences
+        .iter()
+        .map(|it| format!("{}: {} → {}", it.annotation, it.has, it.wanted))
+        .collect();
     let changes = changes.join(", ");
-    let has = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
+    let has = observed
+        .graph
+        .as_ref()
+        .and_then(ResourceGraph::balancer_attributes);
     let ip = text(desired.balancer_attributes(), "ip");
-    match (ip.is_some() && ip == text(has, "ip"), spec.allows_interruption) {
+    match (
+        ip.is_some() && ip == text(has, "ip"),
+        spec.allows_interruption,
+    ) {
         (false, _) => Ok(Replacement::NewFirst(changes)),
         (true, true) => Ok(Replacement::OldFirst(changes)),
         (true, false) => Err(Error::invalid(format!(
@@ -87,7 +115,12 @@ pub(super) fn check(
 ) -> Result<()> {
     let differences = differences(desired, observed, spec);
     if let Some(it) = differences.iter().find(|it| !it.is_stated) {
-        let FixedDifference { annotation, has, wanted, .. } = it;
+        let FixedDifference {
+            annotation,
+            has,
+            wanted,
+            ..
+        } = it;
         return Err(Error::invalid(format!(
             "{} is {has}, and the default is {wanted}: set annotation {annotation}: {has} to keep it, or {annotation}: {wanted} \
              and {}: \"true\" to have it replaced, with another address",
@@ -103,8 +136,14 @@ pub(super) fn check(
     }
 }
 
-fn refusal_of_adopted(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>]) -> Error {
-    let keep: Vec<_> = differences.iter().map(|it| format!("{}: {}", it.annotation, it.has)).collect();
+fn refusal_of_adopted(
+    observed: &ObservedLoadBalancer,
+    differences: &[FixedDifference<'_>],
+) -> Error {
+    let keep: Vec<_> = differences
+        .iter()
+        .map(|it| format!("{}: {}", it.annotation, it.has))
+        .collect();
     Error::invalid(format!(
         "{} was not created for this Service, so it is not replaced: set {} to keep it, or remove annotation {} to have a new \
          one created",
@@ -115,8 +154,12 @@ fn refusal_of_adopted(observed: &ObservedLoadBalancer, differences: &[FixedDiffe
 }
 
 fn refusal(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>]) -> Error {
-    let name =
-        |it: &FixedDifference<'_>| format!("annotation {} is {}, but it is {}", it.annotation, it.wanted, it.has);
+    let name = |it: &FixedDifference<'_>| {
+        format!(
+            "annotation {} is {}, but it is {}",
+            it.annotation, it.wanted, it.has
+        )
+    };
     let keep = |it: &FixedDifference<'_>| format!("{}: {}", it.annotation, it.has);
     let names: Vec<_> = differences.iter().map(name).collect();
     let kept: Vec<_> = differences.iter().map(keep).collect();
@@ -132,10 +175,21 @@ fn refusal(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>])
 
 /// Returns a warning for each stated setting of the creation that the load balancer does not have.
 pub(super) fn ignored(observed: &ObservedLoadBalancer, spec: &Spec) -> Vec<String> {
-    let stack =
-        spec.load_balancer.network_stack.map(|it| serde_json::json!(it).as_str().unwrap_or_default().to_owned());
-    let stated = [stack, spec.load_balancer.subnet_uuid.clone(), spec.load_balancer.ip.clone()];
-    let has = observed.graph.as_ref().and_then(|it| it.balancer_attributes());
+    let stack = spec.load_balancer.network_stack.map(|it| {
+        serde_json::json!(it)
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    });
+    let stated = [
+        stack,
+        spec.load_balancer.subnet_uuid.clone(),
+        spec.load_balancer.ip.clone(),
+    ];
+    let has = observed
+        .graph
+        .as_ref()
+        .and_then(|it| it.balancer_attributes());
     let warning = |((name, annotation), wanted): ((&str, &str), Option<String>)| {
         let wanted = wanted?;
         let has = text(has, name)?;

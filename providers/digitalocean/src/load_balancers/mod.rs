@@ -14,16 +14,18 @@ mod targets;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Cluster, Error, EventSubject, LoadBalancerStatus, Result, Service, async_trait, default_load_balancer_name,
+    Cluster, Error, EventSubject, LoadBalancerStatus, Result, Service, async_trait,
+    default_load_balancer_name,
 };
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming, Object,
-    ObjectApi, ObservedLoadBalancer, Operation, OwnerTags, Published, Query, Recovery, Replacement, ResourceGraph,
-    ResourceKey, Scope, State, WholeObjects,
+    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    NameUniqueness, Naming, Object, ObjectApi, ObservedLoadBalancer, Operation, OwnerTags,
+    Published, Query, Recovery, Replacement, ResourceGraph, ResourceKey, Scope, State,
+    WholeObjects,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority, Transport};
@@ -41,7 +43,10 @@ const COLLECTION: &str = "load_balancers";
 
 /// Returns the name of a Service's load balancer.
 pub(crate) fn name_of(service: &Service) -> String {
-    key::NAME.text_on(service).map_or_else(|| default_load_balancer_name(service), |name| name.trim().to_owned())
+    key::NAME.text_on(service).map_or_else(
+        || default_load_balancer_name(service),
+        |name| name.trim().to_owned(),
+    )
 }
 
 #[async_trait]
@@ -57,7 +62,13 @@ impl ObjectApi for Api {
         keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
     ) -> Result<ListResult<ObservedLoadBalancer>> {
         self.http
-            .list(Call::get(ALL, &[]), COLLECTION, &SharedPriority::default(), keep, |actual| actual.id.clone())
+            .list(
+                Call::get(ALL, &[]),
+                COLLECTION,
+                &SharedPriority::default(),
+                keep,
+                |actual| actual.id.clone(),
+            )
             .await
     }
 
@@ -67,18 +78,33 @@ impl ObjectApi for Api {
         identity: &Identity<'_>,
         keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
     ) -> Result<ListResult<ObservedLoadBalancer>> {
-        let shared_priority =
-            SharedPriority::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
+        let shared_priority = SharedPriority::of(if identity.is_leaving() {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        });
         let call = Call::get(ALL, &[]).query("names", &identity.name);
         let named = self
             .http
-            .list(call, COLLECTION, &shared_priority, keep, |actual: &ObservedLoadBalancer| actual.id.clone())
+            .list(
+                call,
+                COLLECTION,
+                &shared_priority,
+                keep,
+                |actual: &ObservedLoadBalancer| actual.id.clone(),
+            )
             .await?;
-        let Some(id) = identity.requested_id.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
+        let Some(id) = identity
+            .requested_id
+            .as_ref()
+            .filter(|id| !named.items().iter().any(|it| it.id == **id))
+        else {
             return Ok(named);
         };
         let mut found = named.complete()?.into_items();
-        let by_id = self.by_ids(std::slice::from_ref(id), Detail::Whole, keep).await?;
+        let by_id = self
+            .by_ids(std::slice::from_ref(id), Detail::Whole, keep)
+            .await?;
         self.requested.note(id, !by_id.is_empty());
         found.extend(by_id);
         Ok(ListResult::of(found))
@@ -96,10 +122,18 @@ pub(crate) struct DigitalOceanLoadBalancers {
 
 impl DigitalOceanLoadBalancers {
     pub(crate) fn new(api: Api, config: Config, cluster: &ClusterView) -> Self {
-        let (certificates, deduplicator) =
-            (Certificates::new(api.clone()), EventDeduplicator::new(cluster.events().clone()));
+        let (certificates, deduplicator) = (
+            Certificates::new(api.clone()),
+            EventDeduplicator::new(cluster.events().clone()),
+        );
         let objects = WholeObjects::new(api.clone(), Arc::new(api));
-        Self { objects, config, certificates, deduplicator, stated: StatedSettings::default() }
+        Self {
+            objects,
+            config,
+            certificates,
+            deduplicator,
+            stated: StatedSettings::default(),
+        }
     }
 
     fn api(&self) -> &Api {
@@ -107,24 +141,43 @@ impl DigitalOceanLoadBalancers {
     }
 
     fn refuse(&self, service: &Service, error: Error) -> Error {
-        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerConfigError", &error.to_string());
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(service),
+            "LoadBalancerConfigError",
+            &error.to_string(),
+        );
         error
     }
 
     /// Returns `true` for a load balancer with the tag of another cluster.
     fn is_of_another_cluster(&self, observed: &ObservedLoadBalancer) -> bool {
         let cluster = self.config.cluster_tag();
-        adoption::tags(observed).iter().any(|tag| tag.starts_with("k8s:") && Some(tag) != cluster.as_ref())
+        adoption::tags(observed)
+            .iter()
+            .any(|tag| tag.starts_with("k8s:") && Some(tag) != cluster.as_ref())
     }
 
     /// Refuses to sync a load balancer that the Service shows, while its annotation names another one that does not exist.
-    fn check_requested(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+    fn check_requested(
+        &self,
+        identity: &Identity<'_>,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<()> {
         let shows = |ip: &String| observed.ingress.iter().any(|it| it.ip.as_ref() == Some(ip));
-        let is_shown = provider_kit::status::shown(identity.service).iter().filter_map(|it| it.ip.as_ref()).any(shows);
-        match identity.requested_id.as_ref().filter(|id| **id != observed.id && is_shown) {
-            Some(id) if self.api().requested.is_unknown(id) => {
-                Err(requested::unknown(id, &format!("set {} to keep {}", observed.id, observed.place())))
-            }
+        let is_shown = provider_kit::status::shown(identity.service)
+            .iter()
+            .filter_map(|it| it.ip.as_ref())
+            .any(shows);
+        match identity
+            .requested_id
+            .as_ref()
+            .filter(|id| **id != observed.id && is_shown)
+        {
+            Some(id) if self.api().requested.is_unknown(id) => Err(requested::unknown(
+                id,
+                &format!("set {} to keep {}", observed.id, observed.place()),
+            )),
             _ => Ok(()),
         }
     }
@@ -132,7 +185,12 @@ impl DigitalOceanLoadBalancers {
     /// Deletes a load balancer. An answer of the API that confirms the deletion needs no control read, for which the machines
     /// of the cluster may be missing.
     async fn remove(&self, id: &str, identity: &Identity<'_>) -> Result<Applied> {
-        let applied = match self.api().http.send(Call::delete(LoadBalancer::PATHS.item, &[id])).await {
+        let applied = match self
+            .api()
+            .http
+            .send(Call::delete(LoadBalancer::PATHS.item, &[id]))
+            .await
+        {
             Ok(_) => Applied::ReadAgain,
             Err(error) if error.is_not_found() => Applied::Gone,
             Err(error) => return Err(error),
@@ -193,35 +251,61 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
         wanted.network_stack = Some(chosen.stack);
         if input.scope == Scope::Everything {
-            self.stated.note(request.service.metadata.uid.as_deref().unwrap_or_default(), spec);
+            self.stated.note(
+                request.service.metadata.uid.as_deref().unwrap_or_default(),
+                spec,
+            );
             wanted.region = Some(self.api().region()?.to_owned());
             wanted.tags.extend(self.config.cluster_tag());
-            if let Some(certificate) = spec.certificate.as_ref().filter(|_| spec.needs_certificate()) {
+            if let Some(certificate) = spec
+                .certificate
+                .as_ref()
+                .filter(|_| spec.needs_certificate())
+            {
                 let id = self.certificates.id(certificate).await?;
-                let rules = wanted.forwarding_rules.iter_mut().filter(|rule| rule.ends_tls());
+                let rules = wanted
+                    .forwarding_rules
+                    .iter_mut()
+                    .filter(|rule| rule.ends_tls());
                 rules.for_each(|rule| rule.certificate_id = Some(id.clone()));
             }
             for warning in &spec.warnings {
-                self.deduplicator.warn(true, EventSubject::Service(request.service), "QuestionableAnnotation", warning);
+                self.deduplicator.warn(
+                    true,
+                    EventSubject::Service(request.service),
+                    "QuestionableAnnotation",
+                    warning,
+                );
             }
         }
         let mut graph = self.objects.desired(&wanted, chosen.targets)?;
         if input.scope == Scope::Targets {
-            graph.resources.retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
+            graph
+                .resources
+                .retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
         }
         Ok(graph)
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
-        let found = self.objects.read(query).await?.flat_map(|observed| [self.marked(observed)]);
-        let Query::Owner(identity) = query else { return Ok(found) };
+        let found = self
+            .objects
+            .read(query)
+            .await?
+            .flat_map(|observed| [self.marked(observed)]);
+        let Query::Owner(identity) = query else {
+            return Ok(found);
+        };
         let name = default_load_balancer_name(identity.service);
         if identity.legacy_owner.as_ref() != Some(&name) {
             return Ok(found);
         }
         let mut found = found.complete()?.into_items();
         for actual in &mut found {
-            if actual.name == name && actual.owner_tags == OwnerTags::default() && !self.is_of_another_cluster(actual) {
+            if actual.name == name
+                && actual.owner_tags == OwnerTags::default()
+                && !self.is_of_another_cluster(actual)
+            {
                 actual.legacy_owner = Some(name.clone());
             }
         }
@@ -247,7 +331,12 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         }
         fixed::check(&desired, observed, spec, identity)?;
         for warning in fixed::ignored(observed, spec) {
-            self.deduplicator.warn(true, EventSubject::Service(identity.service), "SettingIgnored", &warning);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(identity.service),
+                "SettingIgnored",
+                &warning,
+            );
         }
         self.certificates.keep_renewed(&mut desired, observed);
         Ok(self.stated.apply(desired, observed, identity.uid(), spec))
@@ -272,8 +361,15 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
     /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
     /// annotation has the ID, too, or this process has deleted it.
-    async fn check_creation(&self, identity: &Identity<'_>, _: &Spec, _: &ResourceGraph) -> Result<()> {
-        let Some(id) = &identity.requested_id else { return Ok(()) };
+    async fn check_creation(
+        &self,
+        identity: &Identity<'_>,
+        _: &Spec,
+        _: &ResourceGraph,
+    ) -> Result<()> {
+        let Some(id) = &identity.requested_id else {
+            return Ok(());
+        };
         let was_deleted = self.api().requested.was_deleted(id, identity.uid());
         let is_ours = was_deleted || requested::was_created(identity.service, id);
         if is_ours || !provider_kit::status::shown(identity.service).is_empty() {
@@ -281,7 +377,10 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         }
         let call = Call::get(LoadBalancer::PATHS.item, &[id]).inside("load_balancer");
         match self.api().http.find::<LoadBalancer>(call).await? {
-            None => Err(requested::unknown(id, "remove the annotation to have a new one created")),
+            None => Err(requested::unknown(
+                id,
+                "remove the annotation to have a new one created",
+            )),
             Some(found) if found.head().kind == OTHER_PRODUCT => Err(Error::invalid(format!(
                 "annotation {}: {} is of a type that is not possible for Services; possible are REGIONAL and REGIONAL_NETWORK",
                 key::ID.key(),
@@ -291,7 +390,12 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         }
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        spec: &Spec,
+    ) -> Published {
         self.api().passing.note(observed, service);
         let kind = text(observed.graph.as_ref(), "type").map(str::to_owned);
         let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
@@ -316,7 +420,12 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             it
         };
         let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
-        Published { status: LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) }, annotations }
+        Published {
+            status: LoadBalancerStatus {
+                ingress: (!ingress.is_empty()).then_some(ingress),
+            },
+            annotations,
+        }
     }
 
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
@@ -324,11 +433,16 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         if let (Some(before), None) = (before, &after) {
             return self.remove(&before.id, change.identity).await;
         }
-        let (Some(before), Some(after)) = (before, after) else { return self.objects.apply(change).await };
+        let (Some(before), Some(after)) = (before, after) else {
+            return self.objects.apply(change).await;
+        };
         if let State::Failed(text) = &before.state
             && is_unreadable(before)
         {
-            return Err(Error::other(format!("{} cannot be changed: {text}", before.place())));
+            return Err(Error::other(format!(
+                "{} cannot be changed: {text}",
+                before.place()
+            )));
         }
         if let Some(Certificate::Id(stated)) = &spec.certificate
             && self.certificates.decide(stated, before).await?
@@ -342,7 +456,10 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             self.tag(before, change.identity).await?;
             if change.operations.len() == 1 {
                 let adopted = change.identity.is_adoption(before);
-                return Ok(Applied::all(change, ObservedLoadBalancer { adopted, ..after }));
+                return Ok(Applied::all(
+                    change,
+                    ObservedLoadBalancer { adopted, ..after },
+                ));
             }
         }
         self.objects.apply(change).await
@@ -357,12 +474,21 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         spec: &Spec,
     ) -> Result<Replacement> {
         self.api().passing.note(observed, service);
-        if is_unreadable(observed) { Ok(Replacement::None) } else { fixed::replacement(desired, observed, spec) }
+        if is_unreadable(observed) {
+            Ok(Replacement::None)
+        } else {
+            fixed::replacement(desired, observed, spec)
+        }
     }
 
     /// Replaces only a load balancer that never worked, because users would lose the address of any other.
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
-        let shows_none = provider_kit::status::shown(service).is_empty() && !is_unreadable(observed);
-        if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }
+        let shows_none =
+            provider_kit::status::shown(service).is_empty() && !is_unreadable(observed);
+        if shows_none && observed.ingress.is_empty() {
+            Recovery::Replace
+        } else {
+            Recovery::Never
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! A load balancer, as the API reads and writes it.
 
-use provider_kit::load_balancers::{Field, Object, ObservedLoadBalancer, Paths, Resource, State, Targets, numeric};
+use provider_kit::load_balancers::{
+    Field, Object, ObservedLoadBalancer, Paths, Resource, State, Targets, numeric,
+};
 use provider_kit::text_tags::{ADOPTED, TextTags};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -100,8 +102,14 @@ impl<'de> Deserialize<'de> for LoadBalancer {
             Err(error) => return Err(serde::de::Error::custom(error)),
         };
         let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        let is_known = object.get("type").is_none_or(|kind| LoadBalancerType::deserialize(kind).is_ok());
-        let unknown = if is_known { Unknown::Value(error.to_string()) } else { Unknown::Type };
+        let is_known = object
+            .get("type")
+            .is_none_or(|kind| LoadBalancerType::deserialize(kind).is_ok());
+        let unknown = if is_known {
+            Unknown::Value(error.to_string())
+        } else {
+            Unknown::Type
+        };
         let tags = object["tags"].as_array().into_iter().flatten();
         Ok(Self {
             unknown: Some(unknown),
@@ -109,7 +117,9 @@ impl<'de> Deserialize<'de> for LoadBalancer {
             name: text("name"),
             status: text("status"),
             ip: Some(text("ip")).filter(|ip| !ip.is_empty()),
-            tags: tags.filter_map(|tag| Some(tag.as_str()?.to_owned())).collect(),
+            tags: tags
+                .filter_map(|tag| Some(tag.as_str()?.to_owned()))
+                .collect(),
             ..Self::default()
         })
     }
@@ -120,9 +130,15 @@ fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let stated = fields.into_iter().filter(|(_, value)| !value.is_null());
-            stated.map(|(key, value)| (key, without_nulls(value))).collect()
+            stated
+                .map(|(key, value)| (key, without_nulls(value)))
+                .collect()
         }
-        Value::Array(items) => items.into_iter().filter(|item| !item.is_null()).map(without_nulls).collect(),
+        Value::Array(items) => items
+            .into_iter()
+            .filter(|item| !item.is_null())
+            .map(without_nulls)
+            .collect(),
         plain => plain,
     }
 }
@@ -202,21 +218,35 @@ impl Resource for LoadBalancer {
 }
 
 impl Object for LoadBalancer {
-    const PATHS: Paths =
-        Paths { collection: "/v2/load_balancers", item: "/v2/load_balancers/{id}", envelope: Some("load_balancer") };
+    const PATHS: Paths = Paths {
+        collection: "/v2/load_balancers",
+        item: "/v2/load_balancers/{id}",
+        envelope: Some("load_balancer"),
+    };
 
     fn head(&self) -> ObservedLoadBalancer {
         if self.unknown == Some(Unknown::Type) {
             let (id, name) = (self.id.clone(), self.name.clone());
-            return ObservedLoadBalancer { id, name, kind: OTHER_PRODUCT, ..ObservedLoadBalancer::default() };
+            return ObservedLoadBalancer {
+                id,
+                name,
+                kind: OTHER_PRODUCT,
+                ..ObservedLoadBalancer::default()
+            };
         }
         let state = match (&self.unknown, self.status.as_str()) {
             (Some(Unknown::Value(error)), _) => State::Failed(format!("{UNREADABLE}: {error}")),
             (_, "new") => State::Busy,
-            (_, "errored") => State::Failed("the cloud could not create it (status errored)".to_owned()),
+            (_, "errored") => {
+                State::Failed("the cloud could not create it (status errored)".to_owned())
+            }
             _ => State::Ready,
         };
-        let addresses = self.ip.iter().chain([&self.ipv6]).filter(|ip| !ip.is_empty());
+        let addresses = self
+            .ip
+            .iter()
+            .chain([&self.ipv6])
+            .filter(|ip| !ip.is_empty());
         ObservedLoadBalancer {
             id: self.id.clone(),
             name: self.name.clone(),
@@ -273,15 +303,29 @@ pub(crate) trait Normal {
 impl Normal for HealthCheck {
     /// Normalizes the check: kube-proxy is checked without the PROXY protocol, which the API does not always show.
     fn normal(self) -> Self {
-        let path = self.path.filter(|path| !path.is_empty() && self.protocol != Protocol::Tcp);
-        let is_kube_proxy = self.protocol == Protocol::Http && path.as_deref() == Some(KUBE_PROXY_PATH);
-        Self { path, proxy_protocol: is_kube_proxy.then_some(false), ..self }
+        let path = self
+            .path
+            .filter(|path| !path.is_empty() && self.protocol != Protocol::Tcp);
+        let is_kube_proxy =
+            self.protocol == Protocol::Http && path.as_deref() == Some(KUBE_PROXY_PATH);
+        Self {
+            path,
+            proxy_protocol: is_kube_proxy.then_some(false),
+            ..self
+        }
     }
 }
 
 impl Normal for StickySessions {
     fn normal(self) -> Self {
-        if self.kind == "cookies" { self } else { Self { kind: "none".to_owned(), ..Self::default() } }
+        if self.kind == "cookies" {
+            self
+        } else {
+            Self {
+                kind: "none".to_owned(),
+                ..Self::default()
+            }
+        }
     }
 }
 
@@ -295,7 +339,9 @@ impl Normal for Sources {
     }
 }
 
-fn normal<'de, D: Deserializer<'de>, T: Normal + Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+fn normal<'de, D: Deserializer<'de>, T: Normal + Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default().normal())
 }
 
@@ -307,9 +353,12 @@ fn slug<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
         Slug(String),
         Whole { slug: String },
     }
-    Ok(Option::<Region>::deserialize(from)?.map(|(Region::Slug(slug) | Region::Whole { slug })| slug))
+    Ok(Option::<Region>::deserialize(from)?
+        .map(|(Region::Slug(slug) | Region::Whole { slug })| slug))
 }
 
 fn unless_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    Ok(Option::<String>::deserialize(from)?.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
+    Ok(Option::<String>::deserialize(from)?
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty()))
 }

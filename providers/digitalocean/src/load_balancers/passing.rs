@@ -15,7 +15,10 @@ pub(crate) struct PassingLoadBalancers(Mutex<HashMap<String, String>>);
 impl PassingLoadBalancers {
     /// Stores what the load balancer of a Service is.
     pub(super) fn note(&self, observed: &ObservedLoadBalancer, service: &Service) {
-        let settings = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
+        let settings = observed
+            .graph
+            .as_ref()
+            .and_then(ResourceGraph::balancer_attributes);
         let is = |field: &str, value: &str| settings.and_then(|it| it.text(field)) == Some(value);
         let uid = service.metadata.uid.clone().unwrap_or_default();
         if is("type", "REGIONAL_NETWORK") && is("network", "EXTERNAL") {

@@ -18,7 +18,12 @@ pub(crate) fn id_of(service: &Service) -> Option<String> {
 pub(super) const CREATED: &str = "ccm-rs/created-load-balancer";
 
 fn created(service: &Service) -> Option<&str> {
-    service.metadata.annotations.as_ref()?.get(CREATED).map(String::as_str)
+    service
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(CREATED)
+        .map(String::as_str)
 }
 
 /// Returns `true` if this program created a load balancer with this ID for the Service.
@@ -36,7 +41,9 @@ pub(super) fn created_to_write(service: &Service, id: &str) -> Option<String> {
 /// Returns the error for an ID that no load balancer has.
 pub(super) fn unknown(id: &str, what_to_do: &str) -> Error {
     let key = ID.key();
-    Error::invalid(format!("annotation {key}: there is no load balancer {id} in this account; {what_to_do}"))
+    Error::invalid(format!(
+        "annotation {key}: there is no load balancer {id} in this account; {what_to_do}"
+    ))
 }
 
 /// IDs that annotations name, and that no load balancer has any more.

@@ -5,7 +5,9 @@ use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::{ServicePort, filled, service_ports};
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 
-use super::object::{ForwardingRule, HealthCheck, KUBE_PROXY_PATH, LoadBalancer, Normal, Sources, StickySessions};
+use super::object::{
+    ForwardingRule, HealthCheck, KUBE_PROXY_PATH, LoadBalancer, Normal, Sources, StickySessions,
+};
 use crate::annotations as key;
 use crate::annotations::{Network, NetworkStack, Protocol};
 use crate::config::{Config, LoadBalancerType};
@@ -56,23 +58,39 @@ impl Spec {
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
-        let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
-        let (states_type, states_network) = (annotations.is_set(&key::TYPE), annotations.is_set(&key::NETWORK));
-        let kind = annotations.get(&key::TYPE).unwrap_or(config.load_balancer_type);
-        let (id, name) = (text(annotations.get(&key::CERTIFICATE_ID)), text(annotations.get(&key::CERTIFICATE_NAME)));
+        let text = |text: Option<String>| {
+            text.map(|it| it.trim().to_owned())
+                .filter(|it| !it.is_empty())
+        };
+        let (states_type, states_network) = (
+            annotations.is_set(&key::TYPE),
+            annotations.is_set(&key::NETWORK),
+        );
+        let kind = annotations
+            .get(&key::TYPE)
+            .unwrap_or(config.load_balancer_type);
+        let (id, name) = (
+            text(annotations.get(&key::CERTIFICATE_ID)),
+            text(annotations.get(&key::CERTIFICATE_NAME)),
+        );
         let certificate = id.map(Certificate::Id).or(name.map(Certificate::Name));
         let ports = ports(service, &mut annotations);
         let forwarding_rules = match kind {
             LoadBalancerType::Regional => {
                 let protocols = Protocols::of(&mut annotations, certificate.is_some(), &ports);
-                let rules = ports.iter().map(|port| protocols.rule(*port, &mut annotations));
+                let rules = ports
+                    .iter()
+                    .map(|port| protocols.rule(*port, &mut annotations));
                 let mut rules: Vec<_> = rules.collect();
                 rules.extend(protocols.http3_rule(&ports, &mut annotations));
                 rules
             }
             LoadBalancerType::RegionalNetwork => {
                 warn_of_proxy_settings(&mut annotations);
-                ports.iter().map(|port| network_rule(*port, &mut annotations)).collect()
+                ports
+                    .iter()
+                    .map(|port| network_rule(*port, &mut annotations))
+                    .collect()
             }
         };
         let filled: LoadBalancer = filled(&mut annotations);
@@ -91,12 +109,17 @@ impl Spec {
         };
         if load_balancer.size.is_some() && load_balancer.size_unit.is_some() {
             let (size, unit) = (key::SIZE_SLUG.key(), key::SIZE_UNIT.key());
-            annotations.mistake(format!("annotations {size} and {unit} are both set: only one can be"));
+            annotations.mistake(format!(
+                "annotations {size} and {unit} are both set: only one can be"
+            ));
         }
-        if load_balancer.network == Network::Internal && load_balancer.network_stack == Some(NetworkStack::Dualstack) {
+        if load_balancer.network == Network::Internal
+            && load_balancer.network_stack == Some(NetworkStack::Dualstack)
+        {
             let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
-            annotations
-                .mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
+            annotations.mistake(format!(
+                "annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"
+            ));
         }
         // Read to report an invalid value, although it is not used here.
         annotations.get(&key::ID);
@@ -108,7 +131,10 @@ impl Spec {
         if certificate.is_some()
             && !passes_tls
             && kind == LoadBalancerType::Regional
-            && !load_balancer.forwarding_rules.iter().any(ForwardingRule::ends_tls)
+            && !load_balancer
+                .forwarding_rules
+                .iter()
+                .any(ForwardingRule::ends_tls)
         {
             let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PORTS.key());
             annotations.warning(format!(
@@ -116,7 +142,10 @@ impl Spec {
                 key::CERTIFICATE_NAME.key()
             ));
         }
-        let affinity = service.spec.as_ref().and_then(|spec| spec.session_affinity.as_deref());
+        let affinity = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.session_affinity.as_deref());
         if affinity == Some("ClientIP") && kind == LoadBalancerType::Regional {
             annotations.warning(format!(
                 "sessionAffinity: ClientIP has no effect on the load balancer, which sends its own address to Nodes; set annotation \
@@ -124,12 +153,16 @@ impl Spec {
                 key::STICKY_TYPE.key()
             ));
         }
-        let hostname = annotations.get(&key::HOSTNAME).filter(|name| !name.is_empty());
+        let hostname = annotations
+            .get(&key::HOSTNAME)
+            .filter(|name| !name.is_empty());
         annotations.unknown(key::PREFIX, key::ALL);
         annotations.unknown(key::DISOWN_PREFIX, key::OTHERS);
         annotations.unknown(key::CLUSTER_PREFIX, key::OTHERS);
         let allows_recreation = annotations.get(&key::ALLOW_RECREATE).unwrap_or_default();
-        let allows_interruption = annotations.get(&key::ALLOW_INTERRUPTION).unwrap_or_default();
+        let allows_interruption = annotations
+            .get(&key::ALLOW_INTERRUPTION)
+            .unwrap_or_default();
         let warnings = annotations.warnings().to_vec();
         annotations.parsed(Self {
             load_balancer,
@@ -145,14 +178,20 @@ impl Spec {
 
     /// Returns `true` if a rule ends TLS.
     pub(crate) fn needs_certificate(&self) -> bool {
-        self.load_balancer.forwarding_rules.iter().any(ForwardingRule::ends_tls)
+        self.load_balancer
+            .forwarding_rules
+            .iter()
+            .any(ForwardingRule::ends_tls)
     }
 }
 
 impl ForwardingRule {
     /// Returns `true` if the load balancer decrypts the traffic, for which it needs a certificate.
     pub(crate) fn ends_tls(&self) -> bool {
-        let is_encrypted = matches!(self.entry_protocol, Protocol::Https | Protocol::Http2 | Protocol::Http3);
+        let is_encrypted = matches!(
+            self.entry_protocol,
+            Protocol::Https | Protocol::Http2 | Protocol::Http3
+        );
         is_encrypted && !self.tls_passthrough
     }
 }
@@ -168,7 +207,10 @@ fn ports(service: &Service, annotations: &mut Annotations<'_>) -> Vec<ServicePor
 impl Protocols {
     fn of(annotations: &mut Annotations<'_>, has_certificate: bool, ports: &[ServicePort]) -> Self {
         let passthrough = annotations.get(&key::TLS_PASSTHROUGH).unwrap_or_default();
-        let (http, http2) = (annotations.get(&key::HTTP_PORTS), annotations.get(&key::HTTP2_PORTS));
+        let (http, http2) = (
+            annotations.get(&key::HTTP_PORTS),
+            annotations.get(&key::HTTP2_PORTS),
+        );
         let (http, http2) = (http.unwrap_or_default(), http2.unwrap_or_default());
         let mut tls = annotations.get(&key::TLS_PORTS).unwrap_or_default();
         let is_secured = has_certificate || passthrough;
@@ -177,9 +219,14 @@ impl Protocols {
         }
         let mut all: Vec<u16> = http.iter().chain(&tls).chain(&http2).copied().collect();
         all.sort_unstable();
-        let twice: Vec<_> = all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_string()).collect();
+        let twice: Vec<_> = all
+            .windows(2)
+            .filter(|pair| pair[0] == pair[1])
+            .map(|pair| pair[0].to_string())
+            .collect();
         if !twice.is_empty() {
-            let [http, tls, http2] = [key::HTTP_PORTS, key::TLS_PORTS, key::HTTP2_PORTS].map(|it| it.key());
+            let [http, tls, http2] =
+                [key::HTTP_PORTS, key::TLS_PORTS, key::HTTP2_PORTS].map(|it| it.key());
             annotations.mistake(format!(
                 "annotations {http}, {tls} and {http2}: ports {} are in two of them",
                 twice.join(", ")
@@ -187,10 +234,23 @@ impl Protocols {
         }
         if has_certificate && passthrough && ports.iter().any(|port| tls.contains(&port.number)) {
             let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PASSTHROUGH.key());
-            annotations.mistake(format!("annotations {id} and {tls} are both set: only one can be"));
+            annotations.mistake(format!(
+                "annotations {id} and {tls} are both set: only one can be"
+            ));
         }
-        let (default, http3) = (annotations.get(&key::PROTOCOL).unwrap_or_default(), annotations.get(&key::HTTP3_PORT));
-        Self { default, http, tls, http2, http3, passthrough, has_certificate }
+        let (default, http3) = (
+            annotations.get(&key::PROTOCOL).unwrap_or_default(),
+            annotations.get(&key::HTTP3_PORT),
+        );
+        Self {
+            default,
+            http,
+            tls,
+            http2,
+            http3,
+            passthrough,
+            has_certificate,
+        }
     }
 
     fn rule(&self, port: ServicePort, annotations: &mut Annotations<'_>) -> ForwardingRule {
@@ -211,29 +271,48 @@ impl Protocols {
         };
         match entry_protocol {
             Protocol::Https | Protocol::Http2 | Protocol::Http3 if self.passthrough => {
-                ForwardingRule { tls_passthrough: true, ..rule }
+                ForwardingRule {
+                    tls_passthrough: true,
+                    ..rule
+                }
             }
             Protocol::Https | Protocol::Http2 | Protocol::Http3 => {
                 if !self.has_certificate {
-                    let [id, name, tls] =
-                        [key::CERTIFICATE_ID.key(), key::CERTIFICATE_NAME.key(), key::TLS_PASSTHROUGH.key()];
-                    annotations
-                        .mistake(format!("port {} speaks TLS: set annotation {id}, {name} or {tls}", port.number));
+                    let [id, name, tls] = [
+                        key::CERTIFICATE_ID.key(),
+                        key::CERTIFICATE_NAME.key(),
+                        key::TLS_PASSTHROUGH.key(),
+                    ];
+                    annotations.mistake(format!(
+                        "port {} speaks TLS: set annotation {id}, {name} or {tls}",
+                        port.number
+                    ));
                 }
-                ForwardingRule { target_protocol: Protocol::Http, ..rule }
+                ForwardingRule {
+                    target_protocol: Protocol::Http,
+                    ..rule
+                }
             }
             _ => rule,
         }
     }
 
     /// Returns the rule for HTTP/3, in addition to the one for TCP on its port.
-    fn http3_rule(&self, ports: &[ServicePort], annotations: &mut Annotations<'_>) -> Option<ForwardingRule> {
+    fn http3_rule(
+        &self,
+        ports: &[ServicePort],
+        annotations: &mut Annotations<'_>,
+    ) -> Option<ForwardingRule> {
         let number = self.http3?;
         if self.passthrough || !self.has_certificate {
-            annotations
-                .mistake(format!("annotation {}: HTTP/3 needs a certificate, not passthrough", key::HTTP3_PORT.key()));
+            annotations.mistake(format!(
+                "annotation {}: HTTP/3 needs a certificate, not passthrough",
+                key::HTTP3_PORT.key()
+            ));
         }
-        let port = ports.iter().find(|port| port.number == number && port.protocol == "TCP")?;
+        let port = ports
+            .iter()
+            .find(|port| port.number == number && port.protocol == "TCP")?;
         Some(ForwardingRule {
             entry_protocol: Protocol::Http3,
             entry_port: number,
@@ -250,14 +329,29 @@ fn warn_of_proxy_settings(annotations: &mut Annotations<'_>) {
         (key::PROTOCOL.key(), annotations.is_set(&key::PROTOCOL)),
         (key::HTTP_PORTS.key(), annotations.is_set(&key::HTTP_PORTS)),
         (key::TLS_PORTS.key(), annotations.is_set(&key::TLS_PORTS)),
-        (key::HTTP2_PORTS.key(), annotations.is_set(&key::HTTP2_PORTS)),
+        (
+            key::HTTP2_PORTS.key(),
+            annotations.is_set(&key::HTTP2_PORTS),
+        ),
         (key::HTTP3_PORT.key(), annotations.is_set(&key::HTTP3_PORT)),
-        (key::TLS_PASSTHROUGH.key(), annotations.is_set(&key::TLS_PASSTHROUGH)),
-        (key::CERTIFICATE_ID.key(), annotations.is_set(&key::CERTIFICATE_ID)),
-        (key::CERTIFICATE_NAME.key(), annotations.is_set(&key::CERTIFICATE_NAME)),
+        (
+            key::TLS_PASSTHROUGH.key(),
+            annotations.is_set(&key::TLS_PASSTHROUGH),
+        ),
+        (
+            key::CERTIFICATE_ID.key(),
+            annotations.is_set(&key::CERTIFICATE_ID),
+        ),
+        (
+            key::CERTIFICATE_NAME.key(),
+            annotations.is_set(&key::CERTIFICATE_NAME),
+        ),
     ];
     for (setting, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
-        annotations.warning(format!("annotation {setting} has no effect unless {} is REGIONAL", key::TYPE.key()));
+        annotations.warning(format!(
+            "annotation {setting} has no effect unless {} is REGIONAL",
+            key::TYPE.key()
+        ));
     }
 }
 
@@ -265,10 +359,16 @@ fn warn_of_proxy_settings(annotations: &mut Annotations<'_>) {
 /// address of packets.
 fn network_rule(port: ServicePort, annotations: &mut Annotations<'_>) -> ForwardingRule {
     if RESERVED_PORTS.contains(&port.number) {
-        annotations
-            .mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));
+        annotations.mistake(format!(
+            "port {} is reserved: network load balancers do not take 50053 to 50055",
+            port.number
+        ));
     }
-    let protocol = if port.protocol == "UDP" { Protocol::Udp } else { Protocol::Tcp };
+    let protocol = if port.protocol == "UDP" {
+        Protocol::Udp
+    } else {
+        Protocol::Tcp
+    };
     ForwardingRule {
         entry_protocol: protocol,
         entry_port: port.number,
@@ -281,21 +381,31 @@ fn network_rule(port: ServicePort, annotations: &mut Annotations<'_>) -> Forward
 fn sticky_sessions(annotations: &mut Annotations<'_>) -> StickySessions {
     if annotations.get(&key::STICKY_TYPE) != Some(true) {
         for (setting, is_set) in [
-            (key::STICKY_NAME.key(), annotations.is_set(&key::STICKY_NAME)),
+            (
+                key::STICKY_NAME.key(),
+                annotations.is_set(&key::STICKY_NAME),
+            ),
             (key::STICKY_TTL.key(), annotations.is_set(&key::STICKY_TTL)),
         ] {
             if is_set {
                 let kind = key::STICKY_TYPE.key();
-                annotations.warning(format!("annotation {setting} has no effect without annotation {kind}: cookies"));
+                annotations.warning(format!(
+                    "annotation {setting} has no effect without annotation {kind}: cookies"
+                ));
             }
         }
         return StickySessions::default();
     }
-    let (has_name, has_lifetime) = (annotations.is_set(&key::STICKY_NAME), annotations.is_set(&key::STICKY_TTL));
+    let (has_name, has_lifetime) = (
+        annotations.is_set(&key::STICKY_NAME),
+        annotations.is_set(&key::STICKY_TTL),
+    );
     let mut require = |key: &str, is_set: bool| {
         if !is_set {
-            annotations
-                .mistake(format!("annotation {key} is required with annotation {}: cookies", key::STICKY_TYPE.key()));
+            annotations.mistake(format!(
+                "annotation {key} is required with annotation {}: cookies",
+                key::STICKY_TYPE.key()
+            ));
         }
     };
     require(key::STICKY_NAME.key(), has_name);
@@ -310,10 +420,15 @@ fn sticky_sessions(annotations: &mut Annotations<'_>) -> StickySessions {
 /// Returns the port of the Nodes for the health checks of a Service: the default, unless the Service has another.
 pub(crate) fn check_port(service: &Service) -> u16 {
     let own = provider_kit::health_check::HealthCheck::of(service);
-    own.and_then(|check| u16::try_from(check.port).ok()).unwrap_or(KUBE_PROXY_PORT)
+    own.and_then(|check| u16::try_from(check.port).ok())
+        .unwrap_or(KUBE_PROXY_PORT)
 }
 
-fn health_check(service: &Service, ports: &[ServicePort], annotations: &mut Annotations<'_>) -> HealthCheck {
+fn health_check(
+    service: &Service,
+    ports: &[ServicePort],
+    annotations: &mut Annotations<'_>,
+) -> HealthCheck {
     let check = HealthCheck {
         protocol: Protocol::Http,
         port: check_port(service),
@@ -324,8 +439,12 @@ fn health_check(service: &Service, ports: &[ServicePort], annotations: &mut Anno
         healthy_threshold: annotations.get(&key::CHECK_HEALTHY).unwrap_or_default(),
         proxy_protocol: None,
     };
-    let (wanted, path) =
-        (annotations.get(&key::CHECK_PORT), annotations.get(&key::CHECK_PATH).filter(|path| !path.is_empty()));
+    let (wanted, path) = (
+        annotations.get(&key::CHECK_PORT),
+        annotations
+            .get(&key::CHECK_PATH)
+            .filter(|path| !path.is_empty()),
+    );
     let protocol = annotations.get(&key::CHECK_PROTOCOL);
     if !annotations.is_set(&key::CHECK_OVERRIDE) {
         for (setting, is_set) in [
@@ -353,21 +472,39 @@ fn health_check(service: &Service, ports: &[ServicePort], annotations: &mut Anno
         let key = key::CHECK_PORT.key();
         annotations.mistake(match wanted {
             Some(wanted) => format!("annotation {key}: the Service has no TCP port {wanted}"),
-            None => format!("annotation {}: the Service has no TCP port to check", key::CHECK_OVERRIDE.key()),
+            None => format!(
+                "annotation {}: the Service has no TCP port to check",
+                key::CHECK_OVERRIDE.key()
+            ),
         });
     }
-    let default = if path.is_some() { Protocol::Http } else { Protocol::Tcp };
+    let default = if path.is_some() {
+        Protocol::Http
+    } else {
+        Protocol::Tcp
+    };
     let port = port.map_or(0, |port| port.node_port);
-    HealthCheck { protocol: protocol.unwrap_or(default), port, path, ..check }
+    HealthCheck {
+        protocol: protocol.unwrap_or(default),
+        port,
+        path,
+        ..check
+    }
 }
 
 fn sources(service: &Service, annotations: &mut Annotations<'_>) -> Sources {
-    let (mut allow, deny) = (annotations.get(&key::ALLOW_RULES).unwrap_or_default(), annotations.get(&key::DENY_RULES));
+    let (mut allow, deny) = (
+        annotations.get(&key::ALLOW_RULES).unwrap_or_default(),
+        annotations.get(&key::DENY_RULES),
+    );
     match configured_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() => {}
         Ok(ranges) if allows_all(&ranges) => allow = Vec::new(),
         Ok(ranges) => allow = ranges.iter().map(|range| format!("cidr:{range}")).collect(),
         Err(error) => annotations.mistake(error.to_string()),
     }
-    Sources { allow, deny: deny.unwrap_or_default() }
+    Sources {
+        allow,
+        deny: deny.unwrap_or_default(),
+    }
 }

@@ -35,7 +35,10 @@ fn class(node: &Node, allows_private: bool) -> NodeFamilies {
         of_kind.filter_map(|it| it.address.parse::<IpAddr>().ok())
     };
     let has = |kind: AddressType, is_v4: bool| ips(kind).any(|ip| ip.is_ipv4() == is_v4);
-    match (has(AddressType::ExternalIP, true), has(AddressType::ExternalIP, false)) {
+    match (
+        has(AddressType::ExternalIP, true),
+        has(AddressType::ExternalIP, false),
+    ) {
         (true, true) => NodeFamilies::Dual,
         (true, false) => NodeFamilies::V4,
         (false, true) => NodeFamilies::V6,
@@ -56,9 +59,16 @@ pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Selec
         NodeFamilies::V6 => is_internal,
         NodeFamilies::None => !is_passing,
     };
-    let (usable, unusable): (Vec<_>, Vec<_>) =
-        nodes.iter().cloned().partition(|node| is_usable(class(node, !is_passing)));
-    if usable.is_empty() && is_passing && unusable.iter().any(|node| class(node, false) == NodeFamilies::None) {
+    let (usable, unusable): (Vec<_>, Vec<_>) = nodes
+        .iter()
+        .cloned()
+        .partition(|node| is_usable(class(node, !is_passing)));
+    if usable.is_empty()
+        && is_passing
+        && unusable
+            .iter()
+            .any(|node| class(node, false) == NodeFamilies::None)
+    {
         return Err(Error::invalid(format!(
             "no Node has a public address, which external load balancers of type REGIONAL_NETWORK need; set annotation {}: \
              REGIONAL or {}: INTERNAL",
@@ -66,8 +76,11 @@ pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Selec
             key::NETWORK.key()
         )));
     }
-    let single: Vec<&str> =
-        usable.iter().filter(|node| class(node, false) != NodeFamilies::Dual).map(|node| &*node.name).collect();
+    let single: Vec<&str> = usable
+        .iter()
+        .filter(|node| class(node, false) != NodeFamilies::Dual)
+        .map(|node| &*node.name)
+        .collect();
     let stack = match wanted.network_stack {
         Some(NetworkStack::Dualstack) if is_passing && !single.is_empty() => {
             return Err(Error::invalid(format!(
@@ -81,7 +94,10 @@ pub(super) fn choose(nodes: &[Arc<Node>], wanted: &LoadBalancer) -> Result<Selec
         None if is_passing && (usable.is_empty() || !single.is_empty()) => NetworkStack::Ipv4,
         None => NetworkStack::Dualstack,
     };
-    let targets =
-        if usable.is_empty() && !nodes.is_empty() { Some(Targets::default()) } else { machine_ids(&usable, &IDS) };
+    let targets = if usable.is_empty() && !nodes.is_empty() {
+        Some(Targets::default())
+    } else {
+        machine_ids(&usable, &IDS)
+    };
     Ok(Selection { targets, stack })
 }

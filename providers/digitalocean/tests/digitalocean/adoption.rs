@@ -9,19 +9,32 @@ const ID: &str = "kubernetes.digitalocean.com/load-balancer-id";
 const TAG: &str = "ccm-rs-adoptable";
 
 fn tags(load_balancer: &Value) -> Vec<&str> {
-    load_balancer["tags"].as_array().unwrap().iter().filter_map(Value::as_str).collect()
+    load_balancer["tags"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// Adds a load balancer by hand, with these droplets, and returns its ID.
 fn add(harness: &Harness, droplets: &Value) -> String {
-    let id = harness.fake.add_load_balancer("by-hand")["id"].as_str().unwrap().to_owned();
-    harness.fake.change_load_balancer("by-hand", |it| it["droplet_ids"] = droplets.clone());
+    let id = harness.fake.add_load_balancer("by-hand")["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    harness
+        .fake
+        .change_load_balancer("by-hand", |it| it["droplet_ids"] = droplets.clone());
     id
 }
 
 /// Returns Services that name the load balancer, by its ID and by its name.
 fn naming(id: &str) -> [Service; 2] {
-    [service(&[("type", "REGIONAL"), (ID, id)]), service(&[("type", "REGIONAL"), ("name", "by-hand")])]
+    [
+        service(&[("type", "REGIONAL"), (ID, id)]),
+        service(&[("type", "REGIONAL"), ("name", "by-hand")]),
+    ]
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,15 +46,33 @@ async fn adopted_load_balancer_is_released_and_never_deleted() {
         let provider = harness.started().await;
         harness.ensure(&provider, &mut service).await.unwrap();
         let adopted = harness.load_balancer();
-        assert_eq!((adopted["id"].as_str(), adopted["droplet_ids"].as_array().unwrap().len()), (Some(&*id), 2));
-        assert!(tags(&adopted).contains(&"ccmrs-adopted"), "{:?}", tags(&adopted));
+        assert_eq!(
+            (
+                adopted["id"].as_str(),
+                adopted["droplet_ids"].as_array().unwrap().len()
+            ),
+            (Some(&*id), 2)
+        );
+        assert!(
+            tags(&adopted).contains(&"ccmrs-adopted"),
+            "{:?}",
+            tags(&adopted)
+        );
         // After a restart, the tags alone show that it was adopted.
         let provider = harness.started().await;
         harness.delete(&provider, &service).await.unwrap();
         let left = harness.load_balancer();
-        assert_eq!((left["id"].as_str(), &left["droplet_ids"], &left["tags"]), (Some(&*id), &json!([]), &json!([])));
+        assert_eq!(
+            (left["id"].as_str(), &left["droplet_ids"], &left["tags"]),
+            (Some(&*id), &json!([]), &json!([]))
+        );
         let events = harness.events();
-        assert!(events.iter().any(|it| it.contains("LoadBalancerNotDeleted")), "{events:?}");
+        assert!(
+            events
+                .iter()
+                .any(|it| it.contains("LoadBalancerNotDeleted")),
+            "{events:?}"
+        );
     }
 }
 
@@ -55,8 +86,14 @@ async fn load_balancer_in_use_is_not_adopted() {
         let mut service = naming(&id)[by_name].clone();
         let provider = harness.started().await;
         let error = harness.ensure(&provider, &mut service).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains("is in use: it has targets"), "{error}");
-        let error = harness.update_targets(&provider, &service).await.unwrap_err();
+        assert!(
+            error.is_invalid() && error.to_string().contains("is in use: it has targets"),
+            "{error}"
+        );
+        let error = harness
+            .update_targets(&provider, &service)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("is in use"), "{error}");
         harness.delete(&provider, &service).await.unwrap();
         assert_eq!(harness.load_balancer(), before);
@@ -70,7 +107,9 @@ async fn required_tag_decides_who_is_adopted() {
             let harness = Harness::new().requiring(TAG);
             let droplet = harness.fake.add_droplet("database").id;
             let id = add(&harness, &json!([droplet]));
-            harness.fake.change_load_balancer("by-hand", |it| it["tags"] = json!([tag]));
+            harness
+                .fake
+                .change_load_balancer("by-hand", |it| it["tags"] = json!([tag]));
             let before = harness.load_balancer();
             let mut service = naming(&id)[by_name].clone();
             let provider = harness.started().await;
@@ -83,7 +122,9 @@ async fn required_tag_decides_who_is_adopted() {
             }
             let text = outcome.unwrap_err().to_string();
             assert!(
-                text.contains("give it the tag ccm-rs-adoptable, which --adoptable-load-balancer-tag requires"),
+                text.contains(
+                    "give it the tag ccm-rs-adoptable, which --adoptable-load-balancer-tag requires"
+                ),
                 "{text}"
             );
             assert_eq!(harness.load_balancer(), before);
@@ -106,7 +147,10 @@ async fn adopted_load_balancer_is_not_replaced_whatever_the_annotations_allow() 
         let outcome = harness.ensure(&provider, &mut service).await;
         assert_eq!(outcome.is_ok(), kind == "REGIONAL", "{kind}: {outcome:?}");
         if let Err(error) = outcome {
-            assert!(error.to_string().contains("so it is not replaced: set"), "{error}");
+            assert!(
+                error.to_string().contains("so it is not replaced: set"),
+                "{error}"
+            );
         }
         assert_eq!(harness.load_balancer()["id"], id.as_str());
     }
@@ -119,7 +163,9 @@ async fn load_balancer_of_the_go_program_is_the_services_own() {
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     // The Go program writes no owner tags; its ID and the status are on the Service.
-    harness.fake.change_load_balancer("chosen", |it| it["tags"] = json!([]));
+    harness
+        .fake
+        .change_load_balancer("chosen", |it| it["tags"] = json!([]));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     harness.delete(&provider, &service).await.unwrap();
@@ -133,9 +179,25 @@ async fn plan_says_that_the_named_load_balancer_does_not_exist() {
     let service = service(&[(ID, "5c2b8a1e-0000-4000-8000-000000000000")]);
     harness.cluster.set_services([service.clone()]);
     let (nodes, cluster) = (harness.cluster.nodes(), cluster());
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
-    let error = provider.load_balancers().unwrap().plan(request, Goal::Ensured).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("there is no load balancer 5c2b8a1e"), "{error}");
+    let request = LoadBalancerRequest {
+        cluster: &cluster,
+        service: &service,
+        nodes: &nodes,
+        callbacks: &(),
+    };
+    let error = provider
+        .load_balancers()
+        .unwrap()
+        .plan(request, Goal::Ensured)
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_invalid()
+            && error
+                .to_string()
+                .contains("there is no load balancer 5c2b8a1e"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,8 +210,15 @@ async fn load_balancer_that_a_service_left_and_adopted_again_is_not_deleted() {
             let provider = harness.started().await;
             harness.ensure(&provider, &mut service).await.unwrap();
             let adopted = harness.load_balancer();
-            assert_eq!(adopted["name"], "by-hand", "another name would prove too much later");
-            assert!(tags(&adopted).contains(&"ccmrs-adopted"), "{:?}", tags(&adopted));
+            assert_eq!(
+                adopted["name"], "by-hand",
+                "another name would prove too much later"
+            );
+            assert!(
+                tags(&adopted).contains(&"ccmrs-adopted"),
+                "{:?}",
+                tags(&adopted)
+            );
             // As if the Service had become a ClusterIP.
             harness.delete(&provider, &service).await.unwrap();
             service.status = None;
@@ -162,11 +231,15 @@ async fn load_balancer_that_a_service_left_and_adopted_again_is_not_deleted() {
 async fn load_balancer_with_the_required_tag_is_not_deleted_although_its_other_tags_were_reset() {
     let harness = Harness::new().requiring(TAG);
     let id = add(&harness, &json!([]));
-    harness.fake.change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
+    harness
+        .fake
+        .change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
     let [mut service, _] = naming(&id);
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
-    harness.fake.change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
+    harness
+        .fake
+        .change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
     let provider = harness.started().await;
     harness.delete(&provider, &service).await.unwrap();
     assert_eq!(harness.load_balancer()["id"], id.as_str());

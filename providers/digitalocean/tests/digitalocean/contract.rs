@@ -15,20 +15,35 @@ use crate::harness::{Harness, PREFIX, service, service_of};
 #[tokio::test]
 async fn every_request_and_answer_of_a_load_balancer_fits_the_description() {
     let variable = |name: &str| std::env::var(format!("CCM_TEST_DIGITALOCEAN_{name}")).ok();
-    let Some((proxy, upstream)) = variable("PROXY").zip(variable("UPSTREAM")) else { return };
+    let Some((proxy, upstream)) = variable("PROXY").zip(variable("UPSTREAM")) else {
+        return;
+    };
     let harness = Harness::new()
         .set("DO_OVERRIDE_URL", &proxy)
         .set("DO_CLUSTER_ID", "prod")
         .set("PUBLIC_ACCESS_FIREWALL_NAME", "workers")
         .set("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s");
-    harness
-        .fake
-        .set_options(|it| *it = Options { creation_time: std::time::Duration::from_secs(2), ..Options::default() });
-    let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
+    harness.fake.set_options(|it| {
+        *it = Options {
+            creation_time: std::time::Duration::from_secs(2),
+            ..Options::default()
+        }
+    });
+    let _served = Port::open(&upstream)
+        .await
+        .unwrap()
+        .serve(harness.fake.router());
     let setup = harness.setup();
     let config = Config::read(&setup).unwrap();
-    let metadata = Transport::builder("http://metadata").service(harness.fake.router()).build().unwrap();
-    let provider = DigitalOcean::new(config.clone(), cloud(&config, &setup).unwrap().build().unwrap(), metadata);
+    let metadata = Transport::builder("http://metadata")
+        .service(harness.fake.router())
+        .build()
+        .unwrap();
+    let provider = DigitalOcean::new(
+        config.clone(),
+        cloud(&config, &setup).unwrap().build().unwrap(),
+        metadata,
+    );
     harness.start(&provider).await;
 
     let certificate = harness.fake.add_certificate("mine", "custom");
@@ -43,18 +58,39 @@ async fn every_request_and_answer_of_a_load_balancer_fits_the_description() {
         ("allow-rules", "cidr:198.51.100.0/24"),
         ("http-idle-timeout-seconds", "90"),
     ];
-    for mut service in [service(&regional), service(&[]), service_of(&[("network", "INTERNAL")], serde_json::json!({}))]
-    {
+    for mut service in [
+        service(&regional),
+        service(&[]),
+        service_of(&[("network", "INTERNAL")], serde_json::json!({})),
+    ] {
         harness.ensure(&provider, &mut service).await.unwrap();
         let annotations = service.metadata.annotations.get_or_insert_default();
-        annotations.insert(format!("{PREFIX}enable-backend-keepalive"), "true".to_owned());
+        annotations.insert(
+            format!("{PREFIX}enable-backend-keepalive"),
+            "true".to_owned(),
+        );
         annotations.insert(format!("{PREFIX}override-health-check"), String::new());
         harness.ensure(&provider, &mut service).await.unwrap();
         assert_eq!(harness.load_balancer()["enable_backend_keepalive"], true);
         harness.delete(&provider, &service).await.unwrap();
     }
-    assert!(!certificate.is_empty() && harness.fake.load_balancers().is_empty() && harness.fake.firewalls().len() == 1);
-    assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
-    let bad: Vec<_> = harness.fake.requests().into_iter().filter(|it| it.status >= 400 && it.status != 404).collect();
+    assert!(
+        !certificate.is_empty()
+            && harness.fake.load_balancers().is_empty()
+            && harness.fake.firewalls().len() == 1
+    );
+    assert!(
+        provider
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == Severity::Ok)
+    );
+    let bad: Vec<_> = harness
+        .fake
+        .requests()
+        .into_iter()
+        .filter(|it| it.status >= 400 && it.status != 404)
+        .collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }

@@ -13,7 +13,9 @@ const ONE: &str = "4de7ac8b-495b-4884-9a69-1050c6793cd6";
 const TWO: &str = "56775c3f-04ab-4fb3-a7ed-40ef9bc8eece";
 
 fn harness() -> Harness {
-    Harness::new().set("PUBLIC_ACCESS_FIREWALL_NAME", "workers").set("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s,k8s:worker")
+    Harness::new()
+        .set("PUBLIC_ACCESS_FIREWALL_NAME", "workers")
+        .set("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s,k8s:worker")
 }
 
 fn set(harness: &Harness, services: Vec<Service>) {
@@ -30,11 +32,25 @@ fn rules(harness: &Harness) -> Vec<String> {
     assert_eq!(firewalls.len(), 1, "{firewalls:?}");
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
     let rule = |it: &Value| {
-        let sources = it["sources"].as_object().unwrap().values().flat_map(|it| it.as_array().unwrap());
+        let sources = it["sources"]
+            .as_object()
+            .unwrap()
+            .values()
+            .flat_map(|it| it.as_array().unwrap());
         let sources: Vec<_> = sources.map(text).collect();
-        format!("{} {} {}", text(&it["protocol"]), text(&it["ports"]), sources.join(","))
+        format!(
+            "{} {} {}",
+            text(&it["protocol"]),
+            text(&it["ports"]),
+            sources.join(",")
+        )
     };
-    let mut rules: Vec<_> = firewalls[0]["inbound_rules"].as_array().unwrap().iter().map(rule).collect();
+    let mut rules: Vec<_> = firewalls[0]["inbound_rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(rule)
+        .collect();
     rules.sort();
     rules
 }
@@ -43,8 +59,14 @@ fn rules(harness: &Harness) -> Vec<String> {
 async fn it_admits_node_ports_and_what_network_load_balancers_need() {
     let harness = harness();
     let id = "kubernetes.digitalocean.com/load-balancer-id";
-    let port = |port: u16, protocol: &str| json!([{"port": 90, "nodePort": port, "protocol": protocol}]);
-    let node_port = |number, protocol| service_of(&[], json!({"type": "NodePort", "ports": port(number, protocol)}));
+    let port =
+        |port: u16, protocol: &str| json!([{"port": 90, "nodePort": port, "protocol": protocol}]);
+    let node_port = |number, protocol| {
+        service_of(
+            &[],
+            json!({"type": "NodePort", "ports": port(number, protocol)}),
+        )
+    };
     let managed = "kubernetes.digitalocean.com/firewall-managed";
     set(
         &harness,
@@ -52,11 +74,20 @@ async fn it_admits_node_ports_and_what_network_load_balancers_need() {
             node_port(31000, "TCP"),
             node_port(31001, "UDP"),
             node_port(31002, "SCTP"),
-            service_of(&[(managed, "false")], json!({"type": "NodePort", "ports": port(31003, "TCP")})),
+            service_of(
+                &[(managed, "false")],
+                json!({"type": "NodePort", "ports": port(31003, "TCP")}),
+            ),
             service_of(&[], json!({"type": "ClusterIP"})),
             service_of(&[("type", "REGIONAL")], json!({})),
-            service_of(&[(id, ONE)], json!({"loadBalancerSourceRanges": ["198.51.100.0/24"]})),
-            service_of(&[(id, TWO)], json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]})),
+            service_of(
+                &[(id, ONE)],
+                json!({"loadBalancerSourceRanges": ["198.51.100.0/24"]}),
+            ),
+            service_of(
+                &[(id, TWO)],
+                json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]}),
+            ),
             service_of(&[("type", "GLOBAL")], json!({})),
         ],
     );
@@ -73,13 +104,26 @@ async fn it_admits_node_ports_and_what_network_load_balancers_need() {
     ];
     assert_eq!(rules(&harness), expected);
     let firewall = &harness.fake.firewalls()[0];
-    assert_eq!((&firewall["name"], &firewall["tags"]), (&json!("workers"), &json!(["k8s", "k8s:worker"])));
-    assert!(harness.events().iter().any(|it| it.starts_with("FirewallConfigError")), "the wrong Service is told");
+    assert_eq!(
+        (&firewall["name"], &firewall["tags"]),
+        (&json!("workers"), &json!(["k8s", "k8s:worker"]))
+    );
+    assert!(
+        harness
+            .events()
+            .iter()
+            .any(|it| it.starts_with("FirewallConfigError")),
+        "the wrong Service is told"
+    );
 
     harness.fake.forget_requests();
     tokio::time::sleep(Duration::from_secs(16 * 60)).await;
     assert_eq!(harness.fake.changes(), []);
-    assert_eq!(harness.fake.counts(), [("GET /firewalls/{id}".to_owned(), 3)].into(), "every five minutes, by ID");
+    assert_eq!(
+        harness.fake.counts(),
+        [("GET /firewalls/{id}".to_owned(), 3)].into(),
+        "every five minutes, by ID"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,16 +132,27 @@ async fn it_follows_services_and_mends_what_was_changed_by_hand() {
     let _provider = harness.started().await;
     settle().await;
     assert_eq!(rules(&harness), Vec::<String>::new());
-    harness.fake.fail(Fault::refused("PUT /firewalls/{id}", 500).times(9));
+    harness
+        .fake
+        .fail(Fault::refused("PUT /firewalls/{id}", 500).times(9));
     set(&harness, vec![service_of(&[], json!({"type": "NodePort"}))]);
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(rules(&harness), ["tcp 30080 0.0.0.0/0,::/0", "tcp 30443 0.0.0.0/0,::/0"]);
+    assert_eq!(
+        rules(&harness),
+        ["tcp 30080 0.0.0.0/0,::/0", "tcp 30443 0.0.0.0/0,::/0"]
+    );
     harness.fake.change_firewalls(|it| {
         it["inbound_rules"] = json!([]);
         it["droplet_ids"] = json!([7]);
     });
     tokio::time::sleep(Duration::from_secs(330)).await;
-    assert_eq!((rules(&harness).len(), &harness.fake.firewalls()[0]["droplet_ids"]), (2, &json!([7])));
+    assert_eq!(
+        (
+            rules(&harness).len(),
+            &harness.fake.firewalls()[0]["droplet_ids"]
+        ),
+        (2, &json!([7]))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +164,10 @@ async fn it_admits_packets_as_long_as_a_network_load_balancer_passes_them_on() {
     set(&harness, vec![service.clone()]);
     settle().await;
     let before = rules(&harness);
-    assert!(before.contains(&"tcp 80 0.0.0.0/0,::/0".to_owned()), "{before:?}");
+    assert!(
+        before.contains(&"tcp 80 0.0.0.0/0,::/0".to_owned()),
+        "{before:?}"
+    );
     // The replacement is not allowed, so that the load balancer stays in use.
     crate::harness::set(&mut service, "type", "REGIONAL");
     set(&harness, vec![service.clone()]);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, Context, Environment,
+    LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use digitalocean_fake::{Droplet, Fake, Options, REGION, TOKEN};
 use provider_digitalocean::config::Config;
@@ -26,11 +26,27 @@ pub(crate) struct Harness {
 impl Harness {
     /// Creates an account with two droplets, and a Node for each.
     pub(crate) fn new() -> Self {
-        let fake = Fake::new(Options { change_time: std::time::Duration::ZERO, ..Options::default() });
-        let variables = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://digitalocean"), ("REGION", REGION)];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let harness = Self { fake, cluster: ScriptedCluster::default(), variables, adoptable_tag: None };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(&harness.fake.add_droplet(name)));
+        let fake = Fake::new(Options {
+            change_time: std::time::Duration::ZERO,
+            ..Options::default()
+        });
+        let variables = [
+            ("DO_ACCESS_TOKEN", TOKEN),
+            ("DO_OVERRIDE_URL", "http://digitalocean"),
+            ("REGION", REGION),
+        ];
+        let variables = variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let harness = Self {
+            fake,
+            cluster: ScriptedCluster::default(),
+            variables,
+            adoptable_tag: None,
+        };
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| harness.add_node(&harness.fake.add_droplet(name)));
         harness
     }
 
@@ -47,16 +63,30 @@ impl Harness {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        let (environment, adoptable_tag) = (Environment::of(self.variables.clone()), self.adoptable_tag.clone());
-        Setup { environment, adoptable_tag, ..Setup::default() }
+        let (environment, adoptable_tag) = (
+            Environment::of(self.variables.clone()),
+            self.adoptable_tag.clone(),
+        );
+        Setup {
+            environment,
+            adoptable_tag,
+            ..Setup::default()
+        }
     }
 
     /// Returns the provider as the program creates it; nothing is sent yet.
     pub(crate) fn provider(&self) -> DigitalOcean {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
-        let transport = cloud(&config, &setup).unwrap().service(self.fake.router()).build().unwrap();
-        let metadata = Transport::builder("http://metadata").service(self.fake.router()).build().unwrap();
+        let transport = cloud(&config, &setup)
+            .unwrap()
+            .service(self.fake.router())
+            .build()
+            .unwrap();
+        let metadata = Transport::builder("http://metadata")
+            .service(self.fake.router())
+            .build()
+            .unwrap();
         DigitalOcean::new(config, transport, metadata)
     }
 
@@ -78,9 +108,18 @@ impl Harness {
     }
 
     pub(crate) fn add_node(&self, droplet: &Droplet) {
-        let public = [droplet.public_v4.map(|ip| ip.to_string()), droplet.public_v6.map(|ip| ip.to_string())];
-        let addresses = public.into_iter().flatten().map(|ip| NodeAddress::new(AddressType::ExternalIP, &ip));
-        let private = droplet.private_v4.iter().map(|ip| NodeAddress::new(AddressType::InternalIP, &ip.to_string()));
+        let public = [
+            droplet.public_v4.map(|ip| ip.to_string()),
+            droplet.public_v6.map(|ip| ip.to_string()),
+        ];
+        let addresses = public
+            .into_iter()
+            .flatten()
+            .map(|ip| NodeAddress::new(AddressType::ExternalIP, &ip));
+        let private = droplet
+            .private_v4
+            .iter()
+            .map(|ip| NodeAddress::new(AddressType::InternalIP, &ip.to_string()));
         let node = Node {
             name: droplet.name.as_str().into(),
             uid: format!("uid-{}", droplet.name).into(),
@@ -92,11 +131,19 @@ impl Harness {
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        self.cluster.take_events().iter().map(ToString::to_string).collect()
+        self.cluster
+            .take_events()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
-    pub(crate) async fn ensure(&self, provider: &DigitalOcean, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &DigitalOcean,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         self.cluster.ensure(provider, &cluster(), service).await
     }
 
@@ -107,17 +154,36 @@ impl Harness {
         service: &Service,
         others: &[Service],
     ) -> Result<Option<LoadBalancerStatus>> {
-        self.cluster.set_services([service.clone()].into_iter().chain(others.iter().cloned()));
+        self.cluster
+            .set_services([service.clone()].into_iter().chain(others.iter().cloned()));
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
         provider.load_balancers().unwrap().ensure(request).await
     }
 
     /// Sets the targets of a Service to the Nodes.
-    pub(crate) async fn update_targets(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
+    pub(crate) async fn update_targets(
+        &self,
+        provider: &DigitalOcean,
+        service: &Service,
+    ) -> Result<()> {
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().update_targets(request).await
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .update_targets(request)
+            .await
     }
 
     pub(crate) async fn delete(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
@@ -133,13 +199,24 @@ impl Harness {
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// Sets an annotation: without the prefix, unless the key has a slash.
 pub(crate) fn set(service: &mut Service, key: &str, value: &str) {
-    let full = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
-    service.metadata.annotations.get_or_insert_default().insert(full, value.to_owned());
+    let full = if key.contains('/') {
+        key.to_owned()
+    } else {
+        format!("{PREFIX}{key}")
+    };
+    service
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(full, value.to_owned());
 }
 
 /// Returns a Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.
@@ -149,12 +226,23 @@ pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
 
 /// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(annotations: &[(&str, &str)], more: Value) -> Service {
-    let full = |key: &str| if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
-    let annotations: Value =
-        annotations.iter().map(|(key, value)| (full(key), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let full = |key: &str| {
+        if key.contains('/') {
+            key.to_owned()
+        } else {
+            format!("{PREFIX}{key}")
+        }
+    };
+    let annotations: Value = annotations
+        .iter()
+        .map(|(key, value)| (full(key), json!(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
-    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    let Value::Object(more) = more else {
+        panic!("fields of a spec are an object")
+    };
     for (key, value) in more {
         spec[key] = value;
     }

@@ -3,7 +3,10 @@
 use provider_digitalocean::{annotations, variables};
 use provider_kit::declared::reference::{put, table};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/digitalocean.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/providers/digitalocean.md"
+);
 
 #[test]
 fn the_page_has_the_tables_that_the_declarations_make() {
@@ -16,5 +19,8 @@ fn the_page_has_the_tables_that_the_declarations_make() {
         std::fs::write(PAGE, &fresh).unwrap();
         return;
     }
-    assert!(page == fresh, "the page is old: CCM_WRITE_REFERENCE=1 cargo test -p provider-digitalocean writes it");
+    assert!(
+        page == fresh,
+        "the page is old: CCM_WRITE_REFERENCE=1 cargo test -p provider-digitalocean writes it"
+    );
 }

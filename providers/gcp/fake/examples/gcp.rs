@@ -28,18 +28,28 @@ async fn main() -> std::io::Result<()> {
         next.run(request).await
     });
     for number in 0..count {
-        fake.lock().add_instance(&format!("worker-{number}"), [ZONE, "us-central1-b"][number % 2]);
+        fake.lock().add_instance(
+            &format!("worker-{number}"),
+            [ZONE, "us-central1-b"][number % 2],
+        );
     }
     println!("api-endpoint = {}/compute/v1/", port.url());
-    console::serve(port, fake.router().layer(hold), fake, |cloud, command, name| {
-        match command {
-            "delete" => cloud.remove_instance(name),
-            "stop" => cloud.change_instance(name, |it| it["status"] = "TERMINATED".into()),
-            "load" => cloud.objects = serde_json::from_value(console::read(name)).unwrap_or_default(),
-            "dump" => return Some(json!(cloud.objects)),
-            _ => return None,
-        }
-        Some(Value::Null)
-    })
+    console::serve(
+        port,
+        fake.router().layer(hold),
+        fake,
+        |cloud, command, name| {
+            match command {
+                "delete" => cloud.remove_instance(name),
+                "stop" => cloud.change_instance(name, |it| it["status"] = "TERMINATED".into()),
+                "load" => {
+                    cloud.objects = serde_json::from_value(console::read(name)).unwrap_or_default()
+                }
+                "dump" => return Some(json!(cloud.objects)),
+                _ => return None,
+            }
+            Some(Value::Null)
+        },
+    )
     .await
 }

@@ -10,19 +10,28 @@ use crate::{Answer, ApiRequest, Gcp, array, path_of, refuse};
 /// Returns the path of the object on which an action is.
 fn target(request: &ApiRequest) -> String {
     let path = Gcp::path(request);
-    path.rsplit_once('/').map_or(path.clone(), |(object, _)| object.to_owned())
+    path.rsplit_once('/')
+        .map_or(path.clone(), |(object, _)| object.to_owned())
 }
 
 /// Returns the URLs of instances in a body, in the form of this cloud's links.
 fn urls(cloud: &Gcp, request: &ApiRequest) -> Vec<String> {
-    array(&request.body["instances"]).filter_map(|it| Some(cloud.resolved(request, it["instance"].as_str()?))).collect()
+    array(&request.body["instances"])
+        .filter_map(|it| Some(cloud.resolved(request, it["instance"].as_str()?)))
+        .collect()
 }
 
 /// Adds instances to a list, or removes them.
 fn edit(list: &mut Value, urls: &[String], adds: bool) {
     let all = list.as_array().cloned().unwrap_or_default();
-    let mut rest: Vec<Value> =
-        all.into_iter().filter(|it| !urls.iter().any(|url| Some(path_of(url)) == it.as_str().map(path_of))).collect();
+    let mut rest: Vec<Value> = all
+        .into_iter()
+        .filter(|it| {
+            !urls
+                .iter()
+                .any(|url| Some(path_of(url)) == it.as_str().map(path_of))
+        })
+        .collect();
     if adds {
         rest.extend(urls.iter().map(|url| url.as_str().into()));
     }
@@ -33,7 +42,11 @@ pub(crate) fn pool_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if let Some(repeated) = cloud.repeated(request) {
         return repeated;
     }
-    let (path, urls, adds) = (target(request), urls(cloud, request), request.path.ends_with("/addInstance"));
+    let (path, urls, adds) = (
+        target(request),
+        urls(cloud, request),
+        request.path.ends_with("/addInstance"),
+    );
     cloud.object(&path)?;
     if urls.len() > 1000 {
         return Err(refuse(400, "invalid", "at most 1000 instances"));
@@ -48,7 +61,10 @@ pub(crate) fn pool_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
 pub(crate) fn health(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     cloud.object(&target(request))?;
     let status = json!({"instance": request.body["instance"], "healthState": "HEALTHY"});
-    Ok(Reply::new(200, json!({"kind": "compute#targetPoolInstanceHealth", "healthStatus": [status]})))
+    Ok(Reply::new(
+        200,
+        json!({"kind": "compute#targetPoolInstanceHealth", "healthStatus": [status]}),
+    ))
 }
 
 pub(crate) fn set_labels(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
@@ -71,7 +87,9 @@ pub(crate) fn set_labels(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
 
 pub(crate) fn list_members(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let members = cloud.object(&target(request))?["members"].clone();
-    let all = array(&members).map(|it| json!({"instance": it, "status": "RUNNING"})).collect();
+    let all = array(&members)
+        .map(|it| json!({"instance": it, "status": "RUNNING"}))
+        .collect();
     page(cloud, request, "compute#instanceGroupsListInstances", all)
 }
 
@@ -79,23 +97,41 @@ pub(crate) fn group_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if let Some(repeated) = cloud.repeated(request) {
         return repeated;
     }
-    let (path, urls, adds) = (target(request), urls(cloud, request), request.path.ends_with("/addInstances"));
+    let (path, urls, adds) = (
+        target(request),
+        urls(cloud, request),
+        request.path.ends_with("/addInstances"),
+    );
     let known = cloud.object(&path)?["members"].clone();
     let is_member = |url: &String| array(&known).any(|it| it == url.as_str());
-    check_instances(cloud, &urls.iter().filter(|url| adds || !is_member(url)).map(String::as_str).collect::<Vec<_>>())?;
+    check_instances(
+        cloud,
+        &urls
+            .iter()
+            .filter(|url| adds || !is_member(url))
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    )?;
     if adds && urls.iter().any(is_member) {
-        return Err(refuse(400, "invalid", "an instance is already a member of the instance group"));
+        return Err(refuse(
+            400,
+            "invalid",
+            "an instance is already a member of the instance group",
+        ));
     }
     let is_balanced = |group: &String| {
-        cloud
-            .all("backendServices")
-            .any(|it| array(&it["backends"]).any(|it| it["group"].as_str().map(path_of) == Some(group)))
+        cloud.all("backendServices").any(|it| {
+            array(&it["backends"]).any(|it| it["group"].as_str().map(path_of) == Some(group))
+        })
     };
-    let groups = cloud.objects.iter().filter(|(other, _)| **other != path && is_balanced(other));
+    let groups = cloud
+        .objects
+        .iter()
+        .filter(|(other, _)| **other != path && is_balanced(other));
     if adds
-        && groups
-            .into_iter()
-            .any(|(_, group)| array(&group["members"]).any(|it| urls.iter().any(|url| it == url.as_str())))
+        && groups.into_iter().any(|(_, group)| {
+            array(&group["members"]).any(|it| urls.iter().any(|url| it == url.as_str()))
+        })
     {
         return Err(refuse(
             400,

@@ -10,24 +10,39 @@ use crate::{Answer, ApiRequest, Gcp, array, invalid, not_found, refuse, singular
 /// Returns `true` if an object fits a filter: `name eq REGEX`, `(a = "x") OR (a = "y")`, `(a eq x) (b eq y)`.
 pub(crate) fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
     if filter.contains(" OR ") {
-        return filter.split(" OR ").map(|part| fits(object, part)).try_fold(false, |any, part| Ok(any || part?));
+        return filter
+            .split(" OR ")
+            .map(|part| fits(object, part))
+            .try_fold(false, |any, part| Ok(any || part?));
     }
     let mut rest = filter.trim();
-    let is_grouped = rest.starts_with('(') && (rest.ends_with(')')) && rest.matches(") (").count() > 0;
+    let is_grouped =
+        rest.starts_with('(') && (rest.ends_with(')')) && rest.matches(") (").count() > 0;
     if is_grouped {
         let parts = rest[1..rest.len() - 1].split(") (");
-        return parts.map(|part| fits(object, part)).try_fold(true, |all, part| Ok(all && part?));
+        return parts
+            .map(|part| fits(object, part))
+            .try_fold(true, |all, part| Ok(all && part?));
     }
     if rest.starts_with('(') && rest.ends_with(')') {
         rest = &rest[1..rest.len() - 1];
     }
-    let wrong = || invalid(format!("Invalid value for field 'filter': '{filter}'. Invalid list filter expression."));
+    let wrong = || {
+        invalid(format!(
+            "Invalid value for field 'filter': '{filter}'. Invalid list filter expression."
+        ))
+    };
     let (key, rest) = rest.split_once(' ').ok_or_else(wrong)?;
     let (operator, wanted) = rest.split_once(' ').ok_or_else(wrong)?;
-    let (has, wanted) = (object[key].as_str().unwrap_or_default(), wanted.trim_matches('"'));
+    let (has, wanted) = (
+        object[key].as_str().unwrap_or_default(),
+        wanted.trim_matches('"'),
+    );
     match operator {
         "=" => Ok(has == wanted),
-        "eq" => Ok(Regex::new(&format!("^(?:{wanted})$")).map_err(|_| wrong())?.is_match(has)),
+        "eq" => Ok(Regex::new(&format!("^(?:{wanted})$"))
+            .map_err(|_| wrong())?
+            .is_match(has)),
         _ => Err(wrong()),
     }
 }
@@ -35,7 +50,10 @@ pub(crate) fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
 /// Returns a page of a list. One without items has no field for them.
 pub(crate) fn page(cloud: &Gcp, request: &ApiRequest, kind: &str, mut all: Vec<Value>) -> Answer {
     if let Some(filter) = request.query("filter").filter(|it| !it.is_empty()) {
-        let kept: Result<Vec<_>, _> = all.into_iter().map(|it| Ok(fits(&it, filter)?.then_some(it))).collect();
+        let kept: Result<Vec<_>, _> = all
+            .into_iter()
+            .map(|it| Ok(fits(&it, filter)?.then_some(it)))
+            .collect();
         all = kept?.into_iter().flatten().collect();
     }
     let page = cut(cloud, request, all)?;
@@ -51,19 +69,29 @@ pub(crate) fn page(cloud: &Gcp, request: &ApiRequest, kind: &str, mut all: Vec<V
 
 /// Cuts a list into pages; a token is the number of the first item.
 pub(crate) fn cut<T>(cloud: &Gcp, request: &ApiRequest, all: Vec<T>) -> Result<Page<T>, Refused> {
-    let size =
-        request.query("maxResults").map_or(Ok(500), |text| text.parse::<usize>().map_err(|_| invalid("maxResults")))?;
-    let start =
-        request.query("pageToken").map_or(Ok(0), |text| text.parse::<usize>().map_err(|_| invalid("pageToken")))?;
+    let size = request.query("maxResults").map_or(Ok(500), |text| {
+        text.parse::<usize>().map_err(|_| invalid("maxResults"))
+    })?;
+    let start = request.query("pageToken").map_or(Ok(0), |text| {
+        text.parse::<usize>().map_err(|_| invalid("pageToken"))
+    })?;
     if !(1..=500).contains(&size) {
         return Err(invalid("maxResults must be between 0 and 500"));
     }
-    Ok(Page::starting(all, start, size.min(cloud.page), &request.effects))
+    Ok(Page::starting(
+        all,
+        start,
+        size.min(cloud.page),
+        &request.effects,
+    ))
 }
 
 /// Returns the token of the page after a page.
 pub(crate) fn token<T>(page: &Page<T>, request: &ApiRequest) -> Option<String> {
-    let start: usize = request.query("pageToken").and_then(|it| it.parse().ok()).unwrap_or_default();
+    let start: usize = request
+        .query("pageToken")
+        .and_then(|it| it.parse().ok())
+        .unwrap_or_default();
     match page.next {
         Next::Nothing => None,
         Next::Following => Some((start + page.items.len().max(1)).to_string()),
@@ -73,27 +101,47 @@ pub(crate) fn token<T>(page: &Page<T>, request: &ApiRequest) -> Option<String> {
 
 pub(crate) fn list(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let path = Gcp::path(request) + "/";
-    let own = cloud.objects.iter().filter(|(it, _)| it.strip_prefix(&path).is_some_and(|name| !name.contains('/')));
+    let own = cloud.objects.iter().filter(|(it, _)| {
+        it.strip_prefix(&path)
+            .is_some_and(|name| !name.contains('/'))
+    });
     let all = own.map(|(_, it)| shown(it)).collect();
-    let kind = format!("compute#{}List", singular(path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()));
+    let kind = format!(
+        "compute#{}List",
+        singular(
+            path.trim_end_matches('/')
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+        )
+    );
     page(cloud, request, &kind, all)
 }
 
 /// Returns an object without what the API does not show.
 pub(crate) fn shown(object: &Value) -> Value {
     let mut object = object.clone();
-    object.as_object_mut().map(|fields| fields.remove("members"));
+    object
+        .as_object_mut()
+        .map(|fields| fields.remove("members"));
     object
 }
 
 pub(crate) fn zones(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let prefix = format!("{}/global/zones/", request.id());
-    let all = cloud.objects.iter().filter(|(path, _)| path.starts_with(&prefix)).map(|(_, it)| it.clone()).collect();
+    let all = cloud
+        .objects
+        .iter()
+        .filter(|(path, _)| path.starts_with(&prefix))
+        .map(|(_, it)| it.clone())
+        .collect();
     page(cloud, request, "compute#zoneList", all)
 }
 
 pub(crate) fn get(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
-    cloud.object(&Gcp::path(request)).map(|it| Reply::new(200, shown(it)))
+    cloud
+        .object(&Gcp::path(request))
+        .map(|it| Reply::new(200, shown(it)))
 }
 
 fn is_name(name: &str) -> bool {
@@ -111,20 +159,31 @@ pub(crate) fn create(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let (collection, mut body) = (Gcp::path(request), request.body.clone());
     let name = body["name"].as_str().unwrap_or_default().to_owned();
     if !is_name(&name) {
-        return Err(invalid(format!("Invalid value for field 'resource.name': '{name}'.")));
+        return Err(invalid(format!(
+            "Invalid value for field 'resource.name': '{name}'."
+        )));
     }
     let path = format!("{collection}/{name}");
     if cloud.objects.contains_key(&path) {
-        return Err(refuse(409, "alreadyExists", format!("The resource 'projects/{path}' already exists")));
+        return Err(refuse(
+            409,
+            "alreadyExists",
+            format!("The resource 'projects/{path}' already exists"),
+        ));
     }
     let (hop, instances) = (body["nextHopInstance"].take(), body["instances"].take());
     if let Some(url) = hop.as_str() {
         body["nextHopInstance"] = cloud.resolved(request, url).into();
     }
     if instances.is_array() {
-        body["instances"] = array(&instances).filter_map(Value::as_str).map(|it| cloud.resolved(request, it)).collect();
+        body["instances"] = array(&instances)
+            .filter_map(Value::as_str)
+            .map(|it| cloud.resolved(request, it))
+            .collect();
     }
-    body.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    body.as_object_mut()
+        .into_iter()
+        .for_each(|fields| fields.retain(|_, value| !value.is_null()));
     check(cloud, &path, &body)?;
     complete(cloud, &path, &mut body)?;
     cloud.insert(&path, body);
@@ -140,7 +199,13 @@ pub(crate) fn change(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if path.contains("/backendServices/") && request.body["fingerprint"] != changed["fingerprint"] {
         return Err(refuse(412, "conditionNotMet", "Invalid fingerprint."));
     }
-    for (key, value) in request.body.as_object().into_iter().flatten().filter(|(key, _)| *key != "name") {
+    for (key, value) in request
+        .body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "name")
+    {
         match (value, &mut changed[key.as_str()]) {
             (Value::Object(fields), Value::Object(known)) => known.extend(fields.clone()),
             (value, known) => *known = value.clone(),

@@ -15,7 +15,9 @@ impl Gcp {
     /// Adds a running instance of a project.
     pub fn add_instance_to(&mut self, project: &str, name: &str, zone: &str) -> String {
         let number = self.number();
-        let [high, low] = u16::try_from(number % 60_000).unwrap_or_default().to_be_bytes();
+        let [high, low] = u16::try_from(number % 60_000)
+            .unwrap_or_default()
+            .to_be_bytes();
         let path = format!("{project}/zones/{zone}/instances/{name}");
         let interface = json!({
             "kind": "compute#networkInterface", "name": "nic0", "networkIP": format!("10.128.{high}.{low}"),
@@ -34,8 +36,12 @@ impl Gcp {
 
     /// Changes the instances of this name.
     pub fn change_instance(&mut self, name: &str, change: impl Fn(&mut Value)) {
-        let is_it = |path: &String| path.contains("/instances/") && path.ends_with(&format!("/{name}"));
-        self.objects.iter_mut().filter(|(path, _)| is_it(path)).for_each(|(_, it)| change(it));
+        let is_it =
+            |path: &String| path.contains("/instances/") && path.ends_with(&format!("/{name}"));
+        self.objects
+            .iter_mut()
+            .filter(|(path, _)| is_it(path))
+            .for_each(|(_, it)| change(it));
     }
 
     /// Removes the instances of this name, also from pools and groups.
@@ -44,13 +50,14 @@ impl Gcp {
         self.objects.retain(|path, _| !path.ends_with(&end));
         for object in self.objects.values_mut() {
             for key in ["instances", "members"] {
-                object[key]
-                    .as_array_mut()
-                    .into_iter()
-                    .for_each(|all| all.retain(|it| it.as_str().is_none_or(|url| !url.ends_with(&end))));
+                object[key].as_array_mut().into_iter().for_each(|all| {
+                    all.retain(|it| it.as_str().is_none_or(|url| !url.ends_with(&end)))
+                });
             }
             if let Some(fields) = object.as_object_mut() {
-                fields.retain(|key, value| !(["instances", "members"].contains(&&**key) && value.is_null()));
+                fields.retain(|key, value| {
+                    !(["instances", "members"].contains(&&**key) && value.is_null())
+                });
             }
         }
     }
@@ -58,14 +65,29 @@ impl Gcp {
 
 /// The instances or instance groups of all zones. A zone that does not answer has a warning in the place of its items.
 pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
-    let collection = request.path.rsplit('/').next().unwrap_or_default().to_owned();
+    let collection = request
+        .path
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     let kind = format!("compute#{}AggregatedList", crate::singular(&collection));
     let prefix = format!("{}/zones/", request.id());
-    let is_its = |path: &str| path.starts_with(&prefix) && path.rsplit('/').nth(1) == Some(&collection);
-    let is_reachable = |path: &str| !cloud.unreachable.iter().any(|zone| path.contains(&format!("/zones/{zone}/")));
+    let is_its =
+        |path: &str| path.starts_with(&prefix) && path.rsplit('/').nth(1) == Some(&collection);
+    let is_reachable = |path: &str| {
+        !cloud
+            .unreachable
+            .iter()
+            .any(|zone| path.contains(&format!("/zones/{zone}/")))
+    };
     let filter = request.query("filter").filter(|it| !it.is_empty());
     let mut found = Vec::new();
-    for (path, it) in cloud.objects.iter().filter(|(path, _)| is_its(path) && is_reachable(path)) {
+    for (path, it) in cloud
+        .objects
+        .iter()
+        .filter(|(path, _)| is_its(path) && is_reachable(path))
+    {
         if filter.map_or(Ok(true), |filter| fits(it, filter))? {
             found.push((path.clone(), it.clone()));
         }
@@ -79,14 +101,16 @@ pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         if scope[&collection].is_null() {
             *scope = json!({ &*collection: [] });
         }
-        scope[&collection].as_array_mut().into_iter().for_each(|all| all.push(shown(&it)));
+        scope[&collection]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.push(shown(&it)));
     }
     for zone in &cloud.unreachable {
         let warning = json!({"code": "UNREACHABLE", "message": format!("The zone {zone} does not answer"), "data": []});
         scopes[format!("zones/{zone}")] = json!({ "warning": warning });
     }
-    let mut answer =
-        json!({"kind": kind, "id": request.path, "items": scopes, "selfLink": cloud.link(&Gcp::path(request))});
+    let mut answer = json!({"kind": kind, "id": request.path, "items": scopes, "selfLink": cloud.link(&Gcp::path(request))});
     if let Some(next) = next {
         answer["nextPageToken"] = next.into();
     }

@@ -98,13 +98,22 @@ impl Gcp {
             created: 1_000_000,
         };
         for project in [PROJECT, "host"] {
-            cloud.insert(&format!("{project}/global/networks/default"), json!({"autoCreateSubnetworks": true}));
+            cloud.insert(
+                &format!("{project}/global/networks/default"),
+                json!({"autoCreateSubnetworks": true}),
+            );
             let network = cloud.link(&format!("{project}/global/networks/default"));
             let subnetwork = json!({"network": network, "ipCidrRange": "10.128.0.0/20"});
-            cloud.insert(&format!("{project}/regions/{REGION}/subnetworks/default"), subnetwork);
+            cloud.insert(
+                &format!("{project}/regions/{REGION}/subnetworks/default"),
+                subnetwork,
+            );
             let region = cloud.link(&format!("{project}/regions/{REGION}"));
             for zone in [ZONE, "us-central1-b"] {
-                cloud.insert(&format!("{project}/global/zones/{zone}"), json!({"region": region, "status": "UP"}));
+                cloud.insert(
+                    &format!("{project}/global/zones/{zone}"),
+                    json!({"region": region, "status": "UP"}),
+                );
             }
         }
         cloud
@@ -116,7 +125,11 @@ fn refuse(status: u16, reason: &str, message: impl Into<String>) -> Refused {
 }
 
 fn not_found(path: &str) -> Refused {
-    refuse(404, "notFound", format!("The resource 'projects/{path}' was not found"))
+    refuse(
+        404,
+        "notFound",
+        format!("The resource 'projects/{path}' was not found"),
+    )
 }
 
 fn invalid(message: impl Into<String>) -> Refused {
@@ -131,7 +144,9 @@ pub fn path_of(url: &str) -> &str {
 
 /// Returns the word for one object of a collection: `address` of `addresses`.
 pub(crate) fn singular(collection: &str) -> &str {
-    let stem = collection.strip_suffix("es").filter(|it| it.ends_with("ess"));
+    let stem = collection
+        .strip_suffix("es")
+        .filter(|it| it.ends_with("ess"));
     stem.or(collection.strip_suffix('s')).unwrap_or(collection)
 }
 
@@ -151,7 +166,10 @@ impl Gcp {
     /// Returns the URL of an object that a request names by its URL or, as the Go program does, by its path in the project.
     fn resolved(&self, request: &ApiRequest, url: &str) -> String {
         let relative = || format!("{}/{}", request.project, url.trim_start_matches('/'));
-        self.link(&url.rsplit_once("projects/").map_or_else(relative, |(_, path)| path.to_owned()))
+        self.link(
+            &url.rsplit_once("projects/")
+                .map_or_else(relative, |(_, path)| path.to_owned()),
+        )
     }
 
     /// Adds or replaces an object, with what the cloud adds to each.
@@ -163,16 +181,22 @@ impl Gcp {
         object["name"] = path.rsplit('/').next().unwrap_or_default().into();
         object["selfLink"] = self.link(path).into();
         object["creationTimestamp"] = "2026-11-23T06:00:00.000-08:00".into();
-        if let [_, scope @ ("regions" | "zones"), place, ..] = path.split('/').collect::<Vec<_>>()[..] {
+        if let [_, scope @ ("regions" | "zones"), place, ..] =
+            path.split('/').collect::<Vec<_>>()[..]
+        {
             let project = path.split('/').next().unwrap_or_default();
-            object[&scope[..scope.len() - 1]] = self.link(&format!("{project}/{scope}/{place}")).into();
+            object[&scope[..scope.len() - 1]] =
+                self.link(&format!("{project}/{scope}/{place}")).into();
         }
         self.objects.insert(path.to_owned(), object);
     }
 
     /// The objects of a collection, such as `instances`.
     pub fn all<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.objects.iter().filter(move |(path, _)| path.rsplit('/').nth(1) == Some(collection)).map(|(_, it)| it)
+        self.objects
+            .iter()
+            .filter(move |(path, _)| path.rsplit('/').nth(1) == Some(collection))
+            .map(|(_, it)| it)
     }
 
     /// Returns the path of the request's object or collection: the URL's after `projects/`.
@@ -185,7 +209,13 @@ impl Gcp {
     }
 
     /// Begins an operation in the scope of an object.
-    fn begin(&mut self, request: &ApiRequest, target: &str, deletes: Option<Path>, creates: Option<Path>) -> Answer {
+    fn begin(
+        &mut self,
+        request: &ApiRequest,
+        target: &str,
+        deletes: Option<Path>,
+        creates: Option<Path>,
+    ) -> Answer {
         self.begin_pending(request, target, [deletes, creates], None)
     }
 
@@ -200,7 +230,11 @@ impl Gcp {
         let parts: Vec<_> = target.split('/').collect();
         let (project, scope) = (parts[0], parts[1..parts.len() - 2].join("/"));
         let path = format!("{project}/{scope}/operations/{name}");
-        let kind = if request.route.starts_with("DELETE") { "delete" } else { "insert" };
+        let kind = if request.route.starts_with("DELETE") {
+            "delete"
+        } else {
+            "insert"
+        };
         let shown = json!({
             "kind": "compute#operation", "id": self.number().to_string(), "name": name, "operationType": kind, "status": "RUNNING",
             "selfLink": self.link(&path), "targetLink": self.link(target), "progress": 0,
@@ -210,7 +244,16 @@ impl Gcp {
             self.requests.insert(id.to_owned(), path.clone());
         }
         let is_over = operation.is_over();
-        self.operations.insert(path.clone(), Pending { operation, shown, deletes, creates, changes });
+        self.operations.insert(
+            path.clone(),
+            Pending {
+                operation,
+                shown,
+                deletes,
+                creates,
+                changes,
+            },
+        );
         self.note_cuts();
         if is_over {
             self.end(&path);
@@ -228,7 +271,10 @@ impl Gcp {
     /// Returns the operation that a request with the same ID has begun.
     fn repeated(&self, request: &ApiRequest) -> Option<Answer> {
         let path = self.requests.get(request.query("requestId")?)?;
-        Some(Ok(Reply::new(200, self.operations.get(path)?.shown.clone())))
+        Some(Ok(Reply::new(
+            200,
+            self.operations.get(path)?.shown.clone(),
+        )))
     }
 
     /// Ends operations at once.
@@ -238,7 +284,13 @@ impl Gcp {
     }
 
     fn end(&mut self, path: &str) {
-        let Some(pending) = self.operations.get_mut(path).filter(|it| it.shown["status"] != "DONE") else { return };
+        let Some(pending) = self
+            .operations
+            .get_mut(path)
+            .filter(|it| it.shown["status"] != "DONE")
+        else {
+            return;
+        };
         pending.shown["status"] = "DONE".into();
         pending.shown["progress"] = 100.into();
         if let Some(code) = &pending.operation.error {
@@ -262,13 +314,22 @@ impl Gcp {
 
 fn project(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let known = [PROJECT, "host"].contains(&request.id()) || request.id() == "4711";
-    let shown = json!({"kind": "compute#project", "name": PROJECT, "selfLink": cloud.link(PROJECT)});
-    if known { Ok(Reply::new(200, shown)) } else { Err(not_found(request.id())) }
+    let shown =
+        json!({"kind": "compute#project", "name": PROJECT, "selfLink": cloud.link(PROJECT)});
+    if known {
+        Ok(Reply::new(200, shown))
+    } else {
+        Err(not_found(request.id()))
+    }
 }
 
 fn operations(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let scope = Gcp::path(request);
-    let own = cloud.operations.iter().filter(|(path, _)| path.starts_with(&scope)).map(|(_, it)| it.shown.clone());
+    let own = cloud
+        .operations
+        .iter()
+        .filter(|(path, _)| path.starts_with(&scope))
+        .map(|(_, it)| it.shown.clone());
     let all = own.collect();
     collections::page(cloud, request, "compute#operationList", all)
 }
@@ -288,7 +349,11 @@ fn metadata(_: &mut Gcp, request: &ApiRequest) -> Answer {
         "instance/service-accounts/default/token" => {
             json!({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}).to_string()
         }
-        _ => return Ok(Reply::text(404, "text/plain", "not found").header("metadata-flavor", "Google")),
+        _ => {
+            return Ok(
+                Reply::text(404, "text/plain", "not found").header("metadata-flavor", "Google")
+            );
+        }
     };
     Ok(Reply::text(200, "text/plain", text).header("metadata-flavor", "Google"))
 }
@@ -296,17 +361,27 @@ fn metadata(_: &mut Gcp, request: &ApiRequest) -> Answer {
 /// Issues tokens for signed assertions. The signature is not checked; the form is.
 fn token(_: &mut Gcp, request: &ApiRequest) -> Answer {
     let form = String::from_utf8_lossy(&request.bytes).into_owned();
-    let grants =
-        [("jwt-bearer", "assertion="), ("refresh_token", "refresh_token="), ("token-exchange", "subject_token=")];
+    let grants = [
+        ("jwt-bearer", "assertion="),
+        ("refresh_token", "refresh_token="),
+        ("token-exchange", "subject_token="),
+    ];
     // Clients write the fields in any order.
     let is_whole = |(grant, field): &(&str, &str)| {
-        form.split('&').any(|it| it.starts_with("grant_type=") && it.ends_with(grant))
+        form.split('&')
+            .any(|it| it.starts_with("grant_type=") && it.ends_with(grant))
             && form.split('&').any(|it| it.starts_with(field))
     };
     if grants.iter().any(is_whole) {
-        return Ok(Reply::new(200, json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"})));
+        return Ok(Reply::new(
+            200,
+            json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}),
+        ));
     }
-    Ok(Reply::new(400, json!({"error": "unsupported_grant_type", "error_description": form})))
+    Ok(Reply::new(
+        400,
+        json!({"error": "unsupported_grant_type", "error_description": form}),
+    ))
 }
 
 /// Issues a token for another account, or for the body of `token-url`, to the bearer of a token.
@@ -314,30 +389,97 @@ fn other_token(_: &mut Gcp, request: &ApiRequest) -> Answer {
     if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
         return Err(refuse(401, "authError", "Invalid Credentials"));
     }
-    Ok(Reply::new(200, json!({"accessToken": TOKEN, "expireTime": "2036-11-23T00:00:00Z"})))
+    Ok(Reply::new(
+        200,
+        json!({"accessToken": TOKEN, "expireTime": "2036-11-23T00:00:00Z"}),
+    ))
 }
 
 const API: &[Route<Gcp>] = &[
     ("GET", "/projects/{project}", project),
     ("GET", "/projects/{project}/zones", collections::zones),
-    ("GET", "/projects/{project}/aggregated/instances", instances::aggregated),
-    ("GET", "/projects/{project}/aggregated/instanceGroups", instances::aggregated),
+    (
+        "GET",
+        "/projects/{project}/aggregated/instances",
+        instances::aggregated,
+    ),
+    (
+        "GET",
+        "/projects/{project}/aggregated/instanceGroups",
+        instances::aggregated,
+    ),
     ("GET", "/projects/{project}/global/operations", operations),
-    ("GET", "/projects/{project}/regions/{region}/operations", operations),
-    ("GET", "/projects/{project}/zones/{zone}/operations", operations),
+    (
+        "GET",
+        "/projects/{project}/regions/{region}/operations",
+        operations,
+    ),
+    (
+        "GET",
+        "/projects/{project}/zones/{zone}/operations",
+        operations,
+    ),
     ("GET", "/projects/{project}/global/operations/{name}", wait),
-    ("GET", "/projects/{project}/regions/{region}/operations/{name}", wait),
-    ("GET", "/projects/{project}/zones/{zone}/operations/{name}", wait),
-    ("POST", "/projects/{project}/global/operations/{name}/wait", wait),
-    ("POST", "/projects/{project}/regions/{region}/operations/{name}/wait", wait),
-    ("POST", "/projects/{project}/zones/{zone}/operations/{name}/wait", wait),
-    ("POST", "/projects/{project}/regions/{region}/targetPools/{name}/addInstance", actions::pool_instances),
-    ("POST", "/projects/{project}/regions/{region}/targetPools/{name}/removeInstance", actions::pool_instances),
-    ("POST", "/projects/{project}/regions/{region}/targetPools/{name}/getHealth", actions::health),
-    ("POST", "/projects/{project}/regions/{region}/forwardingRules/{name}/setLabels", actions::set_labels),
-    ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/listInstances", actions::list_members),
-    ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/addInstances", actions::group_instances),
-    ("POST", "/projects/{project}/zones/{zone}/instanceGroups/{name}/removeInstances", actions::group_instances),
+    (
+        "GET",
+        "/projects/{project}/regions/{region}/operations/{name}",
+        wait,
+    ),
+    (
+        "GET",
+        "/projects/{project}/zones/{zone}/operations/{name}",
+        wait,
+    ),
+    (
+        "POST",
+        "/projects/{project}/global/operations/{name}/wait",
+        wait,
+    ),
+    (
+        "POST",
+        "/projects/{project}/regions/{region}/operations/{name}/wait",
+        wait,
+    ),
+    (
+        "POST",
+        "/projects/{project}/zones/{zone}/operations/{name}/wait",
+        wait,
+    ),
+    (
+        "POST",
+        "/projects/{project}/regions/{region}/targetPools/{name}/addInstance",
+        actions::pool_instances,
+    ),
+    (
+        "POST",
+        "/projects/{project}/regions/{region}/targetPools/{name}/removeInstance",
+        actions::pool_instances,
+    ),
+    (
+        "POST",
+        "/projects/{project}/regions/{region}/targetPools/{name}/getHealth",
+        actions::health,
+    ),
+    (
+        "POST",
+        "/projects/{project}/regions/{region}/forwardingRules/{name}/setLabels",
+        actions::set_labels,
+    ),
+    (
+        "POST",
+        "/projects/{project}/zones/{zone}/instanceGroups/{name}/listInstances",
+        actions::list_members,
+    ),
+    (
+        "POST",
+        "/projects/{project}/zones/{zone}/instanceGroups/{name}/addInstances",
+        actions::group_instances,
+    ),
+    (
+        "POST",
+        "/projects/{project}/zones/{zone}/instanceGroups/{name}/removeInstances",
+        actions::group_instances,
+    ),
 ];
 
 /// The routes of a collection.
@@ -347,12 +489,36 @@ macro_rules! collection {
             prefix: "/compute/v1",
             service: (),
             table: &[
-                ("GET", concat!("/projects/{project}/", $path), collections::list),
-                ("POST", concat!("/projects/{project}/", $path), collections::create),
-                ("GET", concat!("/projects/{project}/", $path, "/{name}"), collections::get),
-                ("PATCH", concat!("/projects/{project}/", $path, "/{name}"), collections::change),
-                ("PUT", concat!("/projects/{project}/", $path, "/{name}"), collections::change),
-                ("DELETE", concat!("/projects/{project}/", $path, "/{name}"), collections::delete),
+                (
+                    "GET",
+                    concat!("/projects/{project}/", $path),
+                    collections::list,
+                ),
+                (
+                    "POST",
+                    concat!("/projects/{project}/", $path),
+                    collections::create,
+                ),
+                (
+                    "GET",
+                    concat!("/projects/{project}/", $path, "/{name}"),
+                    collections::get,
+                ),
+                (
+                    "PATCH",
+                    concat!("/projects/{project}/", $path, "/{name}"),
+                    collections::change,
+                ),
+                (
+                    "PUT",
+                    concat!("/projects/{project}/", $path, "/{name}"),
+                    collections::change,
+                ),
+                (
+                    "DELETE",
+                    concat!("/projects/{project}/", $path, "/{name}"),
+                    collections::delete,
+                ),
             ],
         }
     };
@@ -361,18 +527,34 @@ macro_rules! collection {
 const OTHERS: &[Route<Gcp>] = &[
     ("GET", "/computeMetadata/v1/project/{key}", metadata),
     ("GET", "/computeMetadata/v1/instance/{key}", metadata),
-    ("GET", "/computeMetadata/v1/instance/service-accounts/default/token", metadata),
-    ("GET", "/computeMetadata/v1/instance/network-interfaces/0/network", metadata),
+    (
+        "GET",
+        "/computeMetadata/v1/instance/service-accounts/default/token",
+        metadata,
+    ),
+    (
+        "GET",
+        "/computeMetadata/v1/instance/network-interfaces/0/network",
+        metadata,
+    ),
     ("POST", "/token", token),
     ("POST", "/alternative", other_token),
-    ("POST", "/v1/projects/-/serviceAccounts/{account}", other_token),
+    (
+        "POST",
+        "/v1/projects/-/serviceAccounts/{account}",
+        other_token,
+    ),
 ];
 
 impl Cloud for Gcp {
     type Service = ();
     type Refusal = Refused;
     const ROUTES: &'static [Routes<Self>] = &[
-        Routes { prefix: "/compute/v1", service: (), table: API },
+        Routes {
+            prefix: "/compute/v1",
+            service: (),
+            table: API,
+        },
         collection!("regions/{region}/addresses"),
         collection!("regions/{region}/forwardingRules"),
         collection!("regions/{region}/targetPools"),
@@ -386,12 +568,20 @@ impl Cloud for Gcp {
         collection!("global/firewalls"),
         collection!("global/routes"),
         collection!("global/networks"),
-        Routes { prefix: "", service: (), table: OTHERS },
+        Routes {
+            prefix: "",
+            service: (),
+            table: OTHERS,
+        },
     ];
 
     fn advance(&mut self, _: Instant) {
-        let due: Vec<_> =
-            self.operations.iter().filter(|(_, it)| it.operation.is_over()).map(|(path, _)| path.clone()).collect();
+        let due: Vec<_> = self
+            .operations
+            .iter()
+            .filter(|(_, it)| it.operation.is_over())
+            .map(|(path, _)| path.clone())
+            .collect();
         due.iter().for_each(|path| self.end(path));
     }
 
@@ -400,29 +590,57 @@ impl Cloud for Gcp {
             let is_metadata = request.path.starts_with("/computeMetadata/");
             let has_flavor = request.header("metadata-flavor") == Some("Google");
             return if is_metadata && !has_flavor {
-                Err(refuse(403, "forbidden", "Missing Metadata-Flavor:Google header"))
+                Err(refuse(
+                    403,
+                    "forbidden",
+                    "Missing Metadata-Flavor:Google header",
+                ))
             } else {
                 Ok(())
             };
         }
-        request.project = Self::path(request).split('/').next().unwrap_or_default().to_owned();
+        request.project = Self::path(request)
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
             return Err(refuse(401, "authError", "Invalid Credentials"));
         }
         let is_change = !Self::is_read(&request.route) && request.path.contains("/firewalls");
         if is_change && self.forbidden.contains(&request.project) {
-            let text = format!("Required 'compute.firewalls.create' permission for 'projects/{}'", request.project);
+            let text = format!(
+                "Required 'compute.firewalls.create' permission for 'projects/{}'",
+                request.project
+            );
             return Err(refuse(403, "forbidden", text));
         }
-        if request.is_broken() { Err(refuse(400, "parseError", "Parse Error")) } else { Ok(()) }
+        if request.is_broken() {
+            Err(refuse(400, "parseError", "Parse Error"))
+        } else {
+            Ok(())
+        }
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
-        let (status, reason) =
-            (refused.status.unwrap_or(400), if refused.code.is_empty() { "invalid" } else { &*refused.code });
-        let message = if refused.message.is_empty() { reason.to_owned() } else { refused.message.clone() };
+        let (status, reason) = (
+            refused.status.unwrap_or(400),
+            if refused.code.is_empty() {
+                "invalid"
+            } else {
+                &*refused.code
+            },
+        );
+        let message = if refused.message.is_empty() {
+            reason.to_owned()
+        } else {
+            refused.message.clone()
+        };
         let error = json!({"domain": "global", "reason": reason, "message": message});
-        Reply::new(status, json!({"error": {"code": status, "message": message, "errors": [error]}}))
+        Reply::new(
+            status,
+            json!({"error": {"code": status, "message": message, "errors": [error]}}),
+        )
     }
 
     fn is_read(route: &str) -> bool {

@@ -10,7 +10,9 @@ use crate::{Gcp, array, invalid, path_of, refuse};
 
 /// Returns the objects to which an object refers.
 fn references(object: &Value) -> impl Iterator<Item = &str> {
-    let single = ["target", "backendService"].into_iter().filter_map(|key| object[key].as_str());
+    let single = ["target", "backendService"]
+        .into_iter()
+        .filter_map(|key| object[key].as_str());
     let checks = array(&object["healthChecks"]).filter_map(Value::as_str);
     let groups = array(&object["backends"]).filter_map(|it| it["group"].as_str());
     single.chain(checks).chain(groups).map(path_of)
@@ -18,15 +20,25 @@ fn references(object: &Value) -> impl Iterator<Item = &str> {
 
 /// Refuses to delete an object to which another one refers.
 pub(crate) fn check_users(cloud: &Gcp, path: &str) -> Result<(), Refused> {
-    let user = cloud.objects.iter().find(|(_, it)| references(it).any(|it| it == path));
+    let user = cloud
+        .objects
+        .iter()
+        .find(|(_, it)| references(it).any(|it| it == path));
     let Some((user, _)) = user else { return Ok(()) };
     let text = format!("The resource 'projects/{path}' is already being used by 'projects/{user}'");
     Err(refuse(400, "resourceInUseByAnotherResource", text))
 }
 
 fn need(object: &Value, keys: &[&str]) -> Result<(), Refused> {
-    match keys.iter().find(|key| object[**key].is_null() || object[**key] == json!([])) {
-        Some(key) => Err(refuse(400, "required", format!("Required field 'resource.{key}' not specified"))),
+    match keys
+        .iter()
+        .find(|key| object[**key].is_null() || object[**key] == json!([]))
+    {
+        Some(key) => Err(refuse(
+            400,
+            "required",
+            format!("Required field 'resource.{key}' not specified"),
+        )),
         None => Ok(()),
     }
 }
@@ -35,7 +47,11 @@ fn need(object: &Value, keys: &[&str]) -> Result<(), Refused> {
 pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refused> {
     for other in references(object) {
         if !cloud.objects.contains_key(other) {
-            return Err(refuse(404, "notFound", format!("The resource 'projects/{other}' was not found")));
+            return Err(refuse(
+                404,
+                "notFound",
+                format!("The resource 'projects/{other}' was not found"),
+            ));
         }
     }
     let parts: Vec<_> = path.rsplit('/').collect();
@@ -44,24 +60,42 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
             need(object, &["IPProtocol"])?;
             let count = array(&object["ports"]).count();
             if count > 5 || (count == 0) != (object["allPorts"] == true) {
-                return Err(invalid("Invalid value for field 'resource.ports': at most 5, or allPorts"));
+                return Err(invalid(
+                    "Invalid value for field 'resource.ports': at most 5, or allPorts",
+                ));
             }
-            let service = cloud.objects.get(path_of(object["backendService"].as_str().unwrap_or_default()));
+            let service = cloud.objects.get(path_of(
+                object["backendService"].as_str().unwrap_or_default(),
+            ));
             let (protocol, is_both) = (&object["IPProtocol"], object["IPProtocol"] == "L3_DEFAULT");
-            let wanted = if is_both { &json!("UNSPECIFIED") } else { protocol };
-            if service.is_some_and(|it| it["protocol"] != *wanted) || (is_both && object["allPorts"] != true) {
-                return Err(invalid("Protocols of forwarding rule and backend service differ"));
+            let wanted = if is_both {
+                &json!("UNSPECIFIED")
+            } else {
+                protocol
+            };
+            if service.is_some_and(|it| it["protocol"] != *wanted)
+                || (is_both && object["allPorts"] != true)
+            {
+                return Err(invalid(
+                    "Protocols of forwarding rule and backend service differ",
+                ));
             }
             let is_internal = object["loadBalancingScheme"] == "INTERNAL";
             if service.is_some_and(|it| (it["loadBalancingScheme"] == "INTERNAL") != is_internal) {
-                return Err(invalid("Schemes of forwarding rule and backend service differ"));
+                return Err(invalid(
+                    "Schemes of forwarding rule and backend service differ",
+                ));
             }
             if object["ipVersion"] == "IPV6" {
                 need(object, &["subnetwork"])?;
-                let subnetwork = cloud.objects.get(path_of(object["subnetwork"].as_str().unwrap_or_default()));
+                let subnetwork = cloud
+                    .objects
+                    .get(path_of(object["subnetwork"].as_str().unwrap_or_default()));
                 let access = if is_internal { "INTERNAL" } else { "EXTERNAL" };
                 if subnetwork.is_none_or(|it| it["ipv6AccessType"] != access) {
-                    return Err(invalid("Subnetwork does not have an IPv6 range of the scheme"));
+                    return Err(invalid(
+                        "Subnetwork does not have an IPv6 range of the scheme",
+                    ));
                 }
             } else if !is_internal && !object["subnetwork"].is_null() {
                 return Err(invalid("a subnetwork on an external IPv4 forwarding rule"));
@@ -69,8 +103,13 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
         }
         "forwardingRules" => {
             need(object, &["target", "IPProtocol", "portRange"])?;
-            if !object["ports"].is_null() || !object["allowGlobalAccess"].is_null() || !object["subnetwork"].is_null() {
-                return Err(invalid("fields of internal forwarding rules on an external one"));
+            if !object["ports"].is_null()
+                || !object["allowGlobalAccess"].is_null()
+                || !object["subnetwork"].is_null()
+            {
+                return Err(invalid(
+                    "fields of internal forwarding rules on an external one",
+                ));
             }
         }
         "backendServices" => {
@@ -83,23 +122,37 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
                 return Err(invalid("Load balancing scheme cannot be changed."));
             }
             let is_regional = |it: &Value| it.as_str().is_some_and(|url| url.contains("/regions/"));
-            if object["loadBalancingScheme"] == "EXTERNAL" && !array(&object["healthChecks"]).all(is_regional) {
+            if object["loadBalancingScheme"] == "EXTERNAL"
+                && !array(&object["healthChecks"]).all(is_regional)
+            {
                 return Err(invalid("a regional health check is required"));
             }
         }
         "firewalls" => {
             need(object, &["network"])?;
-            let mut sources = array(&object["sourceRanges"]).filter_map(Value::as_str).map(|it| it.contains(':'));
-            if sources.next().is_some_and(|first| sources.any(|other| other != first)) {
-                return Err(invalid("IPv4 and IPv6 ranges cannot be combined in one firewall"));
+            let mut sources = array(&object["sourceRanges"])
+                .filter_map(Value::as_str)
+                .map(|it| it.contains(':'));
+            if sources
+                .next()
+                .is_some_and(|first| sources.any(|other| other != first))
+            {
+                return Err(invalid(
+                    "IPv4 and IPv6 ranges cannot be combined in one firewall",
+                ));
             }
             if object["allowed"].is_null() == object["denied"].is_null() {
                 return Err(invalid("one of allowed and denied is required"));
             }
         }
-        "routes" => need(object, &["destRange", "nextHopInstance", "network", "priority"])?,
+        "routes" => need(
+            object,
+            &["destRange", "nextHopInstance", "network", "priority"],
+        )?,
         "targetPools" => {
-            let instances: Vec<_> = array(&object["instances"]).filter_map(Value::as_str).collect();
+            let instances: Vec<_> = array(&object["instances"])
+                .filter_map(Value::as_str)
+                .collect();
             check_instances(cloud, &instances)?;
         }
         _ => {}
@@ -109,8 +162,16 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
 
 /// Refuses instances that do not exist.
 pub(crate) fn check_instances(cloud: &Gcp, urls: &[&str]) -> Result<(), Refused> {
-    let missing = urls.iter().find(|url| !cloud.objects.contains_key(path_of(url)));
-    let text = |url: &&str| refuse(404, "notFound", format!("The resource 'projects/{}' was not found", path_of(url)));
+    let missing = urls
+        .iter()
+        .find(|url| !cloud.objects.contains_key(path_of(url)));
+    let text = |url: &&str| {
+        refuse(
+            404,
+            "notFound",
+            format!("The resource 'projects/{}' was not found", path_of(url)),
+        )
+    };
     missing.map_or(Ok(()), |url| Err(text(url)))
 }
 
@@ -121,14 +182,20 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
             object[key] = value;
         }
     };
-    let (project, internal) = (path.split('/').next().unwrap_or_default(), object["loadBalancingScheme"] == "INTERNAL");
+    let (project, internal) = (
+        path.split('/').next().unwrap_or_default(),
+        object["loadBalancingScheme"] == "INTERNAL",
+    );
     match path.rsplit('/').nth(1).unwrap_or_default() {
         "forwardingRules" => {
             default(object, "networkTier", "PREMIUM".into());
             default(object, "loadBalancingScheme", "EXTERNAL".into());
             object["labelFingerprint"] = fingerprint(cloud);
             if internal {
-                let link = cloud.link(&format!("{project}/regions/{}/subnetworks/default", crate::REGION));
+                let link = cloud.link(&format!(
+                    "{project}/regions/{}/subnetworks/default",
+                    crate::REGION
+                ));
                 default(object, "subnetwork", link.into());
                 default(object, "allowGlobalAccess", false.into());
             }
@@ -158,7 +225,9 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
                 }
                 let mut rules = cloud.all("forwardingRules");
                 if !internal && !rules.any(|it| bare(&it["IPAddress"]) == bare(&ip)) {
-                    return Err(invalid("Specified IP address is not allocated to the project"));
+                    return Err(invalid(
+                        "Specified IP address is not allocated to the project",
+                    ));
                 }
             }
             if !internal {
@@ -182,24 +251,44 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
 
 /// Returns an address without the length of its prefix.
 fn bare(ip: &Value) -> &str {
-    ip.as_str().and_then(|ip| ip.split('/').next()).unwrap_or_default()
+    ip.as_str()
+        .and_then(|ip| ip.split('/').next())
+        .unwrap_or_default()
 }
 
 /// Refuses an address that is neither reserved nor free.
-fn check_address(cloud: &Gcp, path: &str, ip: &str, internal: bool, tier: &Value) -> Result<(), Refused> {
+fn check_address(
+    cloud: &Gcp,
+    path: &str,
+    ip: &str,
+    internal: bool,
+    tier: &Value,
+) -> Result<(), Refused> {
     let ip = ip.split('/').next().unwrap_or(ip);
     let reserved = cloud.all("addresses").find(|it| it["address"] == ip);
     if let Some(address) = reserved.filter(|it| !internal && it["networkTier"] != *tier) {
-        return Err(invalid(format!("network tier of the address is {}", address["networkTier"])));
+        return Err(invalid(format!(
+            "network tier of the address is {}",
+            address["networkTier"]
+        )));
     }
     if reserved.is_none() && !internal {
-        return Err(invalid("Invalid value for field 'resource.IPAddress': the address is not reserved"));
+        return Err(invalid(
+            "Invalid value for field 'resource.IPAddress': the address is not reserved",
+        ));
     }
-    let in_use = cloud
-        .objects
-        .iter()
-        .any(|(other, it)| other != path && other.contains("/forwardingRules/") && bare(&it["IPAddress"]) == ip);
-    if in_use { Err(refuse(400, "resourceInUseByAnotherResource", "IP address is in use")) } else { Ok(()) }
+    let in_use = cloud.objects.iter().any(|(other, it)| {
+        other != path && other.contains("/forwardingRules/") && bare(&it["IPAddress"]) == ip
+    });
+    if in_use {
+        Err(refuse(
+            400,
+            "resourceInUseByAnotherResource",
+            "IP address is in use",
+        ))
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the priority of a firewall.
@@ -211,20 +300,36 @@ impl Gcp {
     /// Notes the firewalls that deny traffic which another firewall shall allow. A change or creation under way counts as
     /// late if it allows, and as done if it denies.
     pub(crate) fn note_cuts(&mut self) {
-        let running = || self.operations.values().filter(|it| it.shown["status"] != "DONE");
-        let is_partial = |path: &String| running().any(|it| [&it.creates, &it.deletes].contains(&&Some(path.clone())));
+        let running = || {
+            self.operations
+                .values()
+                .filter(|it| it.shown["status"] != "DONE")
+        };
+        let is_partial = |path: &String| {
+            running().any(|it| [&it.creates, &it.deletes].contains(&&Some(path.clone())))
+        };
         let before = |path: &String| {
-            let changes = running().filter_map(|it| it.changes.as_ref()).filter(|(changed, _)| changed == path);
+            let changes = running()
+                .filter_map(|it| it.changes.as_ref())
+                .filter(|(changed, _)| changed == path);
             changes.map(|(_, before)| priority(before)).max()
         };
-        let firewalls = || self.objects.iter().filter(|(path, _)| path.contains("/firewalls/"));
+        let firewalls = || {
+            self.objects
+                .iter()
+                .filter(|(path, _)| path.contains("/firewalls/"))
+        };
         let mut cuts = Vec::new();
         for (denying, denial) in firewalls().filter(|(_, it)| it["denied"].is_array()) {
-            let allows =
-                |it: &Value| it["allowed"].is_array() && it["destinationRanges"] == denial["destinationRanges"];
-            let mut allowing = firewalls().filter(|(path, it)| allows(it) && !is_partial(path)).peekable();
-            let is_late =
-                |(path, it): (&String, &Value)| before(path).unwrap_or(0).max(priority(it)) >= priority(denial);
+            let allows = |it: &Value| {
+                it["allowed"].is_array() && it["destinationRanges"] == denial["destinationRanges"]
+            };
+            let mut allowing = firewalls()
+                .filter(|(path, it)| allows(it) && !is_partial(path))
+                .peekable();
+            let is_late = |(path, it): (&String, &Value)| {
+                before(path).unwrap_or(0).max(priority(it)) >= priority(denial)
+            };
             if allowing.peek().is_some() && allowing.all(is_late) {
                 cuts.push(denying.clone());
             }
@@ -239,27 +344,44 @@ impl Gcp {
             .chain(self.all("addresses").map(|it| &it["address"]))
             .collect_texts();
         let prefix = if internal { "10.128.9" } else { "203.0.113" };
-        (1..255).map(|last| format!("{prefix}.{last}")).find(|ip| !used.contains(ip)).unwrap_or_else(|| {
-            (0..255 * 255)
-                .map(|it| format!("198.{}.{}.{}", 18 + i32::from(internal), it / 255, it % 255))
-                .find(|ip| !used.contains(ip))
-                .unwrap_or_default()
-        })
+        (1..255)
+            .map(|last| format!("{prefix}.{last}"))
+            .find(|ip| !used.contains(ip))
+            .unwrap_or_else(|| {
+                (0..255 * 255)
+                    .map(|it| format!("198.{}.{}.{}", 18 + i32::from(internal), it / 255, it % 255))
+                    .find(|ip| !used.contains(ip))
+                    .unwrap_or_default()
+            })
     }
 
     /// Gives a forwarding rule its address, at the end of its creation.
     pub(crate) fn assign_address(&mut self, path: &str) {
-        let internal = self.objects.get(path).is_some_and(|it| it["loadBalancingScheme"] == "INTERNAL");
-        let is_ipv6 = self.objects.get(path).is_some_and(|it| it["ipVersion"] == "IPV6");
+        let internal = self
+            .objects
+            .get(path)
+            .is_some_and(|it| it["loadBalancingScheme"] == "INTERNAL");
+        let is_ipv6 = self
+            .objects
+            .get(path)
+            .is_some_and(|it| it["ipVersion"] == "IPV6");
         let ip = match is_ipv6 {
             true => format!(
                 "{}:8000:{:x}::/96",
-                if internal { "fd20:1:2:3" } else { "2600:1900:4000:1" },
+                if internal {
+                    "fd20:1:2:3"
+                } else {
+                    "2600:1900:4000:1"
+                },
                 self.number() % 0xffff
             ),
             false => self.new_address(internal),
         };
-        if let Some(rule) = self.objects.get_mut(path).filter(|it| it["IPAddress"].is_null()) {
+        if let Some(rule) = self
+            .objects
+            .get_mut(path)
+            .filter(|it| it["IPAddress"].is_null())
+        {
             rule["IPAddress"] = ip.into();
         }
     }
@@ -271,6 +393,7 @@ trait Texts {
 
 impl<'a, I: Iterator<Item = &'a Value>> Texts for I {
     fn collect_texts(self) -> BTreeSet<String> {
-        self.filter_map(|it| it.as_str().map(str::to_owned)).collect()
+        self.filter_map(|it| it.as_str().map(str::to_owned))
+            .collect()
     }
 }

@@ -15,7 +15,8 @@ use super::objects::{Address, Description, Rule, body, without_nulls};
 use super::spec::Spec;
 use super::{GceLoadBalancers, snapshot};
 use crate::api::{
-    ADDRESS, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL, is_in_use,
+    ADDRESS, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL,
+    is_in_use,
 };
 
 /// Time for which an object that Services share counts as present after this program has created it, and as absent after it
@@ -66,7 +67,10 @@ fn is_recent(known: Option<(bool, Instant)>, exists: bool) -> bool {
 
 impl GceLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let (place, names) = (self.api.place().await?, self.names(&change.identity.name).await?);
+        let (place, names) = (
+            self.api.place().await?,
+            self.names(&change.identity.name).await?,
+        );
         let outcome = change.outcome_of_all();
         if outcome.is_some() && change.actual.is_none() {
             self.check(change, spec).await?;
@@ -84,8 +88,11 @@ impl GceLoadBalancers {
             is_kept: false,
         };
         let graph = change.actual.and_then(|it| it.graph.as_ref());
-        let mut markers = [false, true].map(|is_ipv6| traffic(session.names.firewall(is_ipv6))).into_iter();
-        let marker = markers.find(|resource| graph.is_some_and(|graph| graph.resources.contains_key(resource)));
+        let mut markers = [false, true]
+            .map(|is_ipv6| traffic(session.names.firewall(is_ipv6)))
+            .into_iter();
+        let marker = markers
+            .find(|resource| graph.is_some_and(|graph| graph.resources.contains_key(resource)));
         if outcome.is_none() && !self.is_known(change.identity.uid()) {
             session.mark_owner(marker.as_ref()).await?;
         }
@@ -93,7 +100,8 @@ impl GceLoadBalancers {
         let is_last = |operation: &Operation| {
             outcome.is_none() && operation.deletes(|resource| Some(resource) == marker.as_ref())
         };
-        let (last, operations): (Vec<_>, Vec<_>) = change.operations.iter().partition(|it| is_last(it));
+        let (last, operations): (Vec<_>, Vec<_>) =
+            change.operations.iter().partition(|it| is_last(it));
         for (at, operation) in operations.into_iter().chain(last).enumerate() {
             if let Some(rule) = session.carry_out(operation).await? {
                 return session.planned_again(at, &rule).await;
@@ -104,8 +112,17 @@ impl GceLoadBalancers {
             // The last Service of its kind reads once more, in case an earlier deletion was incomplete; so does the last of all,
             // in case a change of the kind was.
             for kind in spec.frontends().map(|it| it.backend.check) {
-                let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
-                if !is_deleted && !self.has_other_users(&change.identity.name, |other| other.shares_check(kind)) {
+                let is_deleted = is_recent(
+                    *self
+                        .shared
+                        .lock(kind.path(&session.names.shared_check()))
+                        .await,
+                    false,
+                );
+                if !is_deleted
+                    && !self
+                        .has_other_users(&change.identity.name, |other| other.shares_check(kind))
+                {
                     return Ok(Applied::ReadAgain);
                 }
             }
@@ -116,10 +133,20 @@ impl GceLoadBalancers {
             }
             return Ok(Applied::Removed);
         };
-        outcome.ingress = outcome.graph.as_ref().map(snapshot::ingress).unwrap_or_default();
+        outcome.ingress = outcome
+            .graph
+            .as_ref()
+            .map(snapshot::ingress)
+            .unwrap_or_default();
         // The firewall that allows changes its priority when the one that denies is deleted.
-        let is_denial = |resource: &ResourceKey| session.names.is_denial(resource) && !self.is_kept_firewall(resource);
-        if change.operations.iter().any(|operation| operation.deletes(is_denial)) {
+        let is_denial = |resource: &ResourceKey| {
+            session.names.is_denial(resource) && !self.is_kept_firewall(resource)
+        };
+        if change
+            .operations
+            .iter()
+            .any(|operation| operation.deletes(is_denial))
+        {
             return Ok(Applied::PlanAgain(Box::new(outcome)));
         }
         Ok(Applied::all(change, outcome))
@@ -127,24 +154,40 @@ impl GceLoadBalancers {
 
     /// Returns `true` if the API server shows a Service with this UID.
     fn is_known(&self, uid: &str) -> bool {
-        let services = self.caches.get().map(|caches| caches.services()).unwrap_or_default();
-        services.iter().any(|service| service.metadata.uid.as_deref() == Some(uid))
+        let services = self
+            .caches
+            .get()
+            .map(|caches| caches.services())
+            .unwrap_or_default();
+        services
+            .iter()
+            .any(|service| service.metadata.uid.as_deref() == Some(uid))
     }
 
     /// Checks what must hold before anything is created for a Service, and adds the finalizer of the Go program.
     async fn check(&self, change: Change<'_>, spec: &Spec) -> Result<()> {
         let is_filled = |operation: &Operation| matches!(operation, Operation::AddTargets { .. });
         if !change.operations.iter().any(is_filled) {
-            return Err(Error::other("no nodes available: a load balancer is created when the cluster has a Node"));
+            return Err(Error::other(
+                "no nodes available: a load balancer is created when the cluster has a Node",
+            ));
         }
-        let (place, names) = (self.api.place().await?, self.names(&change.identity.name).await?);
+        let (place, names) = (
+            self.api.place().await?,
+            self.names(&change.identity.name).await?,
+        );
         for frontend in spec.frontends() {
-            let rule: Option<Rule> = self.api.find(&place, RULE, &names.rule(frontend.is_ipv6)).await?;
+            let rule: Option<Rule> = self
+                .api
+                .find(&place, RULE, &names.rule(frontend.is_ipv6))
+                .await?;
             if rule.is_some_and(|rule| rule.is_of_other_controller()) {
                 return Err(Error::implemented_elsewhere());
             }
         }
-        self.kubernetes.add_finalizer(change.identity.service, spec.is_internal).await
+        self.kubernetes
+            .add_finalizer(change.identity.service, spec.is_internal)
+            .await
     }
 }
 
@@ -166,12 +209,29 @@ impl Session<'_> {
             self.finish().await?;
         }
         match operation {
-            Operation::Create { resource: ResourceKey::Listener(port), attributes }
-            | Operation::Update { resource: ResourceKey::Listener(port), attributes, .. } => {
-                return self.replace_rule(is_ipv6(&port.protocol), attributes).await.map(Some);
+            Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
             }
-            Operation::Create { resource, attributes } => self.create(resource, attributes).await?,
-            Operation::Update { resource, attributes, changes } => self.update(resource, attributes, changes).await?,
+            | Operation::Update {
+                resource: ResourceKey::Listener(port),
+                attributes,
+                ..
+            } => {
+                return self
+                    .replace_rule(is_ipv6(&port.protocol), attributes)
+                    .await
+                    .map(Some);
+            }
+            Operation::Create {
+                resource,
+                attributes,
+            } => self.create(resource, attributes).await?,
+            Operation::Update {
+                resource,
+                attributes,
+                changes,
+            } => self.update(resource, attributes, changes).await?,
             Operation::Delete { resource } => self.delete(resource).await?,
             Operation::AddTargets { pool, targets } => self.add(pool, targets).await?,
             Operation::RemoveTargets { pool, targets } => self.remove(pool, targets).await?,
@@ -184,17 +244,30 @@ impl Session<'_> {
     /// Returns the load balancer after the first operations, with a forwarding rule as the cloud shows it.
     async fn planned_again(mut self, at: usize, rule: &Rule) -> Result<Applied> {
         self.finish().await?;
-        let mut graph = self.change.outcome(at + 1).and_then(|it| it.graph).unwrap_or_default();
+        let mut graph = self
+            .change
+            .outcome(at + 1)
+            .and_then(|it| it.graph)
+            .unwrap_or_default();
         let is_for_ipv6 = is_ipv6(&rule.name);
         if let Some(ResourceKey::Listener(port)) = self.change.operations[at].resource() {
             let is_other = |resource: &ResourceKey| !matches!(resource, ResourceKey::Listener(port) if is_ipv6(&port.protocol) == is_for_ipv6);
             graph.resources.retain(|resource, _| is_other(resource));
             graph = rule.listener(graph, port.number, is_for_ipv6)?;
         }
-        if let Some(address) = self.cloud.api.find::<Address>(self.place, ADDRESS, &rule.name).await? {
+        if let Some(address) = self
+            .cloud
+            .api
+            .find::<Address>(self.place, ADDRESS, &rule.name)
+            .await?
+        {
             graph = graph.resource(held(rule.name.clone()), Attributes::observed(&address)?);
         }
-        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(rule), graph))))
+        Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(
+            &self.names.name,
+            Some(rule),
+            graph,
+        ))))
     }
 
     pub(super) fn graph(&self) -> Option<&ResourceGraph> {
@@ -204,25 +277,44 @@ impl Session<'_> {
     /// Writes the owner tags into the description of the firewall for traffic. The forwarding rule has them, but is deleted
     /// first, and no Service leads to the rest.
     async fn mark_owner(&mut self, marker: Option<&ResourceKey>) -> Result<()> {
-        let Some(ResourceKey::CreatedAfter(it)) = marker else { return Ok(()) };
+        let Some(ResourceKey::CreatedAfter(it)) = marker else {
+            return Ok(());
+        };
         let text = Description::text(&self.spec.service, self.change.identity.owner_tags());
-        let firewall = self.graph().zip(marker).and_then(|(graph, marker)| graph.resources.get(marker));
+        let firewall = self
+            .graph()
+            .zip(marker)
+            .and_then(|(graph, marker)| graph.resources.get(marker));
         if firewall.is_some_and(|firewall| firewall.text("description") == Some(&text)) {
             return Ok(());
         }
-        self.firewall(Method::PATCH, &it.name, &Attributes::default().set("description", text)).await?;
+        self.firewall(
+            Method::PATCH,
+            &it.name,
+            &Attributes::default().set("description", text),
+        )
+        .await?;
         self.finish().await
     }
 
     /// Begins a change of a firewall.
     async fn firewall(&mut self, method: Method, name: &str, settings: &Attributes) -> Result<()> {
-        let operation = self.cloud.change_firewall(method, name, settings, self.change.identity.service).await?;
+        let operation = self
+            .cloud
+            .change_firewall(method, name, settings, self.change.identity.service)
+            .await?;
         self.pending.extend(operation);
         Ok(())
     }
 
     async fn create(&mut self, resource: &ResourceKey, settings: &Attributes) -> Result<()> {
-        let Some((kind, name)) = self.names.object(resource).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
+        let Some((kind, name)) = self
+            .names
+            .object(resource)
+            .filter(|(kind, _)| *kind != GROUP)
+        else {
+            return Ok(());
+        };
         let mut known = None;
         if self.names.is_shared(&name) {
             let recent = known.insert(self.cloud.shared.lock(kind.path(&name)).await);
@@ -233,7 +325,9 @@ impl Session<'_> {
         let sent = match resource {
             ResourceKey::Pool(_) => {
                 self.cloud.set_released(&self.names.name, false);
-                let operation = self.create_pool(kind, &name, settings, &self.targets_to_add(resource)).await?;
+                let operation = self
+                    .create_pool(kind, &name, settings, &self.targets_to_add(resource))
+                    .await?;
                 self.pending.extend(operation);
                 Ok(())
             }
@@ -241,39 +335,74 @@ impl Session<'_> {
                 check_tags(resource, settings)?;
                 self.firewall(Method::POST, &name, settings).await
             }
-            _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(&name, settings))).await,
+            _ => {
+                self.begin(
+                    self.place
+                        .all(Method::POST, kind, "")
+                        .json(&body(&name, settings)),
+                )
+                .await
+            }
         };
         let Some(mut known) = known else { return sent };
         // Another program may have been faster.
-        sent.or_else(|error| if error.is_conflict() { Ok(()) } else { Err(error) })?;
+        sent.or_else(|error| {
+            if error.is_conflict() {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        })?;
         self.finish().await?;
         *known = Some((true, Instant::now()));
         Ok(())
     }
 
-    async fn update(&mut self, resource: &ResourceKey, settings: &Attributes, changes: &[Difference]) -> Result<()> {
-        let Some((kind, name)) = self.names.object(resource) else { return Ok(()) };
+    async fn update(
+        &mut self,
+        resource: &ResourceKey,
+        settings: &Attributes,
+        changes: &[Difference],
+    ) -> Result<()> {
+        let Some((kind, name)) = self.names.object(resource) else {
+            return Ok(());
+        };
         if kind == FIREWALL {
             return self.firewall(Method::PATCH, &name, settings).await;
         }
         if let ResourceKey::Pool(pool) = resource
-            && (kind == TARGET_POOL || changes.iter().any(|it| ["protocol", "loadBalancingScheme"].contains(&&*it.key)))
+            && (kind == TARGET_POOL
+                || changes
+                    .iter()
+                    .any(|it| ["protocol", "loadBalancingScheme"].contains(&&*it.key)))
         {
             return self.replace_pool(pool, kind, &name, settings).await;
         }
-        let changed = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
+        let changed = changes.iter().fold(Attributes::default(), |all, it| {
+            all.set(it.key.clone(), &it.to)
+        });
         let mut body = changed.nested();
         self.expand_checks(&mut body);
         if let Some(fingerprint) = settings.text("fingerprint") {
             body["fingerprint"] = fingerprint.into();
         }
-        self.begin(self.place.one(Method::PATCH, kind, &name).json(&body)).await
+        self.begin(self.place.one(Method::PATCH, kind, &name).json(&body))
+            .await
     }
 
     /// Replaces a pool with its forwarding rules, whose addresses are held. A target pool cannot change its affinity.
-    async fn replace_pool(&mut self, pool: &str, kind: Kind, name: &str, settings: &Attributes) -> Result<()> {
+    async fn replace_pool(
+        &mut self,
+        pool: &str,
+        kind: Kind,
+        name: &str,
+        settings: &Attributes,
+    ) -> Result<()> {
         let graph = self.graph().cloned().unwrap_or_default();
-        for (port, rule) in graph.listeners().filter(|(_, rule)| rule.text("pool") == Some(pool)) {
+        for (port, rule) in graph
+            .listeners()
+            .filter(|(_, rule)| rule.text("pool") == Some(pool))
+        {
             let own = self.names.rule(is_ipv6(&port.protocol));
             if rule.text("loadBalancingScheme") == Some(self.spec.scheme()) {
                 self.hold_address(&own, rule).await?;
@@ -291,23 +420,36 @@ impl Session<'_> {
         self.finish().await?;
         // The next plan does not know the health check to which only the old pool led.
         for operation in self.change.operations {
-            if let Operation::Delete { resource: resource @ ResourceKey::CreatedBefore(_) } = operation {
+            if let Operation::Delete {
+                resource: resource @ ResourceKey::CreatedBefore(_),
+            } = operation
+            {
                 self.delete(resource).await?;
             }
         }
         self.finish().await?;
-        Err(Error::conflict(format!("pool {pool:?} was replaced; its forwarding rules are created again")))
+        Err(Error::conflict(format!(
+            "pool {pool:?} was replaced; its forwarding rules are created again"
+        )))
     }
 
     /// Creates a forwarding rule, in the place of the one that there is. The address stays, unless the change is about it.
     async fn replace_rule(&self, is_for_ipv6: bool, settings: &Attributes) -> Result<Rule> {
         let own = self.names.rule(is_for_ipv6);
         let mut before = self.graph().into_iter().flat_map(ResourceGraph::listeners);
-        let before = before.find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6).map(|(_, it)| it);
+        let before = before
+            .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
+            .map(|(_, it)| it);
         let mut body = body(&own, settings);
-        let moves = |key: &&str| before.is_some_and(|it| settings.get(key).is_some_and(|to| it.get(key) != Some(to)));
+        let moves = |key: &&str| {
+            before.is_some_and(|it| settings.get(key).is_some_and(|to| it.get(key) != Some(to)))
+        };
         let seen = before.and_then(|it| it.text("IPAddress"));
-        let wanted = self.spec.ip.as_deref().filter(|ip| ip.contains(':') == is_for_ipv6);
+        let wanted = self
+            .spec
+            .ip
+            .as_deref()
+            .filter(|ip| ip.contains(':') == is_for_ipv6);
         let is_moving = MOVES.iter().any(moves) || wanted.is_some_and(|ip| Some(ip) != seen);
         if let Some(ip) = wanted.filter(|ip| !self.spec.is_internal && Some(*ip) != seen) {
             self.check_address(ip).await?;
@@ -319,23 +461,44 @@ impl Session<'_> {
             }
             self.delete_object(RULE, &own).await?;
         }
-        body["description"] = Description::text(&self.spec.service, self.change.identity.owner_tags()).into();
+        body["description"] =
+            Description::text(&self.spec.service, self.change.identity.owner_tags()).into();
         let pool = settings.text("pool").unwrap_or_default();
         let is_of_targets = pool.starts_with(TARGET_POOL.word);
-        body[if is_of_targets { "target" } else { "backendService" }] = self.place.url_of(pool).into();
+        body[if is_of_targets {
+            "target"
+        } else {
+            "backendService"
+        }] = self.place.url_of(pool).into();
         body["network"] = self.spec.is_internal.then_some(&*self.place.network).into();
-        let subnetwork = settings.text("subnetwork").map(|it| format!("{}/projects/{it}", self.place.base));
+        let subnetwork = settings
+            .text("subnetwork")
+            .map(|it| format!("{}/projects/{it}", self.place.base));
         body["subnetwork"] = subnetwork.into();
-        self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&without_nulls(body))).await?;
+        self.cloud
+            .api
+            .change(
+                self.place
+                    .all(Method::POST, RULE, "")
+                    .json(&without_nulls(body)),
+            )
+            .await?;
         let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &own).await?;
-        shown.ok_or_else(|| Error::conflict("the forwarding rule that was just created does not exist"))
+        shown.ok_or_else(|| {
+            Error::conflict("the forwarding rule that was just created does not exist")
+        })
     }
 
     async fn delete(&mut self, resource: &ResourceKey) -> Result<()> {
-        let Some((kind, name)) = self.names.object(resource) else { return Ok(()) };
+        let Some((kind, name)) = self.names.object(resource) else {
+            return Ok(());
+        };
         match kind {
             _ if self.names.is_shared(&name) => self.delete_shared(resource, kind, &name).await?,
-            FIREWALL => self.firewall(Method::DELETE, &name, &Attributes::default()).await?,
+            FIREWALL => {
+                self.firewall(Method::DELETE, &name, &Attributes::default())
+                    .await?
+            }
             _ => self.delete_object(kind, &name).await?,
         }
         if matches!(resource, ResourceKey::Pool(_)) && self.change.identity.is_leaving() {
@@ -345,17 +508,25 @@ impl Session<'_> {
     }
 
     /// Deletes an object that Services share, unless another Service or object uses it.
-    async fn delete_shared(&mut self, resource: &ResourceKey, kind: Kind, name: &str) -> Result<()> {
+    async fn delete_shared(
+        &mut self,
+        resource: &ResourceKey,
+        kind: Kind,
+        name: &str,
+    ) -> Result<()> {
         let is_user = |spec: &Spec| match kind {
             GROUP => spec.has_groups(),
             FIREWALL if name.ends_with("-http-hc") => spec.shares_check(HTTP_CHECK),
             FIREWALL => {
                 (spec.has_ipv6 || !is_ipv6(name))
-                    && [CHECK, REGION_CHECK].into_iter().any(|kind| spec.shares_check(kind))
+                    && [CHECK, REGION_CHECK]
+                        .into_iter()
+                        .any(|kind| spec.shares_check(kind))
             }
             _ => spec.shares_check(kind),
         };
-        let is_kept = (kind == FIREWALL && self.is_kept) || (kind == GROUP && self.cloud.api.config.skips_groups);
+        let is_kept = (kind == FIREWALL && self.is_kept)
+            || (kind == GROUP && self.cloud.api.config.skips_groups);
         let has_users = || self.cloud.has_other_users(&self.names.name, is_user);
         if matches!(resource, ResourceKey::CreatedBefore(_)) && (is_kept || has_users()) {
             return Ok(());
@@ -366,12 +537,23 @@ impl Session<'_> {
         }
         *known = None;
         let outcome = match kind {
-            FIREWALL => self.firewall(Method::DELETE, name, &Attributes::default()).await,
-            GROUP => self.cloud.groups.store().delete(&self.names.cluster_id).await,
+            FIREWALL => {
+                self.firewall(Method::DELETE, name, &Attributes::default())
+                    .await
+            }
+            GROUP => {
+                self.cloud
+                    .groups
+                    .store()
+                    .delete(&self.names.cluster_id)
+                    .await
+            }
             _ => self.delete_object(kind, name).await,
         };
         match outcome {
-            Err(error) if is_in_use(&error) => self.is_kept |= matches!(kind, CHECK | REGION_CHECK | HTTP_CHECK),
+            Err(error) if is_in_use(&error) => {
+                self.is_kept |= matches!(kind, CHECK | REGION_CHECK | HTTP_CHECK)
+            }
             outcome => {
                 outcome?;
                 *known = Some((false, Instant::now()));
@@ -382,22 +564,37 @@ impl Session<'_> {
 
     /// Deletes an object, and waits: what refers to nothing any more can be deleted next.
     pub(super) async fn delete_object(&self, kind: Kind, name: &str) -> Result<()> {
-        self.cloud.api.remove(self.place.one(Method::DELETE, kind, name)).await
+        self.cloud
+            .api
+            .remove(self.place.one(Method::DELETE, kind, name))
+            .await
     }
 
     /// Writes the owner tags as labels: the description of a forwarding rule does not change.
     async fn tag(&mut self) -> Result<()> {
         let own = self.names.name.clone();
-        let Some(rule) = self.cloud.api.find::<Rule>(self.place, RULE, &own).await? else { return Ok(()) };
-        let Some(labels) = rule.labelled(&self.change.identity.owner_tags()) else { return Ok(()) };
+        let Some(rule) = self.cloud.api.find::<Rule>(self.place, RULE, &own).await? else {
+            return Ok(());
+        };
+        let Some(labels) = rule.labelled(&self.change.identity.owner_tags()) else {
+            return Ok(());
+        };
         let body = json!({"labels": labels, "labelFingerprint": rule.label_fingerprint});
-        let call = self.place.action(Method::POST, RULE, LABEL, "", &own).json(&body);
+        let call = self
+            .place
+            .action(Method::POST, RULE, LABEL, "", &own)
+            .json(&body);
         self.begin(call).await
     }
 
     /// Replaces the short paths of health checks by their URLs.
     pub(super) fn expand_checks(&self, body: &mut Value) {
-        for check in body.get_mut("healthChecks").and_then(Value::as_array_mut).into_iter().flatten() {
+        for check in body
+            .get_mut("healthChecks")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             *check = self.place.url_of(check.as_str().unwrap_or_default()).into();
         }
     }

@@ -11,8 +11,13 @@ use super::objects::body;
 use crate::api::{FIREWALL, Place, name};
 
 fn texts(value: &Value) -> Vec<String> {
-    let mut texts: Vec<_> =
-        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let mut texts: Vec<_> = value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
     texts.sort();
     texts
 }
@@ -37,21 +42,37 @@ pub(super) fn command(method: &Method, firewall: &str, settings: &Value, place: 
     let mut words = vec!["gcloud compute firewall-rules".to_owned()];
     match *method {
         Method::DELETE => return format!("{} delete {firewall} {project}", words[0]),
-        Method::POST => words.push(format!("create {firewall} --network {}", name(&place.network))),
+        Method::POST => words.push(format!(
+            "create {firewall} --network {}",
+            name(&place.network)
+        )),
         _ => words.push(format!("update {firewall}")),
     }
-    words.push(format!("--description {:?}", settings["description"].as_str().unwrap_or_default()));
+    words.push(format!(
+        "--description {:?}",
+        settings["description"].as_str().unwrap_or_default()
+    ));
     let lists = [
         ("--allow", specs(&settings["allowed"])),
         ("--deny", specs(&settings["denied"])),
         ("--source-ranges", texts(&settings["sourceRanges"])),
-        ("--destination-ranges", texts(&settings["destinationRanges"])),
+        (
+            "--destination-ranges",
+            texts(&settings["destinationRanges"]),
+        ),
         ("--target-tags", texts(&settings["targetTags"])),
     ];
     words.extend(
-        lists.into_iter().filter(|(_, all)| !all.is_empty()).map(|(flag, all)| format!("{flag} {}", all.join(","))),
+        lists
+            .into_iter()
+            .filter(|(_, all)| !all.is_empty())
+            .map(|(flag, all)| format!("{flag} {}", all.join(","))),
     );
-    words.extend(settings["priority"].as_u64().map(|priority| format!("--priority {priority}")));
+    words.extend(
+        settings["priority"]
+            .as_u64()
+            .map(|priority| format!("--priority {priority}")),
+    );
     words.push(project);
     words.join(" ")
 }
@@ -64,16 +85,34 @@ impl GceLoadBalancers {
 
     /// Keeps the priority of a firewall that allows as long as there may be one that denies and is not wanted: of two
     /// firewalls of the same priority, the one that denies counts.
-    pub(super) fn keep_priorities(&self, desired: &mut ResourceGraph, seen: Option<&ResourceGraph>, names: &LbNames) {
+    pub(super) fn keep_priorities(
+        &self,
+        desired: &mut ResourceGraph,
+        seen: Option<&ResourceGraph>,
+        names: &LbNames,
+    ) {
         for is_ipv6 in [false, true] {
-            let (allowing, denying) = (traffic(names.firewall(is_ipv6)), denial(names.denial(is_ipv6)));
-            let Some(seen) = seen.filter(|_| !desired.resources.contains_key(&denying)) else { continue };
+            let (allowing, denying) = (
+                traffic(names.firewall(is_ipv6)),
+                denial(names.denial(is_ipv6)),
+            );
+            let Some(seen) = seen.filter(|_| !desired.resources.contains_key(&denying)) else {
+                continue;
+            };
             // Without the flag, firewalls that deny are not read.
-            let may_deny = seen.resources.contains_key(&denying) || !self.api.config.removes_denials;
-            let priority = seen.resources.get(&allowing).and_then(|it| it.number::<u32>("priority"));
+            let may_deny =
+                seen.resources.contains_key(&denying) || !self.api.config.removes_denials;
+            let priority = seen
+                .resources
+                .get(&allowing)
+                .and_then(|it| it.number::<u32>("priority"));
             let settings = desired.resources.get(&allowing).cloned();
-            if let (Some(priority), Some(settings), true) = (priority.filter(|it| *it < 1000), settings, may_deny) {
-                desired.resources.insert(allowing, settings.set("priority", priority));
+            if let (Some(priority), Some(settings), true) =
+                (priority.filter(|it| *it < 1000), settings, may_deny)
+            {
+                desired
+                    .resources
+                    .insert(allowing, settings.set("priority", priority));
             }
         }
     }
@@ -90,8 +129,10 @@ impl GceLoadBalancers {
         let place = self.api.place().await?;
         let mut body = body(firewall, settings);
         let command = command(&method, firewall, &body, &place);
-        let (text, reason) =
-            (format!("Firewall change required by security admin: `{command}`"), "LoadBalancerManualChange");
+        let (text, reason) = (
+            format!("Firewall change required by security admin: `{command}`"),
+            "LoadBalancerManualChange",
+        );
         body["network"] = place.network.as_str().into();
         let is_deletion = method == Method::DELETE;
         let call = match method {
@@ -101,8 +142,15 @@ impl GceLoadBalancers {
         };
         match self.api.begin(call).await {
             Err(error) if place.is_shared() && error.is_unauthorized() => {
-                if self.deduplicator.is_first(EventSubject::Service(service), reason, &text) {
-                    self.kubernetes.cluster.events().normal(EventSubject::Service(service), reason, &text);
+                if self
+                    .deduplicator
+                    .is_first(EventSubject::Service(service), reason, &text)
+                {
+                    self.kubernetes.cluster.events().normal(
+                        EventSubject::Service(service),
+                        reason,
+                        &text,
+                    );
                 }
                 if is_deletion {
                     self.kept_firewalls.lock().insert(firewall.to_owned());
@@ -110,7 +158,9 @@ impl GceLoadBalancers {
                 Ok(None)
             }
             Err(error) if is_deletion && error.is_not_found() => Ok(None),
-            Err(error) if error.is_unauthorized() => Err(error.context("the role needs compute.firewalls.*")),
+            Err(error) if error.is_unauthorized() => {
+                Err(error.context("the role needs compute.firewalls.*"))
+            }
             outcome => outcome,
         }
     }

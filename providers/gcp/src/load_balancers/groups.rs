@@ -50,14 +50,28 @@ struct GroupMember {
 
 impl Groups {
     /// Reads the members of a group; `None` if there is none.
-    fn find<'a>(&'a self, (zone, group): &'a GroupKey) -> BoxFuture<'a, Result<Option<BTreeSet<String>>>> {
+    fn find<'a>(
+        &'a self,
+        (zone, group): &'a GroupKey,
+    ) -> BoxFuture<'a, Result<Option<BTreeSet<String>>>> {
         let read = async move {
             let place = self.api.place().await?;
-            let call = place.action(Method::POST, GROUP, LIST, zone, group).json(&json!({"instanceState": "ALL"}));
+            let call = place
+                .action(Method::POST, GROUP, LIST, zone, group)
+                .json(&json!({"instanceState": "ALL"}));
             let key = |it: &GroupMember| it.instance.clone();
-            match self.api.list(call.reading(), &SharedPriority::default(), key).await {
+            match self
+                .api
+                .list(call.reading(), &SharedPriority::default(), key)
+                .await
+            {
                 Err(error) if error.is_not_found() => Ok(None),
-                found => Ok(Some(found?.iter().map(|it| name(&it.instance).to_owned()).collect())),
+                found => Ok(Some(
+                    found?
+                        .iter()
+                        .map(|it| name(&it.instance).to_owned())
+                        .collect(),
+                )),
             }
         };
         read.boxed()
@@ -72,26 +86,54 @@ impl Groups {
     }
 
     /// Returns the groups that exist, with their members.
-    pub(super) async fn of(&self, keys: &BTreeSet<GroupKey>, age: Duration) -> Result<Arc<Members>> {
+    pub(super) async fn of(
+        &self,
+        keys: &BTreeSet<GroupKey>,
+        age: Duration,
+    ) -> Result<Arc<Members>> {
         let age = age.min(MEMBERS_AGE);
-        let (known, _) = self.members.get(age, async || self.find_all(keys).await).await?;
+        let (known, _) = self
+            .members
+            .get(age, async || self.find_all(keys).await)
+            .await?;
         if keys.iter().all(|key| known.contains_key(key)) || age.is_zero() {
             return Ok(known);
         }
-        Ok(self.members.get(Duration::ZERO, async || self.find_all(keys).await).await?.0)
+        Ok(self
+            .members
+            .get(Duration::ZERO, async || self.find_all(keys).await)
+            .await?
+            .0)
     }
 
     /// Returns the groups whose names match a pattern.
     pub(super) async fn named(&self, pattern: &str) -> Result<BTreeSet<GroupKey>> {
         let place = self.api.place().await?;
-        let call = Call::get("/projects/{project}/aggregated/instanceGroups", &[&place.project]).list();
-        let found: Value = self.api.http.read(call.query("filter", format!("name eq {pattern}"))).await?;
+        let call = Call::get(
+            "/projects/{project}/aggregated/instanceGroups",
+            &[&place.project],
+        )
+        .list();
+        let found: Value = self
+            .api
+            .http
+            .read(call.query("filter", format!("name eq {pattern}")))
+            .await?;
         let mut groups = BTreeSet::new();
         for (scope, it) in found["items"].as_object().into_iter().flatten() {
-            if it["warning"]["code"].as_str().is_some_and(|code| code != "NO_RESULTS_ON_PAGE") {
-                return Err(Error::other(format!("the list of instance groups lacks {scope}, which did not answer")));
+            if it["warning"]["code"]
+                .as_str()
+                .is_some_and(|code| code != "NO_RESULTS_ON_PAGE")
+            {
+                return Err(Error::other(format!(
+                    "the list of instance groups lacks {scope}, which did not answer"
+                )));
             }
-            let names = it["instanceGroups"].as_array().into_iter().flatten().filter_map(|it| it["name"].as_str());
+            let names = it["instanceGroups"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|it| it["name"].as_str());
             groups.extend(names.map(|it| (name(scope).to_owned(), it.to_owned())));
         }
         Ok(groups)
@@ -99,7 +141,11 @@ impl Groups {
 
     /// Returns the groups of others that serve the cluster as they are: an instance can be in one load-balanced group only.
     /// Each member is a Node (`zone:name`), or has the prefix of the cluster's instances.
-    pub(super) async fn others(&self, cluster_id: &str, nodes: Option<&BTreeSet<String>>) -> Result<Members> {
+    pub(super) async fn others(
+        &self,
+        cluster_id: &str,
+        nodes: Option<&BTreeSet<String>>,
+    ) -> Result<Members> {
         let (config, own) = (&self.api.config, group(cluster_id));
         let pattern = match &config.groups_prefix {
             _ if config.skips_groups => format!("{own}.*"),
@@ -111,7 +157,8 @@ impl Groups {
         let mut members = self.find_all(&keys).await?;
         let prefix = Some(&*config.node_prefix).filter(|it| !it.is_empty());
         members.retain(|(zone, _), members| {
-            let is_node = |it: &String| nodes.is_some_and(|nodes| nodes.contains(&format!("{zone}:{it}")));
+            let is_node =
+                |it: &String| nodes.is_some_and(|nodes| nodes.contains(&format!("{zone}:{it}")));
             let is_all = members.iter().all(is_node);
             config.skips_groups
                 || is_all
@@ -120,9 +167,16 @@ impl Groups {
         Ok(members)
     }
 
-    async fn write_group(&self, place: &Place, (zone, name): &GroupKey, group: &Group) -> Result<()> {
+    async fn write_group(
+        &self,
+        place: &Place,
+        (zone, name): &GroupKey,
+        group: &Group,
+    ) -> Result<()> {
         if !group.exists {
-            let call = place.all(Method::POST, GROUP, zone).json(&json!({ "name": name }));
+            let call = place
+                .all(Method::POST, GROUP, zone)
+                .json(&json!({ "name": name }));
             match self.api.change(call).await {
                 Err(error) if error.is_conflict() => {}
                 outcome => outcome?,
@@ -130,12 +184,17 @@ impl Groups {
         }
         let url = |it: &String| json!({"instance": place.instance(zone, it)});
         let removed = group.seen.difference(&group.members);
-        for (action, changed) in [(REMOVE, removed), (ADD, group.members.difference(&group.seen))] {
+        for (action, changed) in [
+            (REMOVE, removed),
+            (ADD, group.members.difference(&group.seen)),
+        ] {
             let instances: Vec<Value> = changed.map(url).collect();
             if instances.is_empty() {
                 continue;
             }
-            let call = place.action(Method::POST, GROUP, action, zone, name).json(&json!({ "instances": instances }));
+            let call = place
+                .action(Method::POST, GROUP, action, zone, name)
+                .json(&json!({ "instances": instances }));
             match self.api.change(call).await {
                 // An instance that does not exist is in no group.
                 Err(error) if error.is_not_found() && action == REMOVE => {}
@@ -165,7 +224,14 @@ impl DocumentStore for Groups {
     async fn read(&self, key: &GroupKey) -> Result<Versioned<Group>> {
         let found = self.find(key).await?;
         let (exists, seen) = (found.is_some(), found.unwrap_or_default());
-        Ok(Versioned { document: Group { exists, members: seen.clone(), seen }, version: None })
+        Ok(Versioned {
+            document: Group {
+                exists,
+                members: seen.clone(),
+                seen,
+            },
+            version: None,
+        })
     }
 
     async fn write(&self, key: &GroupKey, group: Group, _: Option<&str>) -> Result<()> {

@@ -13,13 +13,19 @@ use crate::api::ADDRESS;
 impl Session<'_> {
     /// Reserves the address of a forwarding rule for the time of its replacement, unless it is reserved already.
     pub(super) async fn hold_address(&self, name: &str, rule: &Attributes) -> Result<()> {
-        let Some((ip, length)) = rule.text("IPAddress").map(|ip| ip.split_once('/').unwrap_or((ip, ""))) else {
+        let Some((ip, length)) = rule
+            .text("IPAddress")
+            .map(|ip| ip.split_once('/').unwrap_or((ip, "")))
+        else {
             return Ok(());
         };
         if !self.addresses(ip).await?.is_empty() {
             return Ok(());
         }
-        let (is_ipv6, is_internal) = (is_ipv6(name), rule.text("loadBalancingScheme") == Some("INTERNAL"));
+        let (is_ipv6, is_internal) = (
+            is_ipv6(name),
+            rule.text("loadBalancingScheme") == Some("INTERNAL"),
+        );
         let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6);
         let body = without_nulls(json!({
             "name": name, "address": ip, "description": service_description(&self.spec.service),
@@ -42,7 +48,11 @@ impl Session<'_> {
     }
 
     async fn addresses(&self, ip: &str) -> Result<Vec<Value>> {
-        let call = self.place.all(Method::GET, ADDRESS, "").list().query("filter", format!("address = \"{ip}\""));
+        let call = self
+            .place
+            .all(Method::GET, ADDRESS, "")
+            .list()
+            .query("filter", format!("address = \"{ip}\""));
         let found: Value = self.cloud.api.http.read(call).await?;
         Ok(found["items"].as_array().cloned().unwrap_or_default())
     }
@@ -56,8 +66,10 @@ impl Session<'_> {
                 self.place.region
             )));
         };
-        let (tier, wanted) =
-            (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.as_deref().unwrap_or("PREMIUM"));
+        let (tier, wanted) = (
+            address["networkTier"].as_str().unwrap_or("PREMIUM"),
+            self.spec.tier.as_deref().unwrap_or("PREMIUM"),
+        );
         if tier != wanted {
             let key = crate::annotations::NETWORK_TIER.key();
             return Err(Error::invalid(format!(

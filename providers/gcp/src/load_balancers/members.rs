@@ -44,7 +44,8 @@ impl Session<'_> {
         if targets.is_empty() {
             return;
         }
-        self.cloud.warn_of_left_out(&targets, self.change.identity.service);
+        self.cloud
+            .warn_of_left_out(&targets, self.change.identity.service);
         self.left_out = targets;
     }
 
@@ -66,19 +67,36 @@ impl Session<'_> {
     async fn existing(&self, targets: &Targets, refused: &Error) -> Result<Targets> {
         let known = Machines::ids(self.cloud.instances.source()).await?;
         let known: BTreeSet<_> = known.iter().filter_map(super::target).collect();
-        let existing: Targets = targets.iter().filter(|target| known.contains(*target)).collect();
+        let existing: Targets = targets
+            .iter()
+            .filter(|target| known.contains(*target))
+            .collect();
         // A group is written for several Services at a time: the instance may be a target of another one.
         let is_of_others = refused.is_not_found() && existing.len() == targets.len();
         let is_about_one = is_of_others || existing.len() < targets.len();
-        if is_about_one { Ok(existing) } else { Err(refused.clone()) }
+        if is_about_one {
+            Ok(existing)
+        } else {
+            Err(refused.clone())
+        }
     }
 
     /// Returns the request for a new pool with these targets: a target pool takes the first of them, a backend service all.
-    async fn new_pool(&mut self, kind: Kind, name: &str, settings: &Attributes, targets: &Targets) -> Result<Call> {
+    async fn new_pool(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        settings: &Attributes,
+        targets: &Targets,
+    ) -> Result<Call> {
         let mut body = body(name, settings);
         if kind == TARGET_POOL {
             self.created = targets.iter().take(AT_CREATION).collect();
-            body["instances"] = self.created.iter().map(|target| self.instance(target)).collect();
+            body["instances"] = self
+                .created
+                .iter()
+                .map(|target| self.instance(target))
+                .collect();
             body["description"] = service_description(&self.spec.service).into();
         } else {
             self.created = targets.clone();
@@ -89,10 +107,18 @@ impl Session<'_> {
     }
 
     pub(super) fn targets_to_add(&self, resource: &ResourceKey) -> Targets {
-        let of = self.change.operations.iter().find_map(|operation| match (operation, resource) {
-            (Operation::AddTargets { pool, targets }, ResourceKey::Pool(name)) if pool == name => Some(targets.clone()),
-            _ => None,
-        });
+        let of = self
+            .change
+            .operations
+            .iter()
+            .find_map(|operation| match (operation, resource) {
+                (Operation::AddTargets { pool, targets }, ResourceKey::Pool(name))
+                    if pool == name =>
+                {
+                    Some(targets.clone())
+                }
+                _ => None,
+            });
         of.unwrap_or_default()
     }
 
@@ -124,19 +150,47 @@ impl Session<'_> {
         if pool.starts_with(TARGET_POOL.word) {
             return self.change_instances(ADD, pool, targets).await;
         }
-        let all = self.graph().map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
+        let all = self
+            .graph()
+            .map(|graph| graph.targets_of(pool))
+            .unwrap_or_default()
+            .with(targets);
         let backends = self.fill_groups(&all).await?;
-        let service: Pool = match self.cloud.api.find(self.place, BACKEND_SERVICE, name(pool)).await? {
+        let service: Pool = match self
+            .cloud
+            .api
+            .find(self.place, BACKEND_SERVICE, name(pool))
+            .await?
+        {
             Some(service) => service,
-            None => return Err(Error::conflict(format!("backend service {} does not exist any more", name(pool)))),
+            None => {
+                return Err(Error::conflict(format!(
+                    "backend service {} does not exist any more",
+                    name(pool)
+                )));
+            }
         };
-        let known: BTreeSet<_> = service.backends.iter().filter_map(|it| snapshot::group_key(&it.group)).collect();
-        let has = |it: &Value| it["group"].as_str().and_then(snapshot::group_key).is_some_and(|it| known.contains(&it));
+        let known: BTreeSet<_> = service
+            .backends
+            .iter()
+            .filter_map(|it| snapshot::group_key(&it.group))
+            .collect();
+        let has = |it: &Value| {
+            it["group"]
+                .as_str()
+                .and_then(snapshot::group_key)
+                .is_some_and(|it| known.contains(&it))
+        };
         if backends.iter().all(has) {
             return Ok(());
         }
         let body = json!({"backends": backends, "fingerprint": service.fingerprint});
-        self.begin(self.place.one(Method::PATCH, BACKEND_SERVICE, name(pool)).json(&body)).await
+        self.begin(
+            self.place
+                .one(Method::PATCH, BACKEND_SERVICE, name(pool))
+                .json(&body),
+        )
+        .await
     }
 
     pub(super) async fn remove(&mut self, pool: &str, targets: &Targets) -> Result<()> {
@@ -144,15 +198,28 @@ impl Session<'_> {
             return self.change_instances(REMOVE, pool, targets).await;
         }
         for (zone, names) in by_zone(targets) {
-            self.edit_group(zone, move |members| members.retain(|it| !names.contains(it))).await?;
+            self.edit_group(zone, move |members| {
+                members.retain(|it| !names.contains(it))
+            })
+            .await?;
         }
         Ok(())
     }
 
-    async fn change_instances(&mut self, path: &'static str, pool: &str, targets: &Targets) -> Result<()> {
-        let all: Vec<Value> = targets.iter().map(|it| json!({"instance": self.instance(it)})).collect();
+    async fn change_instances(
+        &mut self,
+        path: &'static str,
+        pool: &str,
+        targets: &Targets,
+    ) -> Result<()> {
+        let all: Vec<Value> = targets
+            .iter()
+            .map(|it| json!({"instance": self.instance(it)}))
+            .collect();
         for some in all.chunks(AT_ONCE) {
-            let call = self.place.action(Method::POST, TARGET_POOL, path, "", name(pool));
+            let call = self
+                .place
+                .action(Method::POST, TARGET_POOL, path, "", name(pool));
             self.begin(call.json(&json!({ "instances": some }))).await?;
         }
         Ok(())
@@ -167,7 +234,11 @@ impl Session<'_> {
             edit(&mut group.members);
             Ok(())
         };
-        self.cloud.groups.edit(&(zone, self.names.group()), edit).await.map(drop)
+        self.cloud
+            .groups
+            .edit(&(zone, self.names.group()), edit)
+            .await
+            .map(drop)
     }
 
     /// Adds instances to the groups of their zones, unless a group of others has them, and returns all groups as backends of
@@ -175,32 +246,55 @@ impl Session<'_> {
     /// traffic to them.
     async fn fill_groups(&self, targets: &Targets) -> Result<Vec<Value>> {
         let (nodes, zones) = (self.cloud.balanced_nodes(), by_zone(targets));
-        let mut others = self.cloud.groups.store().others(&self.names.cluster_id, nodes.as_ref()).await?;
+        let mut others = self
+            .cloud
+            .groups
+            .store()
+            .others(&self.names.cluster_id, nodes.as_ref())
+            .await?;
         others.retain(|(zone, _), _| zones.contains_key(zone));
         let mut groups: BTreeSet<_> = others.keys().cloned().collect();
-        for (zone, mut names) in zones.into_iter().filter(|_| !self.cloud.api.config.skips_groups) {
-            names.retain(|it| !others.iter().any(|((other, _), members)| *other == zone && members.contains(it)));
+        for (zone, mut names) in zones
+            .into_iter()
+            .filter(|_| !self.cloud.api.config.skips_groups)
+        {
+            names.retain(|it| {
+                !others
+                    .iter()
+                    .any(|((other, _), members)| *other == zone && members.contains(it))
+            });
             if names.is_empty() {
                 continue;
             }
             groups.insert((zone.clone(), self.names.group()));
             let (nodes, prefix) = (nodes.clone(), format!("{zone}:"));
             let edit = move |members: &mut BTreeSet<String>| {
-                members.retain(|it| nodes.as_ref().is_none_or(|nodes| nodes.contains(&(prefix.clone() + it))));
+                members.retain(|it| {
+                    nodes
+                        .as_ref()
+                        .is_none_or(|nodes| nodes.contains(&(prefix.clone() + it)))
+                });
                 members.extend(names.iter().cloned());
             };
             self.edit_group(zone, edit).await?;
         }
         let Place { base, project, .. } = self.place;
-        let url = |(zone, name)| format!("{base}/projects/{project}/zones/{zone}/instanceGroups/{name}");
-        Ok(groups.into_iter().map(|key| json!({"group": url(key)})).collect())
+        let url =
+            |(zone, name)| format!("{base}/projects/{project}/zones/{zone}/instanceGroups/{name}");
+        Ok(groups
+            .into_iter()
+            .map(|key| json!({"group": url(key)}))
+            .collect())
     }
 }
 
 fn by_zone(targets: &Targets) -> BTreeMap<String, BTreeSet<String>> {
     let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (zone, name) in targets.iter().filter_map(|it| it.split_once(':')) {
-        zones.entry(zone.to_owned()).or_default().insert(name.to_owned());
+        zones
+            .entry(zone.to_owned())
+            .or_default()
+            .insert(name.to_owned());
     }
     zones
 }

@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait, default_load_balancer_name,
+    Caches, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait,
+    default_load_balancer_name,
 };
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
@@ -26,8 +27,9 @@ use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::Inventory;
 use provider_kit::keyed_lock::KeyedLock;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
-    Naming, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
+    Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, ObservedLoadBalancer, Options, Published, Query,
+    ResourceGraph, ResourceKey, Scope, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::shared_document::SharedDocuments;
@@ -38,7 +40,9 @@ use tokio::time::Instant;
 use self::apply::check_tags;
 use self::groups::Groups;
 use self::names::{IPV6, LbNames, denial, is_ipv6, traffic};
-use self::objects::{Check, Firewall, Pool, Ports, Rule, firewall_description, service_description};
+use self::objects::{
+    Check, Firewall, Pool, Ports, Rule, firewall_description, service_description,
+};
 use self::snapshot::Snapshot;
 pub(crate) use self::spec::Spec;
 use self::spec::{BOTH, Backend, Frontend, MOST_PORTS};
@@ -70,13 +74,30 @@ pub(crate) fn load_balancers(
     kubernetes: &Kubernetes,
     caches: &Arc<OnceLock<Arc<dyn Caches>>>,
 ) -> LoadBalancerEngine {
-    let (api, machines) = (instances.source().api.clone(), Arc::new(instances.source().clone()));
-    let groups = SharedDocuments::new(Groups { api: api.clone(), members: Cached::default() });
+    let (api, machines) = (
+        instances.source().api.clone(),
+        Arc::new(instances.source().clone()),
+    );
+    let groups = SharedDocuments::new(Groups {
+        api: api.clone(),
+        members: Cached::default(),
+    });
     let deduplicator = EventDeduplicator::new(kubernetes.cluster.events().clone());
-    let (instances, kubernetes, caches) = (instances.clone(), kubernetes.clone(), Arc::clone(caches));
-    let (kept_firewalls, released, shared) = (Mutex::default(), Mutex::default(), KeyedLock::default());
-    let cloud =
-        GceLoadBalancers { api, instances, kubernetes, deduplicator, groups, caches, kept_firewalls, released, shared };
+    let (instances, kubernetes, caches) =
+        (instances.clone(), kubernetes.clone(), Arc::clone(caches));
+    let (kept_firewalls, released, shared) =
+        (Mutex::default(), Mutex::default(), KeyedLock::default());
+    let cloud = GceLoadBalancers {
+        api,
+        instances,
+        kubernetes,
+        deduplicator,
+        groups,
+        caches,
+        kept_firewalls,
+        released,
+        shared,
+    };
     LoadBalancerEngine::of(cloud, machines, Options::default())
 }
 
@@ -93,21 +114,38 @@ impl GceLoadBalancers {
     }
 
     fn pool(names: &LbNames, spec: &Spec, backend: Backend) -> Result<Attributes> {
-        let protocol = if spec.protocol == BOTH { "UNSPECIFIED" } else { spec.protocol };
+        let protocol = if spec.protocol == BOTH {
+            "UNSPECIFIED"
+        } else {
+            spec.protocol
+        };
         let of_service = |text: String| backend.has_groups().then_some(text);
         Attributes::desired(&Pool {
             session_affinity: Some(spec.affinity.to_owned()),
             health_checks: vec![names.check_of(spec, backend)],
             protocol: of_service(protocol.to_owned()),
             load_balancing_scheme: of_service(backend.scheme.to_owned()),
-            description: of_service(if spec.is_shared { String::new() } else { service_description(&spec.service) }),
+            description: of_service(if spec.is_shared {
+                String::new()
+            } else {
+                service_description(&spec.service)
+            }),
             ..Pool::default()
         })
     }
 
-    fn rule(spec: &Spec, Frontend { is_ipv6, backend }: Frontend, place: &Place) -> Result<Attributes> {
-        let ports: BTreeSet<_> = spec.ports.iter().map(|(_, number)| number.to_string()).collect();
-        let all = (backend.has_groups() && (ports.len() > MOST_PORTS || spec.protocol == BOTH)).then_some(true);
+    fn rule(
+        spec: &Spec,
+        Frontend { is_ipv6, backend }: Frontend,
+        place: &Place,
+    ) -> Result<Attributes> {
+        let ports: BTreeSet<_> = spec
+            .ports
+            .iter()
+            .map(|(_, number)| number.to_string())
+            .collect();
+        let all = (backend.has_groups() && (ports.len() > MOST_PORTS || spec.protocol == BOTH))
+            .then_some(true);
         let subnetwork = match &spec.subnet {
             Some(name) if !place.is_legacy => Some(place.subnetwork_url(name)),
             _ => place.subnetwork.clone(),
@@ -125,17 +163,26 @@ impl GceLoadBalancers {
             load_balancing_scheme: Some(backend.scheme.to_owned()),
             network_tier: spec.tier.clone(),
             allow_global_access: is_global.then_some(true),
-            subnetwork: subnetwork.filter(|_| has_subnetwork).map(|url| short(&url).to_owned()),
+            subnetwork: subnetwork
+                .filter(|_| has_subnetwork)
+                .map(|url| short(&url).to_owned()),
             ..Rule::default()
         })?;
-        Ok(if has_subnetwork { rule } else { rule.set("subnetwork", ()) })
+        Ok(if has_subnetwork {
+            rule
+        } else {
+            rule.set("subnetwork", ())
+        })
     }
 
     fn warn_of_options(&self, service: &Service) {
         let (subject, reason) = (EventSubject::Service(service), "ILBOptionsIgnored");
         let text = "The network has no subnetworks: global access and subnetwork of the load balancer are ignored";
         if self.deduplicator.is_first(subject, reason, text) {
-            self.kubernetes.cluster.events().warning(subject, reason, text);
+            self.kubernetes
+                .cluster
+                .events()
+                .warning(subject, reason, text);
         }
     }
 
@@ -146,7 +193,8 @@ impl GceLoadBalancers {
         place: &Place,
     ) -> Result<ResourceGraph> {
         let (spec, config) = (&input.spec.fitted(place)?, &self.api.config);
-        if place.is_legacy && spec.is_internal && (spec.has_global_access || spec.subnet.is_some()) {
+        if place.is_legacy && spec.is_internal && (spec.has_global_access || spec.subnet.is_some())
+        {
             self.warn_of_options(input.request.service);
         }
         let tags = self.tags(input.request.nodes).await?;
@@ -167,38 +215,74 @@ impl GceLoadBalancers {
                 (true, Some(_)) => (service_description(&spec.service), Some(String::new())),
                 (false, None) => (
                     service_description(name(&check)),
-                    Some(format!(r#"{{"kubernetes.io/cluster-id":"{}"}}"#, names.cluster_id)),
+                    Some(format!(
+                        r#"{{"kubernetes.io/cluster-id":"{}"}}"#,
+                        names.cluster_id
+                    )),
                 ),
                 (false, Some(_)) => (service_description(name(&check)), None),
             };
-            let sources = if is_ipv6 { &config.ipv6_check_sources } else { &config.check_sources }.clone();
+            let sources = if is_ipv6 {
+                &config.ipv6_check_sources
+            } else {
+                &config.check_sources
+            }
+            .clone();
             let checked = vec![Ports::new("tcp", u16::try_from(port))];
-            let of_check = Firewall { description: of_check, ..firewall(sources, checked) };
+            let of_check = Firewall {
+                description: of_check,
+                ..firewall(sources, checked)
+            };
             if backend.has_groups() {
                 graph = graph.resource(names.group_resource(), Attributes::default());
             }
             let denies = config.denies && !spec.is_internal;
             let priority = Some(if denies { 999 } else { 1000 });
-            let allowed = Firewall { priority, ..firewall(spec.ranges(is_ipv6), Ports::of(&spec.ports)) };
+            let allowed = Firewall {
+                priority,
+                ..firewall(spec.ranges(is_ipv6), Ports::of(&spec.ports))
+            };
             let protocol = format!("{}{}", spec.protocol, if is_ipv6 { IPV6 } else { "" });
             graph = graph
-                .resource(names.check_firewall_resource(&check, is_ipv6), Attributes::desired(&of_check)?)
+                .resource(
+                    names.check_firewall_resource(&check, is_ipv6),
+                    Attributes::desired(&of_check)?,
+                )
                 .resource(
                     names.check_resource(&check),
-                    Attributes::desired(&Check::new(!backend.has_groups(), path, port, description))?,
+                    Attributes::desired(&Check::new(
+                        !backend.has_groups(),
+                        path,
+                        port,
+                        description,
+                    ))?,
                 )
                 .pool(&pool, Self::pool(names, spec, backend)?, targets(backend))
-                .listener(spec.port_range().0, protocol, &pool, Self::rule(spec, frontend, place)?)
-                .resource(traffic(names.firewall(is_ipv6)), Attributes::desired(&allowed)?);
+                .listener(
+                    spec.port_range().0,
+                    protocol,
+                    &pool,
+                    Self::rule(spec, frontend, place)?,
+                )
+                .resource(
+                    traffic(names.firewall(is_ipv6)),
+                    Attributes::desired(&allowed)?,
+                );
             if denies {
                 let denying = Firewall {
                     source_ranges: vec![if is_ipv6 { "::/0" } else { "0.0.0.0/0" }.to_owned()],
                     allowed: None,
-                    denied: Some(vec![Ports { protocol: "all".to_owned(), ports: Vec::new() }]),
+                    denied: Some(vec![Ports {
+                        protocol: "all".to_owned(),
+                        ports: Vec::new(),
+                    }]),
                     priority: Some(1000),
                     ..allowed
                 };
-                graph = graph.resource(denial(names.denial(is_ipv6)), Attributes::desired(&denying)?);
+                graph = graph.resource(
+                    denial(names.denial(is_ipv6)),
+                    Attributes::desired(&denying)?,
+                );
             }
         }
         Ok(graph)
@@ -208,15 +292,26 @@ impl GceLoadBalancers {
     /// which `is_user` holds, until its pool is deleted. So the last of many Services that are deleted at once deletes what
     /// they shared.
     fn has_other_users(&self, name: &str, is_user: impl Fn(&Spec) -> bool) -> bool {
-        let others = self.caches.get().map(|caches| caches.services()).unwrap_or_default();
+        let others = self
+            .caches
+            .get()
+            .map(|caches| caches.services())
+            .unwrap_or_default();
         let mut released = self.released.lock();
-        let names: BTreeSet<_> = others.iter().map(|other| default_load_balancer_name(other)).collect();
+        let names: BTreeSet<_> = others
+            .iter()
+            .map(|other| default_load_balancer_name(other))
+            .collect();
         released.retain(|name| names.contains(name));
         others.iter().any(|other| {
-            let (own, type_) =
-                (default_load_balancer_name(other), other.spec.as_ref().and_then(|it| it.type_.as_deref()));
-            let is_leaving = other.metadata.deletion_timestamp.is_some() || type_ != Some("LoadBalancer");
-            let has_pool = !is_leaving || kubernetes::is_cleaned_up_later(other) && !released.contains(&own);
+            let (own, type_) = (
+                default_load_balancer_name(other),
+                other.spec.as_ref().and_then(|it| it.type_.as_deref()),
+            );
+            let is_leaving =
+                other.metadata.deletion_timestamp.is_some() || type_ != Some("LoadBalancer");
+            let has_pool =
+                !is_leaving || kubernetes::is_cleaned_up_later(other) && !released.contains(&own);
             has_pool && own != name && {
                 let spec = Spec::of(other, &self.api.config).spec;
                 is_user(&spec) && !spec.is_elsewhere
@@ -226,31 +321,55 @@ impl GceLoadBalancers {
 
     /// Returns the targets that the Nodes of the cluster are which may receive traffic; `None` if they are not known yet.
     fn balanced_nodes(&self) -> Option<BTreeSet<String>> {
-        let is_balanced = |node: &&Arc<Node>| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none();
+        let is_balanced = |node: &&Arc<Node>| {
+            node.labels
+                .get(cloud_provider::names::LABEL_EXCLUDE_BALANCER)
+                .is_none()
+        };
         let nodes = self.kubernetes.cluster.nodes()?;
-        Some(nodes.iter().filter(is_balanced).filter_map(|node| target(&node.provider_id)).collect())
+        Some(
+            nodes
+                .iter()
+                .filter(is_balanced)
+                .filter_map(|node| target(&node.provider_id))
+                .collect(),
+        )
     }
 
     /// Notes that a load balancer whose Service is being deleted has no pool, or that it has one again.
     fn set_released(&self, name: &str, is_released: bool) {
         let mut released = self.released.lock();
-        let _is_changed = if is_released { released.insert(name.to_owned()) } else { released.remove(name) };
+        let _is_changed = if is_released {
+            released.insert(name.to_owned())
+        } else {
+            released.remove(name)
+        };
     }
 
     /// Reads a load balancer by its name, with what may be left of one that is not complete.
-    fn read_one<'a>(&'a self, name: &'a str, is_leaving: bool) -> BoxFuture<'a, Result<Option<ObservedLoadBalancer>>> {
+    fn read_one<'a>(
+        &'a self,
+        name: &'a str,
+        is_leaving: bool,
+    ) -> BoxFuture<'a, Result<Option<ObservedLoadBalancer>>> {
         let read = async move {
             let (place, names) = (self.api.place().await?, self.names(name).await?);
             let snapshot = Snapshot::of_one(self, &place, &names, is_leaving).await?;
             let found = snapshot.actual(&names, self.api.config.removes_denials)?;
             let kept = self.kept_firewalls.lock();
             let counts = |resource: &ResourceKey| match resource {
-                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) if it.kind == FIREWALL.word => {
+                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it)
+                    if it.kind == FIREWALL.word =>
+                {
                     !kept.contains(&*it.name)
                 }
                 _ => true,
             };
-            let is_more = |it: &ObservedLoadBalancer| it.graph.iter().any(|graph| graph.resources.keys().any(counts));
+            let is_more = |it: &ObservedLoadBalancer| {
+                it.graph
+                    .iter()
+                    .any(|graph| graph.resources.keys().any(counts))
+            };
             Ok(found.filter(|actual| !is_leaving || is_more(actual)))
         };
         read.boxed()
@@ -268,7 +387,11 @@ impl LoadBalancerCloud for GceLoadBalancers {
 
     fn naming(&self, _: &Cluster, service: &Service) -> Naming {
         let name = default_load_balancer_name(service);
-        Naming { legacy_owner: Some(name.clone()), name, ..Naming::of(service) }
+        Naming {
+            legacy_owner: Some(name.clone()),
+            name,
+            ..Naming::of(service)
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
@@ -279,21 +402,33 @@ impl LoadBalancerCloud for GceLoadBalancers {
         if input.spec.is_elsewhere {
             return Err(Error::implemented_elsewhere());
         }
-        let (place, names) =
-            (self.api.place().await?, self.names(&default_load_balancer_name(input.request.service)).await?);
+        let (place, names) = (
+            self.api.place().await?,
+            self.names(&default_load_balancer_name(input.request.service))
+                .await?,
+        );
         match input.scope {
             Scope::Everything => self.whole(input, &names, &place).await,
             Scope::Targets => {
                 // A mistake that keeps the Service from IPv6 keeps no Node from becoming a target.
-                let spec = input.spec.fitted(&place).unwrap_or_else(|_| input.spec.clone());
+                let spec = input
+                    .spec
+                    .fitted(&place)
+                    .unwrap_or_else(|_| input.spec.clone());
                 let mut graph = ResourceGraph::default();
                 // The load balancer may still be of the other kind, also because of a mistake in the annotation.
-                for spec in [false, true].map(|is_internal| Spec { is_internal, ..spec.clone() }) {
+                for spec in [false, true].map(|is_internal| Spec {
+                    is_internal,
+                    ..spec.clone()
+                }) {
                     for Frontend { backend, .. } in spec.frontends() {
                         let targets = self.targets(input.request.nodes, backend, &place);
-                        graph = graph.pool(&names.pool(&spec, backend), Attributes::default(), targets);
+                        graph =
+                            graph.pool(&names.pool(&spec, backend), Attributes::default(), targets);
                     }
-                    graph = self.with_tags(graph, input.request.nodes, &names, &spec).await?;
+                    graph = self
+                        .with_tags(graph, input.request.nodes, &names, &spec)
+                        .await?;
                 }
                 Ok(graph)
             }
@@ -319,7 +454,12 @@ impl LoadBalancerCloud for GceLoadBalancers {
                 return None;
             }
             let length = it.number::<u8>("prefixLength").filter(|_| is_for_ipv6);
-            Some(it.text("address")?.to_owned() + &length.map(|length| format!("/{length}")).unwrap_or_default())
+            Some(
+                it.text("address")?.to_owned()
+                    + &length
+                        .map(|length| format!("/{length}"))
+                        .unwrap_or_default(),
+            )
         };
         let shown = |is_for_ipv6: bool| {
             let mut rules = seen.into_iter().flat_map(ResourceGraph::listeners);
@@ -327,7 +467,11 @@ impl LoadBalancerCloud for GceLoadBalancers {
                 .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
                 .and_then(|(_, it)| Some(it.text("IPAddress")?.to_owned()))
         };
-        let resources: Vec<_> = desired.resources.iter().map(|(resource, it)| (resource.clone(), it.clone())).collect();
+        let resources: Vec<_> = desired
+            .resources
+            .iter()
+            .map(|(resource, it)| (resource.clone(), it.clone()))
+            .collect();
         for (resource, settings) in resources {
             let of_name = match &resource {
                 ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) => is_ipv6(&it.name),
@@ -335,11 +479,12 @@ impl LoadBalancerCloud for GceLoadBalancers {
                 _ => continue,
             };
             let ip = shown(of_name).or_else(|| held(of_name));
-            let text = |ip: &str| firewall_description(&spec.service, ip.split('/').next().unwrap_or(ip));
+            let text =
+                |ip: &str| firewall_description(&spec.service, ip.split('/').next().unwrap_or(ip));
             let fitted = match (&resource, ip.as_deref()) {
-                (ResourceKey::CreatedAfter(_), Some(ip)) => {
-                    settings.set("destinationRanges", [ip]).set("description", text(ip))
-                }
+                (ResourceKey::CreatedAfter(_), Some(ip)) => settings
+                    .set("destinationRanges", [ip])
+                    .set("description", text(ip)),
                 (ResourceKey::CreatedBefore(it), Some(ip))
                     if it.kind == FIREWALL.word && settings.get("description").is_none() =>
                 {
@@ -356,7 +501,10 @@ impl LoadBalancerCloud for GceLoadBalancers {
         }
         self.keep_priorities(&mut desired, seen, &LbNames::new(&observed.name, ""));
         // An address is held until the forwarding rule is there again, even if the cloud refuses it.
-        for is_for_ipv6 in [false, true].into_iter().filter(|is_ipv6| shown(*is_ipv6).is_none()) {
+        for is_for_ipv6 in [false, true]
+            .into_iter()
+            .filter(|is_ipv6| shown(*is_ipv6).is_none())
+        {
             let name = LbNames::new(&observed.name, "").rule(is_for_ipv6);
             let settings = seen.and_then(|graph| graph.resources.get(&names::held(name.clone())));
             if let (Some(settings), Some(_)) = (settings.cloned(), held(is_for_ipv6)) {
@@ -365,10 +513,21 @@ impl LoadBalancerCloud for GceLoadBalancers {
         }
         let nodes = self.balanced_nodes();
         let stays = |it: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*it));
-        let pools: Vec<_> = desired.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())).collect();
-        for (pool, targets) in pools.into_iter().filter(|(pool, _)| pool.starts_with(BACKEND_SERVICE.word)) {
-            let stay: Targets =
-                seen.map(|graph| graph.targets_of(&pool)).unwrap_or_default().iter().filter(stays).collect();
+        let pools: Vec<_> = desired
+            .targets
+            .iter()
+            .map(|(pool, targets)| (pool.clone(), targets.clone()))
+            .collect();
+        for (pool, targets) in pools
+            .into_iter()
+            .filter(|(pool, _)| pool.starts_with(BACKEND_SERVICE.word))
+        {
+            let stay: Targets = seen
+                .map(|graph| graph.targets_of(&pool))
+                .unwrap_or_default()
+                .iter()
+                .filter(stays)
+                .collect();
             desired.targets.insert(pool, targets.with(&stay));
         }
         Ok(desired)
@@ -377,11 +536,15 @@ impl LoadBalancerCloud for GceLoadBalancers {
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(sets) => {
-                let (place, cluster_id) = (self.api.place().await?, self.kubernetes.cluster_id().await?);
+                let (place, cluster_id) =
+                    (self.api.place().await?, self.kubernetes.cluster_id().await?);
                 let snapshot = Snapshot::of_all(self, &place, &cluster_id).await?;
                 let mut all = Vec::new();
                 for name in snapshot.names() {
-                    let found = snapshot.actual(&LbNames::new(name, &cluster_id), self.api.config.removes_denials)?;
+                    let found = snapshot.actual(
+                        &LbNames::new(name, &cluster_id),
+                        self.api.config.removes_denials,
+                    )?;
                     all.extend(found.map(|actual| actual.sharing(sets)));
                 }
                 Ok(ListResult::of(all))
@@ -397,8 +560,16 @@ impl LoadBalancerCloud for GceLoadBalancers {
         }
     }
 
-    async fn check_creation(&self, _: &Identity<'_>, _: &Spec, desired: &ResourceGraph) -> Result<()> {
-        desired.resources.iter().try_for_each(|(resource, settings)| check_tags(resource, settings))
+    async fn check_creation(
+        &self,
+        _: &Identity<'_>,
+        _: &Spec,
+        desired: &ResourceGraph,
+    ) -> Result<()> {
+        desired
+            .resources
+            .iter()
+            .try_for_each(|(resource, settings)| check_tags(resource, settings))
     }
 
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
@@ -408,12 +579,22 @@ impl LoadBalancerCloud for GceLoadBalancers {
     fn published(&self, observed: &ObservedLoadBalancer, _: &Service, _: &Spec) -> Published {
         let shown = |kind: Kind| {
             let mut rules = observed.graph.iter().flat_map(ResourceGraph::listeners);
-            rules.find_map(|(_, it)| it.text("pool")?.strip_prefix(kind.word)?.strip_prefix('/')).map(str::to_owned)
+            rules
+                .find_map(|(_, it)| it.text("pool")?.strip_prefix(kind.word)?.strip_prefix('/'))
+                .map(str::to_owned)
         };
-        let keys =
-            [("networking.gke.io/target-pool", TARGET_POOL), ("networking.gke.io/backend-service", BACKEND_SERVICE)];
-        let keys = keys.into_iter().filter(|_| self.api.config.annotates).map(|(key, kind)| (key, shown(kind)));
-        Published { status: observed.status(), annotations: keys.collect() }
+        let keys = [
+            ("networking.gke.io/target-pool", TARGET_POOL),
+            ("networking.gke.io/backend-service", BACKEND_SERVICE),
+        ];
+        let keys = keys
+            .into_iter()
+            .filter(|_| self.api.config.annotates)
+            .map(|(key, kind)| (key, shown(kind)));
+        Published {
+            status: observed.status(),
+            annotations: keys.collect(),
+        }
     }
 
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
@@ -422,22 +603,42 @@ impl LoadBalancerCloud for GceLoadBalancers {
     }
 
     /// Reads the health of the instances of a target pool, one by one. A backend service tells that of a whole group.
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let pools = observed.graph.iter().flat_map(|graph| graph.targets.iter());
-        let mut own = pools.filter_map(|(pool, targets)| Some((pool.strip_prefix("targetPools/")?, targets)));
-        let Some((name, targets)) = own.next() else { return Ok(None) };
+        let mut own =
+            pools.filter_map(|(pool, targets)| Some((pool.strip_prefix("targetPools/")?, targets)));
+        let Some((name, targets)) = own.next() else {
+            return Ok(None);
+        };
         let place = self.api.place().await?;
         let health = async |target: &str| {
             let (zone, instance) = target.split_once(':').unwrap_or_default();
             let body = json!({"instance": place.instance(zone, instance)});
             let path = "/projects/{project}/regions/{region}/targetPools/{name}/getHealth";
-            let call = place.action(Method::POST, TARGET_POOL, path, "", name).json(&body).reading();
+            let call = place
+                .action(Method::POST, TARGET_POOL, path, "", name)
+                .json(&body)
+                .reading();
             let state = self.api.http.read::<Value>(call).await?;
-            let state =
-                state.pointer("/healthStatus/0/healthState").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let health = TargetHealth { is_healthy: state == "HEALTHY", detail: state };
+            let state = state
+                .pointer("/healthStatus/0/healthState")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            let health = TargetHealth {
+                is_healthy: state == "HEALTHY",
+                detail: state,
+            };
             Ok::<_, Error>((target.to_owned(), health))
         };
-        Ok(Some(try_join_all(targets.iter().map(health)).await?.into_iter().collect()))
+        Ok(Some(
+            try_join_all(targets.iter().map(health))
+                .await?
+                .into_iter()
+                .collect(),
+        ))
     }
 }

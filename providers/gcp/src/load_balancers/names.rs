@@ -36,7 +36,10 @@ pub(super) struct LbNames {
 
 impl LbNames {
     pub(super) fn new(name: &str, cluster_id: &str) -> Self {
-        Self { name: name.to_owned(), cluster_id: cluster_id.to_owned() }
+        Self {
+            name: name.to_owned(),
+            cluster_id: cluster_id.to_owned(),
+        }
     }
 
     /// Returns the name of a forwarding rule, and of the address that is held for it.
@@ -56,7 +59,9 @@ impl LbNames {
 
     /// Returns `true` if the resource is a firewall that denies all other traffic.
     pub(super) fn is_denial(&self, resource: &ResourceKey) -> bool {
-        [false, true].iter().any(|is_ipv6| *resource == denial(self.denial(*is_ipv6)))
+        [false, true]
+            .iter()
+            .any(|is_ipv6| *resource == denial(self.denial(*is_ipv6)))
     }
 
     /// Returns the name of the health check that Services share.
@@ -66,7 +71,11 @@ impl LbNames {
 
     /// Returns the path of the health check of a Service: `healthChecks/x`, or that of another kind.
     pub(super) fn check_of(&self, spec: &Spec, backend: Backend) -> String {
-        backend.check.path(&if spec.check.is_some() { self.name.clone() } else { self.shared_check() })
+        backend.check.path(&if spec.check.is_some() {
+            self.name.clone()
+        } else {
+            self.shared_check()
+        })
     }
 
     /// Returns the name of the firewall for a health check.
@@ -84,8 +93,15 @@ impl LbNames {
     /// while it is in use.
     pub(super) fn check_resource(&self, check: &str) -> ResourceKey {
         let word = check.split('/').next().unwrap_or_default();
-        let kind = [CHECK, REGION_CHECK].into_iter().find(|kind| kind.word == word).unwrap_or(HTTP_CHECK);
-        ResourceKey::created_before(u8::from(self.is_shared(check)), kind.word, crate::api::name(check))
+        let kind = [CHECK, REGION_CHECK]
+            .into_iter()
+            .find(|kind| kind.word == word)
+            .unwrap_or(HTTP_CHECK);
+        ResourceKey::created_before(
+            u8::from(self.is_shared(check)),
+            kind.word,
+            crate::api::name(check),
+        )
     }
 
     /// Returns the resource that the firewall of a health check is.
@@ -100,9 +116,17 @@ impl LbNames {
             return backend.pool.path(&self.name);
         }
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, spec.affinity_text.as_bytes());
-        let hash: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = hash
+            .as_ref()
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let protocol = spec.protocol.to_lowercase();
-        backend.pool.path(&format!("k8s-{}-internal-{protocol}-nmv1-{hash}", self.cluster_id))
+        backend.pool.path(&format!(
+            "k8s-{}-internal-{protocol}-nmv1-{hash}",
+            self.cluster_id
+        ))
     }
 
     /// Returns the name of the instance group of each zone.
@@ -133,7 +157,11 @@ pub(super) fn traffic(firewall: String) -> ResourceKey {
 
 /// Returns the resource that a firewall which denies is: created after those that allow, and deleted before them.
 pub(super) fn denial(firewall: String) -> ResourceKey {
-    ResourceKey::CreatedAfter(Auxiliary { rank: 1, kind: FIREWALL.word.into(), name: firewall })
+    ResourceKey::CreatedAfter(Auxiliary {
+        rank: 1,
+        kind: FIREWALL.word.into(),
+        name: firewall,
+    })
 }
 
 /// Returns the resource that a held address is.

@@ -24,21 +24,39 @@ const LEFT_OUT: &str = "LoadBalancerNodeLeftOut";
 
 impl GceLoadBalancers {
     /// Returns the targets that the Nodes are; `None` if no instance is known.
-    pub(super) fn targets(&self, nodes: &[Arc<Node>], backend: Backend, place: &Place) -> Option<Targets> {
+    pub(super) fn targets(
+        &self,
+        nodes: &[Arc<Node>],
+        backend: Backend,
+        place: &Place,
+    ) -> Option<Targets> {
         let own = place.subnetwork.as_deref().map(name);
         let is_in_subnet = |node: &&Arc<Node>| match node.labels.get(SUBNET_LABEL) {
-            Some(subnet) if backend.has_groups() && !subnet.is_empty() => own.is_none_or(|own| own == subnet),
+            Some(subnet) if backend.has_groups() && !subnet.is_empty() => {
+                own.is_none_or(|own| own == subnet)
+            }
             _ => true,
         };
-        let nodes = nodes.iter().filter(is_in_subnet).filter(|node| self.is_of_project(node));
+        let nodes = nodes
+            .iter()
+            .filter(is_in_subnet)
+            .filter(|node| self.is_of_project(node));
         let nodes: Vec<_> = nodes.cloned().collect();
         let known = machine_ids(&nodes, &IDS)?;
-        let limit = if backend.has_groups() { MOST_OF_A_GROUP } else { usize::MAX };
-        let (mut zones, mut all) =
-            (BTreeMap::<String, usize>::new(), known.iter().filter_map(target).collect::<Vec<_>>());
+        let limit = if backend.has_groups() {
+            MOST_OF_A_GROUP
+        } else {
+            usize::MAX
+        };
+        let (mut zones, mut all) = (
+            BTreeMap::<String, usize>::new(),
+            known.iter().filter_map(target).collect::<Vec<_>>(),
+        );
         all.sort();
         all.retain(|target| {
-            let count = zones.entry(target.split(':').next().unwrap_or_default().to_owned()).or_default();
+            let count = zones
+                .entry(target.split(':').next().unwrap_or_default().to_owned())
+                .or_default();
             *count += 1;
             *count <= limit
         });
@@ -48,10 +66,18 @@ impl GceLoadBalancers {
     /// Returns `false` for a Node whose instance is in another project: only instances of the load balancer's own project
     /// can be targets.
     fn is_of_project(&self, node: &Node) -> bool {
-        let project = IDS.read(&node.provider_id).ok().and_then(|path| path.split('/').next());
+        let project = IDS
+            .read(&node.provider_id)
+            .ok()
+            .and_then(|path| path.split('/').next());
         let own = self.api.known_project().unwrap_or_default();
-        let Some(other) = project.filter(|project| !own.is_empty() && *project != own) else { return true };
-        self.warn_of_node(node, &format!("its instance is in project {other}, and load balancers are in {own}"));
+        let Some(other) = project.filter(|project| !own.is_empty() && *project != own) else {
+            return true;
+        };
+        self.warn_of_node(
+            node,
+            &format!("its instance is in project {other}, and load balancers are in {own}"),
+        );
         false
     }
 
@@ -64,7 +90,10 @@ impl GceLoadBalancers {
         if !self.api.config.node_tags.is_empty() {
             return Ok(self.api.config.node_tags.clone());
         }
-        let found = self.instances.find_all(nodes, false, Priority::Ordinary).await;
+        let found = self
+            .instances
+            .find_all(nodes, false, Priority::Ordinary)
+            .await;
         let (mut tags, mut without) = (BTreeSet::new(), None);
         for (node, found) in nodes.iter().zip(found) {
             let instance = match found {
@@ -77,7 +106,11 @@ impl GceLoadBalancers {
                 Err(error) => return Err(error),
             };
             let name = instance.name();
-            let own = instance.tags.iter().filter(|tag| name.starts_with(&***tag)).max_by_key(|tag| tag.len());
+            let own = instance
+                .tags
+                .iter()
+                .filter(|tag| name.starts_with(&***tag))
+                .max_by_key(|tag| tag.len());
             if let Some(own) = own {
                 tags.insert(own.to_string());
                 continue;
@@ -106,19 +139,29 @@ impl GceLoadBalancers {
             return Ok(graph);
         }
         // Tags that cannot be read keep no Node from becoming a target.
-        let tags = self.tags(nodes).await.inspect_err(|error| tracing::warn!(%error, "network tags stay as they are"));
+        let tags = self
+            .tags(nodes)
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "network tags stay as they are"));
         let tags = tags.ok().filter(|tags| !tags.is_empty());
-        let settings = Attributes::desired(&Firewall { target_tags: tags, ..Firewall::default() })?;
+        let settings = Attributes::desired(&Firewall {
+            target_tags: tags,
+            ..Firewall::default()
+        })?;
         let settings = settings.only(&["targetTags"]);
-        Ok(spec.frontends().fold(graph, |graph, Frontend { is_ipv6, backend }| {
-            let check = names.check_of(spec, backend);
-            let firewalls = [
-                names.check_firewall_resource(&check, is_ipv6),
-                traffic(names.firewall(is_ipv6)),
-                denial(names.denial(is_ipv6)),
-            ];
-            { firewalls }.into_iter().fold(graph, |graph, it| graph.resource_of_nodes(it, settings.clone()))
-        }))
+        Ok(spec
+            .frontends()
+            .fold(graph, |graph, Frontend { is_ipv6, backend }| {
+                let check = names.check_of(spec, backend);
+                let firewalls = [
+                    names.check_firewall_resource(&check, is_ipv6),
+                    traffic(names.firewall(is_ipv6)),
+                    denial(names.denial(is_ipv6)),
+                ];
+                { firewalls }.into_iter().fold(graph, |graph, it| {
+                    graph.resource_of_nodes(it, settings.clone())
+                })
+            }))
     }
 
     /// Reports targets whose instances do not exist, on their Nodes.
@@ -129,17 +172,29 @@ impl GceLoadBalancers {
         let nodes = self.kubernetes.cluster.nodes().unwrap_or_default();
         tracing::warn!(service = service.metadata.name, %left_out, "instances that do not exist are no targets");
         let is_left_out = |node: &&Arc<Node>| {
-            IDS.read(&node.provider_id).ok().and_then(target).is_some_and(|target| left_out.contains(&target))
+            IDS.read(&node.provider_id)
+                .ok()
+                .and_then(target)
+                .is_some_and(|target| left_out.contains(&target))
         };
         for node in nodes.iter().filter(is_left_out) {
-            self.warn_of_node(node, &format!("instance {} does not exist", node.provider_id));
+            self.warn_of_node(
+                node,
+                &format!("instance {} does not exist", node.provider_id),
+            );
         }
     }
 
     fn warn_of_node(&self, node: &Node, text: &str) {
-        let (subject, text) = (EventSubject::Node(node), format!("load balancers leave the Node out: {text}"));
+        let (subject, text) = (
+            EventSubject::Node(node),
+            format!("load balancers leave the Node out: {text}"),
+        );
         if self.deduplicator.is_first(subject, LEFT_OUT, &text) {
-            self.kubernetes.cluster.events().warning(subject, LEFT_OUT, text);
+            self.kubernetes
+                .cluster
+                .events()
+                .warning(subject, LEFT_OUT, text);
         }
     }
 }

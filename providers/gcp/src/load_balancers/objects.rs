@@ -134,12 +134,19 @@ impl Description {
 
     /// Returns the description of an object of this Service with these owner tags.
     pub(super) fn text(service: &str, tags: OwnerTags) -> String {
-        let it = Self { service: service.to_owned(), cluster: tags.cluster, uid: tags.service };
+        let it = Self {
+            service: service.to_owned(),
+            cluster: tags.cluster,
+            uid: tags.service,
+        };
         serde_json::to_string(&it).unwrap_or_default()
     }
 
     pub(super) fn tags(self) -> OwnerTags {
-        OwnerTags { cluster: self.cluster, service: self.uid }
+        OwnerTags {
+            cluster: self.cluster,
+            service: self.uid,
+        }
     }
 }
 
@@ -152,7 +159,10 @@ impl Rule {
     pub(super) fn owner_tags(&self) -> OwnerTags {
         let OwnerTags { cluster, service } = self.description().tags();
         let [labelled_cluster, labelled_uid] = LABELS.map(|key| self.labels.get(key).cloned());
-        OwnerTags { cluster: labelled_cluster.or(cluster), service: labelled_uid.or(service) }
+        OwnerTags {
+            cluster: labelled_cluster.or(cluster),
+            service: labelled_uid.or(service),
+        }
     }
 
     /// Returns the labels with these owner tags; `None` if a label cannot hold one of them.
@@ -160,8 +170,15 @@ impl Rule {
         let mut labels = self.labels.clone();
         for (key, value) in LABELS.into_iter().zip([&owner.cluster, &owner.service]) {
             let value = value.as_ref()?;
-            let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-            labels.insert(key.to_owned(), Some(value).filter(|it| it.len() <= 63 && it.bytes().all(is_inner))?.clone());
+            let is_inner = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
+            };
+            labels.insert(
+                key.to_owned(),
+                Some(value)
+                    .filter(|it| it.len() <= 63 && it.bytes().all(is_inner))?
+                    .clone(),
+            );
         }
         Some(labels)
     }
@@ -185,7 +202,10 @@ impl Pool {
     pub(super) fn observed(&self, is_target_pool: bool) -> Result<Attributes> {
         let mut it = self.clone();
         it.health_checks = it.health_checks.iter().map(|url| tail(url)).collect();
-        it.description = it.description.or(Some(String::new())).filter(|_| !is_target_pool);
+        it.description = it
+            .description
+            .or(Some(String::new()))
+            .filter(|_| !is_target_pool);
         it.protocol = it.protocol.filter(|_| !is_target_pool);
         it.load_balancing_scheme = it.load_balancing_scheme.filter(|_| !is_target_pool);
         it.session_affinity = it.session_affinity.or(Some("NONE".to_owned()));
@@ -197,12 +217,21 @@ impl Check {
     /// Returns the check of a path and a port on each Node.
     pub(super) fn new(is_legacy: bool, path: &str, port: i32, description: String) -> Self {
         let (port, path) = (Some(port), Some(path.to_owned()));
-        let own = |it: bool| if it { (port, path.clone()) } else { (None, None) };
+        let own = |it: bool| {
+            if it {
+                (port, path.clone())
+            } else {
+                (None, None)
+            }
+        };
         let ((port, request_path), (http_port, http_path)) = (own(is_legacy), own(!is_legacy));
         Self {
             port,
             request_path,
-            http_health_check: HttpCheck { port: http_port, request_path: http_path },
+            http_health_check: HttpCheck {
+                port: http_port,
+                request_path: http_path,
+            },
             kind: (!is_legacy).then(|| "HTTP".to_owned()),
             description: Some(description),
             check_interval_sec: INTERVAL,
@@ -246,16 +275,32 @@ impl Ports {
                 _ => ranges.push((port, port)),
             }
         }
-        let text =
-            |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
-        Self { protocol: protocol.to_lowercase(), ports: ranges.into_iter().map(text).collect() }
+        let text = |(first, last): (u16, u16)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        };
+        Self {
+            protocol: protocol.to_lowercase(),
+            ports: ranges.into_iter().map(text).collect(),
+        }
     }
 
     /// Returns the ports of each protocol.
     pub(super) fn of(ports: &[(&'static str, u16)]) -> Vec<Self> {
         let protocols: BTreeSet<_> = ports.iter().map(|(protocol, _)| *protocol).collect();
-        let numbers = |wanted| ports.iter().filter(move |(it, _)| *it == wanted).map(|(_, number)| *number);
-        protocols.into_iter().map(|protocol| Self::new(protocol, numbers(protocol))).collect()
+        let numbers = |wanted| {
+            ports
+                .iter()
+                .filter(move |(it, _)| *it == wanted)
+                .map(|(_, number)| *number)
+        };
+        protocols
+            .into_iter()
+            .map(|protocol| Self::new(protocol, numbers(protocol)))
+            .collect()
     }
 
     /// Returns the ports one by one, whichever form they have.
@@ -300,7 +345,9 @@ pub(super) fn firewall_description(service: &str, ip: &str) -> String {
 
 /// Returns an object without the fields that have no value.
 pub(super) fn without_nulls(mut body: Value) -> Value {
-    body.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    body.as_object_mut()
+        .into_iter()
+        .for_each(|fields| fields.retain(|_, value| !value.is_null()));
     body
 }
 
@@ -308,7 +355,12 @@ pub(super) fn without_nulls(mut body: Value) -> Value {
 pub(super) fn body(name: &str, settings: &Attributes) -> Value {
     let mut body = settings.nested();
     body["name"] = name.into();
-    for observed in ["fingerprint", "labelFingerprint", "creationTimestamp", "pool"] {
+    for observed in [
+        "fingerprint",
+        "labelFingerprint",
+        "creationTimestamp",
+        "pool",
+    ] {
         body[observed] = Value::Null;
     }
     if body["ipVersion"] == "IPV4" {
@@ -330,18 +382,33 @@ mod tests {
             Firewall::undeclared_fields(&Firewall::default()),
             Address::undeclared_fields(&Address::default()),
         ];
-        assert!(unknown.iter().all(|it| it.as_ref().is_ok_and(Vec::is_empty)), "{unknown:?}");
+        assert!(
+            unknown
+                .iter()
+                .all(|it| it.as_ref().is_ok_and(Vec::is_empty)),
+            "{unknown:?}"
+        );
     }
 
     #[test]
     fn adjacent_ports_become_ranges() {
-        let table: [(&[u16], &[&str]); 3] =
-            [(&[80, 443], &["80", "443"]), (&[8083, 8081, 8082], &["8081-8083"]), (&[65535, 1], &["1", "65535"])];
+        let table: [(&[u16], &[&str]); 3] = [
+            (&[80, 443], &["80", "443"]),
+            (&[8083, 8081, 8082], &["8081-8083"]),
+            (&[65535, 1], &["1", "65535"]),
+        ];
         for (ports, ranges) in table {
             let compact = Ports::new("TCP", ports.iter().copied());
             assert_eq!(
                 (compact.ports.as_slice(), &*compact.protocol),
-                (ranges.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>().as_slice(), "tcp")
+                (
+                    ranges
+                        .iter()
+                        .map(|it| (*it).to_owned())
+                        .collect::<Vec<_>>()
+                        .as_slice(),
+                    "tcp"
+                )
             );
             assert_eq!(compact.each().count(), ports.len());
         }

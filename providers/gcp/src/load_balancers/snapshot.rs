@@ -7,7 +7,9 @@ use cloud_provider::{LoadBalancerIngress, Result};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use provider_kit::inventory::SharedPriority;
-use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ResourceGraph, State, Targets};
+use provider_kit::load_balancers::{
+    Attributes, ObservedLoadBalancer, ResourceGraph, State, Targets,
+};
 use provider_kit::transport::Method;
 use serde::de::DeserializeOwned;
 
@@ -17,7 +19,8 @@ use super::objects::{Address, Check, Firewall, Pool, Ports, Rule};
 use super::spec::{Backend, EXTERNAL, INTERNAL, TARGETS};
 use super::{GceLoadBalancers, Spec, target};
 use crate::api::{
-    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL, tail,
+    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE,
+    TARGET_POOL, tail,
 };
 use crate::config::StackType;
 
@@ -53,7 +56,9 @@ fn read<'a, T: DeserializeOwned + Send + 'static>(
             let call = place.all(Method::GET, kind, "");
             // The network may have many firewalls of others.
             let filter = (kind == FIREWALL).then_some("name eq (k8s-.*|.*-hc)");
-            let call = filter.iter().fold(call, |call, filter| call.query("filter", filter));
+            let call = filter
+                .iter()
+                .fold(call, |call, filter| call.query("filter", filter));
             return cloud.api.list(call, &SharedPriority::default(), name).await;
         };
         let mut reads = Vec::new();
@@ -67,7 +72,9 @@ fn read<'a, T: DeserializeOwned + Send + 'static>(
 
 /// Returns objects by collection and name.
 fn by_path<T>(kind: Kind, objects: BTreeMap<String, T>) -> impl Iterator<Item = (String, T)> {
-    objects.into_iter().map(move |(name, it)| (kind.path(&name), it))
+    objects
+        .into_iter()
+        .map(move |(name, it)| (kind.path(&name), it))
 }
 
 impl Snapshot {
@@ -80,16 +87,34 @@ impl Snapshot {
         let (rules, addresses, targets, services, firewalls) = futures::try_join!(
             read(cloud, place, RULE, rules, |it: &Rule| it.name.clone()),
             read(cloud, place, ADDRESS, rules, |it: &Address| it.name.clone()),
-            read(cloud, place, TARGET_POOL, pools, |it: &Pool| it.name.clone()),
-            read(cloud, place, BACKEND_SERVICE, pools, |it: &Pool| it.name.clone()),
-            read(cloud, place, FIREWALL, firewalls, |it: &Firewall| it.name.clone()),
+            read(cloud, place, TARGET_POOL, pools, |it: &Pool| it
+                .name
+                .clone()),
+            read(cloud, place, BACKEND_SERVICE, pools, |it: &Pool| it
+                .name
+                .clone()),
+            read(cloud, place, FIREWALL, firewalls, |it: &Firewall| it
+                .name
+                .clone()),
         )?;
-        let pools = by_path(TARGET_POOL, targets).chain(by_path(BACKEND_SERVICE, services)).collect();
-        Ok(Self { rules, addresses, pools, firewalls, ..Self::default() })
+        let pools = by_path(TARGET_POOL, targets)
+            .chain(by_path(BACKEND_SERVICE, services))
+            .collect();
+        Ok(Self {
+            rules,
+            addresses,
+            pools,
+            firewalls,
+            ..Self::default()
+        })
     }
 
     /// Reads everything of load balancers, with one list for each kind.
-    pub(super) async fn of_all(cloud: &GceLoadBalancers, place: &Place, cluster_id: &str) -> Result<Self> {
+    pub(super) async fn of_all(
+        cloud: &GceLoadBalancers,
+        place: &Place,
+        cluster_id: &str,
+    ) -> Result<Self> {
         let mut found = Self::read(cloud, place, [None; 3]).await?;
         for kind in [CHECK, REGION_CHECK, HTTP_CHECK] {
             let checks = read(cloud, place, kind, None, |it: &Check| it.name.clone()).await?;
@@ -106,20 +131,36 @@ impl Snapshot {
         is_leaving: bool,
     ) -> Result<Self> {
         let families = cloud.families();
-        let rules: Vec<_> = families.iter().map(|is_ipv6| names.rule(*is_ipv6)).collect();
-        let mut firewalls: Vec<_> = families.iter().map(|is_ipv6| names.firewall(*is_ipv6)).collect();
+        let rules: Vec<_> = families
+            .iter()
+            .map(|is_ipv6| names.rule(*is_ipv6))
+            .collect();
+        let mut firewalls: Vec<_> = families
+            .iter()
+            .map(|is_ipv6| names.firewall(*is_ipv6))
+            .collect();
         let denials = families.iter().filter(|_| cloud.api.config.removes_denials);
         firewalls.extend(denials.map(|is_ipv6| names.denial(*is_ipv6)));
         let pools = std::slice::from_ref(&names.name);
-        let mut found = Self::read(cloud, place, [Some(&rules), Some(pools), Some(&firewalls)]).await?;
-        let shared = found.rules.values().filter_map(|rule| rule.backend_service.as_deref());
-        let shared =
-            shared.filter(|url| !found.pools.contains_key(&tail(url))).map(|url| crate::api::name(url).to_owned());
+        let mut found =
+            Self::read(cloud, place, [Some(&rules), Some(pools), Some(&firewalls)]).await?;
+        let shared = found
+            .rules
+            .values()
+            .filter_map(|rule| rule.backend_service.as_deref());
+        let shared = shared
+            .filter(|url| !found.pools.contains_key(&tail(url)))
+            .map(|url| crate::api::name(url).to_owned());
         let shared: Vec<_> = shared.collect();
-        let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| it.name.clone()).await?;
+        let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| {
+            it.name.clone()
+        })
+        .await?;
         found.pools.extend(by_path(BACKEND_SERVICE, more));
         found.read_checks(cloud, place, names, is_leaving).await?;
-        found.with_members(cloud, &names.cluster_id, Duration::from_secs(5)).await
+        found
+            .with_members(cloud, &names.cluster_id, Duration::from_secs(5))
+            .await
     }
 
     /// Reads the health checks to which pools refer, and their firewalls; without a pool, those that an incomplete creation or
@@ -140,11 +181,26 @@ impl Snapshot {
             self.has_unused_groups = !cloud.groups.store().named(&names.group()).await?.is_empty();
         }
         let mut firewalls = BTreeSet::new();
-        for Backend { pool: pools, check: kind, scheme } in [TARGETS, INTERNAL, EXTERNAL] {
-            let is_own = |pool: &Pool| pool.load_balancing_scheme.as_deref().is_none_or(|own| own == scheme);
-            let own = self.pools.iter().filter(|(path, pool)| path.starts_with(pools.word) && is_own(pool));
+        for Backend {
+            pool: pools,
+            check: kind,
+            scheme,
+        } in [TARGETS, INTERNAL, EXTERNAL]
+        {
+            let is_own = |pool: &Pool| {
+                pool.load_balancing_scheme
+                    .as_deref()
+                    .is_none_or(|own| own == scheme)
+            };
+            let own = self
+                .pools
+                .iter()
+                .filter(|(path, pool)| path.starts_with(pools.word) && is_own(pool));
             let own: Vec<_> = own.map(|(_, pool)| pool).collect();
-            let used = own.iter().flat_map(|pool| &pool.health_checks).map(|url| crate::api::name(url).to_owned());
+            let used = own
+                .iter()
+                .flat_map(|pool| &pool.health_checks)
+                .map(|url| crate::api::name(url).to_owned());
             let mut checks: BTreeSet<String> = used.collect();
             // An interrupted change may have left a check of its own that is not used any more.
             checks.extend((is_rest || !own.is_empty()).then(|| names.name.clone()));
@@ -153,42 +209,74 @@ impl Snapshot {
                 self.shows_shared = true;
             }
             let checks: Vec<_> = checks.into_iter().collect();
-            let found = read(cloud, place, kind, Some(&checks), |it: &Check| it.name.clone()).await?;
-            let checks = checks.iter().filter(|check| is_bare || found.contains_key(*check));
-            let families = cloud.families().iter().filter(|is_ipv6| kind != HTTP_CHECK || !**is_ipv6);
-            firewalls.extend(
-                checks.flat_map(|check| {
-                    families.clone().map(|is_ipv6| names.check_firewall(&kind.path(check), *is_ipv6))
-                }),
-            );
+            let found = read(cloud, place, kind, Some(&checks), |it: &Check| {
+                it.name.clone()
+            })
+            .await?;
+            let checks = checks
+                .iter()
+                .filter(|check| is_bare || found.contains_key(*check));
+            let families = cloud
+                .families()
+                .iter()
+                .filter(|is_ipv6| kind != HTTP_CHECK || !**is_ipv6);
+            firewalls.extend(checks.flat_map(|check| {
+                families
+                    .clone()
+                    .map(|is_ipv6| names.check_firewall(&kind.path(check), *is_ipv6))
+            }));
             self.checks.extend(by_path(kind, found));
         }
         let firewalls: Vec<_> = firewalls.into_iter().collect();
-        let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| it.name.clone()).await?;
+        let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| {
+            it.name.clone()
+        })
+        .await?;
         self.firewalls.extend(firewalls);
         Ok(())
     }
 
     /// Returns the firewall for traffic that names the owner of an incomplete deletion.
     fn traffic(&self, names: &LbNames) -> Option<&Firewall> {
-        [false, true].into_iter().find_map(|is_ipv6| self.firewalls.get(&names.firewall(is_ipv6)))
+        [false, true]
+            .into_iter()
+            .find_map(|is_ipv6| self.firewalls.get(&names.firewall(is_ipv6)))
     }
 
-    async fn with_members(mut self, cloud: &GceLoadBalancers, cluster_id: &str, age: Duration) -> Result<Self> {
+    async fn with_members(
+        mut self,
+        cloud: &GceLoadBalancers,
+        cluster_id: &str,
+        age: Duration,
+    ) -> Result<Self> {
         let (group, config) = (super::names::group(cluster_id), &cloud.api.config);
         let is_read = |name: &str| {
             name == group
                 || config.skips_groups
-                || config.groups_prefix.as_deref().is_some_and(|it| name.starts_with(it))
+                || config
+                    .groups_prefix
+                    .as_deref()
+                    .is_some_and(|it| name.starts_with(it))
         };
-        let groups = self.pools.values().flat_map(|pool| &pool.backends).filter_map(|it| group_key(&it.group));
+        let groups = self
+            .pools
+            .values()
+            .flat_map(|pool| &pool.backends)
+            .filter_map(|it| group_key(&it.group));
         let groups: BTreeSet<_> = groups.filter(|(_, name)| is_read(name)).collect();
         if !groups.is_empty() {
             self.members = (*cloud.groups.store().of(&groups, age).await?).clone();
         }
         // Instances in groups of others that are no Nodes are not this program's to remove.
-        if let Some(nodes) = cloud.balanced_nodes().filter(|_| groups.iter().any(|(_, name)| *name != group)) {
-            for ((zone, _), members) in self.members.iter_mut().filter(|((_, name), _)| *name != group) {
+        if let Some(nodes) = cloud
+            .balanced_nodes()
+            .filter(|_| groups.iter().any(|(_, name)| *name != group))
+        {
+            for ((zone, _), members) in self
+                .members
+                .iter_mut()
+                .filter(|((_, name), _)| *name != group)
+            {
                 members.retain(|it| nodes.contains(&format!("{zone}:{it}")));
             }
         }
@@ -198,18 +286,39 @@ impl Snapshot {
     /// Returns the names of load balancers: of forwarding rules that name a Service, and of what incomplete deletions have
     /// left.
     pub(super) fn names(&self) -> BTreeSet<&str> {
-        let rules = self.rules.values().filter(|rule| !rule.description().service.is_empty());
+        let rules = self
+            .rules
+            .values()
+            .filter(|rule| !rule.description().service.is_empty());
         let is_name = |name: &&str| {
-            name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|it| it.is_ascii_hexdigit())
+            name.len() == 32
+                && name.starts_with('a')
+                && name[1..].bytes().all(|it| it.is_ascii_hexdigit())
         };
-        let pools = self.pools.keys().map(|path| crate::api::name(path)).filter(is_name);
-        let owned = self.firewalls.values().filter(|firewall| firewall.owner().uid.is_some());
+        let pools = self
+            .pools
+            .keys()
+            .map(|path| crate::api::name(path))
+            .filter(is_name);
+        let owned = self
+            .firewalls
+            .values()
+            .filter(|firewall| firewall.owner().uid.is_some());
         let owned = owned.filter_map(|firewall| firewall.name.strip_prefix(FIREWALL_PREFIX));
-        rules.map(|rule| &*rule.name).chain(pools).chain(owned).map(plain).collect()
+        rules
+            .map(|rule| &*rule.name)
+            .chain(pools)
+            .chain(owned)
+            .map(plain)
+            .collect()
     }
 
     /// Builds the load balancer of this name, if any part of it exists. `None` for one of another controller.
-    pub(super) fn actual(&self, names: &LbNames, shows_denial: bool) -> Result<Option<ObservedLoadBalancer>> {
+    pub(super) fn actual(
+        &self,
+        names: &LbNames,
+        shows_denial: bool,
+    ) -> Result<Option<ObservedLoadBalancer>> {
         let rules: Vec<_> = [false, true]
             .into_iter()
             .filter_map(|is_ipv6| Some((is_ipv6, self.rules.get(&names.rule(is_ipv6))?)))
@@ -222,11 +331,16 @@ impl Snapshot {
             graph = graph.resource(names.group_resource(), Attributes::default());
         }
         let own = [TARGET_POOL, BACKEND_SERVICE].map(|kind| kind.path(&names.name));
-        let led_to = rules.iter().filter_map(|(_, rule)| rule.backend()).map(tail);
+        let led_to = rules
+            .iter()
+            .filter_map(|(_, rule)| rule.backend())
+            .map(tail);
         let pools: BTreeSet<String> = own.into_iter().chain(led_to).collect();
         let mut checks = BTreeSet::new();
         for path in pools {
-            let Some(pool) = self.pools.get(&path) else { continue };
+            let Some(pool) = self.pools.get(&path) else {
+                continue;
+            };
             let has_groups = path.starts_with(BACKEND_SERVICE.word);
             graph = graph.pool(&path, pool.observed(!has_groups)?, Some(self.targets(pool)));
             if has_groups {
@@ -244,7 +358,10 @@ impl Snapshot {
             }
             for is_ipv6 in [false, true] {
                 if let Some(firewall) = self.firewalls.get(&names.check_firewall(&check, is_ipv6)) {
-                    graph = graph.resource(names.check_firewall_resource(&check, is_ipv6), firewall.observed()?);
+                    graph = graph.resource(
+                        names.check_firewall_resource(&check, is_ipv6),
+                        firewall.observed()?,
+                    );
                 }
             }
         }
@@ -262,8 +379,13 @@ impl Snapshot {
         }
         for (is_ipv6, rule) in &rules {
             let firewall = self.firewalls.get(&names.firewall(*is_ipv6));
-            let allowed = firewall.and_then(|it| it.allowed.iter().flatten().flat_map(Ports::each).min());
-            graph = rule.listener(graph, rule.first_port().or(allowed).unwrap_or_default(), *is_ipv6)?;
+            let allowed =
+                firewall.and_then(|it| it.allowed.iter().flatten().flat_map(Ports::each).min());
+            graph = rule.listener(
+                graph,
+                rule.first_port().or(allowed).unwrap_or_default(),
+                *is_ipv6,
+            )?;
         }
         if graph.resources.is_empty() {
             return Ok(None);
@@ -272,7 +394,9 @@ impl Snapshot {
         let mut actual = load_balancer(&names.name, rule, graph);
         if let Some(firewall) = self.traffic(names).filter(|_| rule.is_none()) {
             let owner = firewall.owner();
-            actual.labels.extend((!owner.service.is_empty()).then(|| (SERVICE.to_owned(), owner.service.clone())));
+            actual.labels.extend(
+                (!owner.service.is_empty()).then(|| (SERVICE.to_owned(), owner.service.clone())),
+            );
             actual.owner_tags = owner.tags();
         }
         Ok(Some(actual))
@@ -280,8 +404,12 @@ impl Snapshot {
 
     fn targets(&self, pool: &Pool) -> Targets {
         let direct = pool.instances.iter().filter_map(|url| target(url));
-        let groups = pool.backends.iter().filter_map(|it| self.members.get_key_value(&group_key(&it.group)?));
-        let grouped = groups.flat_map(|((zone, _), all)| all.iter().map(move |name| format!("{zone}:{name}")));
+        let groups = pool
+            .backends
+            .iter()
+            .filter_map(|it| self.members.get_key_value(&group_key(&it.group)?));
+        let grouped = groups
+            .flat_map(|((zone, _), all)| all.iter().map(move |name| format!("{zone}:{name}")));
         direct.chain(grouped).collect()
     }
 }
@@ -294,13 +422,31 @@ impl Rule {
     }
 
     fn first_port(&self) -> Option<u16> {
-        let of_range = self.port_range.as_deref().and_then(|range| range.split('-').next()?.parse().ok());
-        of_range.or_else(|| self.ports.iter().flatten().filter_map(|it| it.parse().ok()).min())
+        let of_range = self
+            .port_range
+            .as_deref()
+            .and_then(|range| range.split('-').next()?.parse().ok());
+        of_range.or_else(|| {
+            self.ports
+                .iter()
+                .flatten()
+                .filter_map(|it| it.parse().ok())
+                .min()
+        })
     }
 
     /// Adds the listener that the rule is.
-    pub(super) fn listener(&self, graph: ResourceGraph, port: u16, is_ipv6: bool) -> Result<ResourceGraph> {
-        let protocol = format!("{}{}", self.protocol.as_deref().unwrap_or_default(), if is_ipv6 { IPV6 } else { "" });
+    pub(super) fn listener(
+        &self,
+        graph: ResourceGraph,
+        port: u16,
+        is_ipv6: bool,
+    ) -> Result<ResourceGraph> {
+        let protocol = format!(
+            "{}{}",
+            self.protocol.as_deref().unwrap_or_default(),
+            if is_ipv6 { IPV6 } else { "" }
+        );
         let pool = self.backend().map(tail).unwrap_or_default();
         Ok(graph.listener(port, protocol, &pool, self.observed()?))
     }
@@ -309,28 +455,53 @@ impl Rule {
 impl GceLoadBalancers {
     /// Returns the address families that load balancers may have: `true` for IPv6.
     fn families(&self) -> &'static [bool] {
-        if self.api.config.stack == StackType::Ipv4Only { &[false] } else { &[false, true] }
+        if self.api.config.stack == StackType::Ipv4Only {
+            &[false]
+        } else {
+            &[false, true]
+        }
     }
 }
 
 /// Returns the addresses of the forwarding rules, IPv4 first. An IPv6 address has the length of its prefix in the cloud.
 pub(super) fn ingress(graph: &ResourceGraph) -> Vec<LoadBalancerIngress> {
-    let mut addresses: Vec<_> = graph.listeners().filter_map(|(_, it)| it.text("IPAddress")).collect();
+    let mut addresses: Vec<_> = graph
+        .listeners()
+        .filter_map(|(_, it)| it.text("IPAddress"))
+        .collect();
     addresses.sort_by_key(|ip| ip.contains(':'));
-    addresses.iter().map(|ip| ObservedLoadBalancer::ip(ip.split('/').next().unwrap_or(ip))).collect()
+    addresses
+        .iter()
+        .map(|ip| ObservedLoadBalancer::ip(ip.split('/').next().unwrap_or(ip)))
+        .collect()
 }
 
 /// Returns the load balancer of this name with these resources; `rule` names its owner.
-pub(super) fn load_balancer(name: &str, rule: Option<&Rule>, graph: ResourceGraph) -> ObservedLoadBalancer {
-    let service = rule.map(|rule| rule.description().service).filter(|it| !it.is_empty());
-    let is_without = graph.listeners().any(|(_, it)| it.text("IPAddress").is_none());
+pub(super) fn load_balancer(
+    name: &str,
+    rule: Option<&Rule>,
+    graph: ResourceGraph,
+) -> ObservedLoadBalancer {
+    let service = rule
+        .map(|rule| rule.description().service)
+        .filter(|it| !it.is_empty());
+    let is_without = graph
+        .listeners()
+        .any(|(_, it)| it.text("IPAddress").is_none());
     ObservedLoadBalancer {
         id: name.to_owned(),
         name: name.to_owned(),
         owner_tags: rule.map(Rule::owner_tags).unwrap_or_default(),
-        labels: service.map(|it| (SERVICE.to_owned(), it)).into_iter().collect(),
+        labels: service
+            .map(|it| (SERVICE.to_owned(), it))
+            .into_iter()
+            .collect(),
         legacy_owner: Some(name.to_owned()),
-        state: if is_without { State::Busy } else { State::Ready },
+        state: if is_without {
+            State::Busy
+        } else {
+            State::Ready
+        },
         ingress: ingress(&graph),
         created: rule.and_then(|rule| rule.creation_timestamp.as_deref()?.parse().ok()),
         graph: Some(graph),

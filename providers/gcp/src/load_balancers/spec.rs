@@ -17,8 +17,13 @@ use crate::config::{Config, StackType};
 const EXTERNAL_CLASS: &str = "networking.gke.io/l4-regional-external-legacy";
 const INTERNAL_CLASS: &str = "networking.gke.io/l4-regional-internal-legacy";
 /// Finalizers of other controllers.
-const OTHERS: [[&str; 2]; 2] =
-    [["gke.networking.io/l4-netlb-v2", "gke.networking.io/l4-netlb-v3"], ["gke.networking.io/l4-ilb-v2", ""]];
+const OTHERS: [[&str; 2]; 2] = [
+    [
+        "gke.networking.io/l4-netlb-v2",
+        "gke.networking.io/l4-netlb-v3",
+    ],
+    ["gke.networking.io/l4-ilb-v2", ""],
+];
 /// Most ports that an internal forwarding rule names one by one.
 pub(super) const MOST_PORTS: usize = 5;
 
@@ -34,9 +39,21 @@ pub(super) struct Backend {
 }
 
 /// A target pool serves one protocol over IPv4; external load balancers of other kinds have a backend service.
-pub(super) const TARGETS: Backend = Backend { pool: TARGET_POOL, check: HTTP_CHECK, scheme: "EXTERNAL" };
-pub(super) const EXTERNAL: Backend = Backend { pool: BACKEND_SERVICE, check: REGION_CHECK, scheme: "EXTERNAL" };
-pub(super) const INTERNAL: Backend = Backend { pool: BACKEND_SERVICE, check: CHECK, scheme: "INTERNAL" };
+pub(super) const TARGETS: Backend = Backend {
+    pool: TARGET_POOL,
+    check: HTTP_CHECK,
+    scheme: "EXTERNAL",
+};
+pub(super) const EXTERNAL: Backend = Backend {
+    pool: BACKEND_SERVICE,
+    check: REGION_CHECK,
+    scheme: "EXTERNAL",
+};
+pub(super) const INTERNAL: Backend = Backend {
+    pool: BACKEND_SERVICE,
+    check: CHECK,
+    scheme: "INTERNAL",
+};
 
 impl Backend {
     /// Returns `true` if the instances are in instance groups.
@@ -106,10 +123,20 @@ impl Spec {
             annotations.mistake(error.to_string());
             Vec::new()
         });
-        let ports: Vec<_> = ports.iter().map(|port| (port.protocol, port.number)).collect();
+        let ports: Vec<_> = ports
+            .iter()
+            .map(|port| (port.protocol, port.number))
+            .collect();
         let protocol = ports.first().map_or("TCP", |(protocol, _)| protocol);
-        let protocol = if ports.iter().all(|(other, _)| *other == protocol) { protocol } else { BOTH };
-        let (kind, class) = (annotations.get(&key::TYPE), spec.load_balancer_class.as_deref());
+        let protocol = if ports.iter().all(|(other, _)| *other == protocol) {
+            protocol
+        } else {
+            BOTH
+        };
+        let (kind, class) = (
+            annotations.get(&key::TYPE),
+            spec.load_balancer_class.as_deref(),
+        );
         if class == Some(EXTERNAL_CLASS) && kind == Some(true) {
             annotations.warning(format!(
                 "annotation {}: Internal has no effect: spec.loadBalancerClass {EXTERNAL_CLASS} is external",
@@ -119,21 +146,36 @@ impl Spec {
         let is_internal = class.map_or(kind.unwrap_or_default(), |class| class == INTERNAL_CLASS);
         let is_local = requests_only_local_traffic(service);
         let check = HealthCheck::of(service).map(|it| (it.path, it.port));
-        let affinity_text = spec.session_affinity.clone().unwrap_or_else(|| "None".to_owned());
+        let affinity_text = spec
+            .session_affinity
+            .clone()
+            .unwrap_or_else(|| "None".to_owned());
         let ip = spec.load_balancer_ip.filter(|ip| !ip.is_empty());
-        if ip.as_ref().is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_err()) {
-            annotations
-                .mistake(format!("spec.loadBalancerIP: {:?} is not an IP address", ip.as_deref().unwrap_or_default()));
+        if ip
+            .as_ref()
+            .is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_err())
+        {
+            annotations.mistake(format!(
+                "spec.loadBalancerIP: {:?} is not an IP address",
+                ip.as_deref().unwrap_or_default()
+            ));
         }
         let tier = annotations.get(&key::NETWORK_TIER);
-        let ranges = source_ranges(service).map_err(|error| annotations.mistake(error.to_string())).unwrap_or_default();
+        let ranges = source_ranges(service)
+            .map_err(|error| annotations.mistake(error.to_string()))
+            .unwrap_or_default();
         let is_open = allows_all(&ranges);
         let wants = |family: &str| spec.ip_families.iter().flatten().any(|it| it == family);
-        let is_preferred = spec.ip_family_policy.as_deref() == Some("PreferDualStack") && wants("IPv4");
-        let admits = |is_ipv6: bool| is_open || ranges.iter().any(|range| range.addr().is_ipv6() == is_ipv6);
-        let (is_standard, has_stack) =
-            (!is_internal && tier.as_deref() == Some("STANDARD"), config.stack != StackType::Ipv4Only);
-        let has_ipv6 = has_stack && wants("IPv6") && (!is_preferred || (admits(true) && !is_standard));
+        let is_preferred =
+            spec.ip_family_policy.as_deref() == Some("PreferDualStack") && wants("IPv4");
+        let admits =
+            |is_ipv6: bool| is_open || ranges.iter().any(|range| range.addr().is_ipv6() == is_ipv6);
+        let (is_standard, has_stack) = (
+            !is_internal && tier.as_deref() == Some("STANDARD"),
+            config.stack != StackType::Ipv4Only,
+        );
+        let has_ipv6 =
+            has_stack && wants("IPv6") && (!is_preferred || (admits(true) && !is_standard));
         let has_ipv4 = !has_ipv6 || wants("IPv4");
         if wants("IPv6") && !has_stack && !is_preferred {
             annotations.warning(
@@ -147,16 +189,23 @@ impl Spec {
             ));
         }
         for (is_ipv6, family, all) in [(false, "IPv4", "0.0.0.0/0"), (true, "IPv6", "::/0")] {
-            if (if is_ipv6 { has_ipv6 } else { has_ipv4 }) && !admits(is_ipv6) && !ranges.is_empty() {
+            if (if is_ipv6 { has_ipv6 } else { has_ipv4 }) && !admits(is_ipv6) && !ranges.is_empty()
+            {
                 annotations.mistake(format!("source ranges: no client could reach the {family} address; add a range such as {all}, or remove {family} from spec.ipFamilies"));
             }
         }
         let meta = &service.metadata;
-        let [namespace, name] = [&meta.namespace, &meta.name].map(|it| it.as_deref().unwrap_or_default());
+        let [namespace, name] =
+            [&meta.namespace, &meta.name].map(|it| it.as_deref().unwrap_or_default());
         let parsed = Self {
             service: format!("{namespace}/{name}"),
             is_internal,
-            is_elsewhere: is_elsewhere(service, is_internal, annotations.get(&key::RBS) == Some(true), config),
+            is_elsewhere: is_elsewhere(
+                service,
+                is_internal,
+                annotations.get(&key::RBS) == Some(true),
+                config,
+            ),
             protocol,
             ports,
             ranges,
@@ -166,9 +215,18 @@ impl Spec {
             ip,
             tier: tier.filter(|_| !is_internal),
             has_global_access: annotations.get(&key::GLOBAL_ACCESS).unwrap_or_default(),
-            subnet: annotations.get(&key::SUBNET).filter(|it| !it.is_empty() && is_internal),
-            is_shared: is_internal && !is_local && protocol != BOTH && annotations.get(&key::SHARE).unwrap_or_default(),
-            affinity: if affinity_text == "ClientIP" { "CLIENT_IP" } else { "NONE" },
+            subnet: annotations
+                .get(&key::SUBNET)
+                .filter(|it| !it.is_empty() && is_internal),
+            is_shared: is_internal
+                && !is_local
+                && protocol != BOTH
+                && annotations.get(&key::SHARE).unwrap_or_default(),
+            affinity: if affinity_text == "ClientIP" {
+                "CLIENT_IP"
+            } else {
+                "NONE"
+            },
             affinity_text,
             check,
         };
@@ -178,18 +236,32 @@ impl Spec {
     /// Returns the lowest and the highest port.
     pub(super) fn port_range(&self) -> (u16, u16) {
         let numbers = || self.ports.iter().map(|(_, number)| *number);
-        (numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default())
+        (
+            numbers().min().unwrap_or_default(),
+            numbers().max().unwrap_or_default(),
+        )
     }
 
     pub(super) fn scheme(&self) -> &'static str {
-        if self.is_internal { INTERNAL.scheme } else { EXTERNAL.scheme }
+        if self.is_internal {
+            INTERNAL.scheme
+        } else {
+            EXTERNAL.scheme
+        }
     }
 
     /// Returns the source ranges of one address family. All IPv4 addresses stand for all IPv6 addresses as well.
     pub(super) fn ranges(&self, is_ipv6: bool) -> Vec<String> {
-        let own = self.ranges.iter().filter(|range| range.addr().is_ipv6() == is_ipv6);
+        let own = self
+            .ranges
+            .iter()
+            .filter(|range| range.addr().is_ipv6() == is_ipv6);
         let own: Vec<_> = own.map(ToString::to_string).collect();
-        if is_ipv6 && own.is_empty() { vec!["::/0".to_owned()] } else { own }
+        if is_ipv6 && own.is_empty() {
+            vec!["::/0".to_owned()]
+        } else {
+            own
+        }
     }
 
     /// Returns the settings without IPv6 if the subnetwork has no such addresses of the load balancer's scheme.
@@ -202,7 +274,10 @@ impl Spec {
             return Ok(self.clone());
         }
         if !self.needs_ipv6 {
-            return Ok(Self { has_ipv6: false, ..self.clone() });
+            return Ok(Self {
+                has_ipv6: false,
+                ..self.clone()
+            });
         }
         Err(Error::invalid(format!(
             "spec.ipFamilies: the cluster's subnetwork has no {} IPv6 addresses (its ipv6AccessType is {:?}); remove IPv6 from spec.ipFamilies",
@@ -215,9 +290,17 @@ impl Spec {
     pub(super) fn frontends(&self) -> impl Iterator<Item = Frontend> {
         let service = if self.is_internal { INTERNAL } else { EXTERNAL };
         let is_plain = !self.is_internal && self.protocol != BOTH;
-        let ipv4 = Frontend { is_ipv6: false, backend: if is_plain { TARGETS } else { service } };
-        let ipv6 = Frontend { is_ipv6: true, backend: service };
-        [self.has_ipv4.then_some(ipv4), self.has_ipv6.then_some(ipv6)].into_iter().flatten()
+        let ipv4 = Frontend {
+            is_ipv6: false,
+            backend: if is_plain { TARGETS } else { service },
+        };
+        let ipv6 = Frontend {
+            is_ipv6: true,
+            backend: service,
+        };
+        [self.has_ipv4.then_some(ipv4), self.has_ipv6.then_some(ipv6)]
+            .into_iter()
+            .flatten()
     }
 
     /// Returns `true` if instance groups hold the load balancer's instances.
@@ -233,13 +316,29 @@ impl Spec {
 
 /// Returns `true` if another controller serves the Service: by its class, its finalizers, or by the flags.
 fn is_elsewhere(service: &Service, is_internal: bool, is_rbs: bool, config: &Config) -> bool {
-    let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_deref());
+    let class = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_class.as_deref());
     if let Some(class) = class {
         return class != EXTERNAL_CLASS && class != INTERNAL_CLASS;
     }
-    let has = |finalizer: &str| service.metadata.finalizers.iter().flatten().any(|it| it == finalizer);
+    let has = |finalizer: &str| {
+        service
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|it| it == finalizer)
+    };
     let [external, internal] = crate::kubernetes::FINALIZERS;
     let is_others = OTHERS[usize::from(is_internal)].into_iter().any(has);
     let is_ours = has(if is_internal { internal } else { external });
-    !is_ours && (is_others || if is_internal { config.has_subsets } else { is_rbs || config.leaves_external })
+    !is_ours
+        && (is_others
+            || if is_internal {
+                config.has_subsets
+            } else {
+                is_rbs || config.leaves_external
+            })
 }

@@ -66,8 +66,19 @@ async fn families(harness: &Harness, provider: &Gce) {
 }
 
 async fn nodes_and_routes(provider: &Gce) {
-    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
-    let node = |name: &str, id: &str| Arc::new(Node { name: name.into(), provider_id: id.into(), ..Node::default() });
+    let request = LookupRequest {
+        existence: true,
+        shutdown: true,
+        metadata: MetadataLevel::Full,
+        fresh: true,
+    };
+    let node = |name: &str, id: &str| {
+        Arc::new(Node {
+            name: name.into(),
+            provider_id: id.into(),
+            ..Node::default()
+        })
+    };
     let nodes = [
         node("worker-1", ""),
         node("worker-1", "gce://demo/us-central1-a/worker-1"),
@@ -75,7 +86,11 @@ async fn nodes_and_routes(provider: &Gce) {
     ];
     provider.instances().unwrap().lookup(&nodes, request).await;
     let routes = provider.routes().unwrap();
-    let route = Route { target_node: "worker-1".into(), destination_cidr: "10.244.0.0/24".into(), ..Route::default() };
+    let route = Route {
+        target_node: "worker-1".into(),
+        destination_cidr: "10.244.0.0/24".into(),
+        ..Route::default()
+    };
     routes.create(&cluster(), "", &route).await.unwrap();
     let listed = routes.list(&cluster()).await.unwrap();
     routes.delete(&cluster(), &listed[0]).await.unwrap();
@@ -84,21 +99,39 @@ async fn nodes_and_routes(provider: &Gce) {
 #[tokio::test]
 #[ignore = "needs a validating proxy"]
 async fn every_request_and_answer_fits_the_description() {
-    let variable = |name: &str| std::env::var(format!("CCM_TEST_GCP_{name}")).expect("the variables of this test");
+    let variable = |name: &str| {
+        std::env::var(format!("CCM_TEST_GCP_{name}")).expect("the variables of this test")
+    };
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
     let harness = crate::families::dual_stack("EXTERNAL")
         .set("api-endpoint", &format!("{proxy}/compute/v1/"))
         .set("GCE_METADATA_HOST", &upstream);
     harness.fake.lock().page = 2;
-    let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
+    let _served = Port::open(&upstream)
+        .await
+        .unwrap()
+        .serve(harness.fake.router());
     let check = Transport::builder(proxy.clone()).build().unwrap();
-    let provider = harness.started_with(network(&Tls::default(), &proxy).unwrap()).await;
+    let provider = harness
+        .started_with(network(&Tls::default(), &proxy).unwrap())
+        .await;
     load_balancers(&harness, &provider).await;
     families(&harness, &provider).await;
     nodes_and_routes(&provider).await;
-    assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
+    assert!(
+        provider
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == Severity::Ok)
+    );
     let seen: Value = check.read(Call::get("/__check", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);
-    assert_eq!((&seen["refused"], &seen["wrong_answers"]), (&json!(0), &json!(0)), "{:#}", seen["violations"]);
+    assert_eq!(
+        (&seen["refused"], &seen["wrong_answers"]),
+        (&json!(0), &json!(0)),
+        "{:#}",
+        seen["violations"]
+    );
     assert!(seen["passed"].as_u64() > Some(200), "{seen:#}");
 }

@@ -22,14 +22,31 @@ fn file(name: &str, content: &str) -> PathBuf {
 /// Starts a provider with a credentials file; the routes of the requests that it sent, or its error.
 async fn started(name: &str, content: &Value) -> Result<Vec<String>, String> {
     let path = file(name, &content.to_string());
-    let harness = Harness::new().set("token-url", "nil").set("GOOGLE_APPLICATION_CREDENTIALS", path.to_str().unwrap());
+    let harness = Harness::new()
+        .set("token-url", "nil")
+        .set("GOOGLE_APPLICATION_CREDENTIALS", path.to_str().unwrap());
     let setup = harness.setup();
-    let provider = Gce::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router())).unwrap();
+    let provider = Gce::new(
+        Config::read(&setup).unwrap(),
+        &setup,
+        &in_process(harness.fake.router()),
+    )
+    .unwrap();
     let findings = provider.diagnose().await;
     let _ = std::fs::remove_file(path);
-    match findings.iter().find(|it| it.severity == cloud_provider::Severity::Failure) {
+    match findings
+        .iter()
+        .find(|it| it.severity == cloud_provider::Severity::Failure)
+    {
         Some(failure) => Err(failure.text.clone()),
-        None => Ok(harness.fake.fault_injector().requests().into_iter().take(3).map(|it| it.route).collect()),
+        None => Ok(harness
+            .fake
+            .fault_injector()
+            .requests()
+            .into_iter()
+            .take(3)
+            .map(|it| it.route)
+            .collect()),
     }
 }
 
@@ -40,9 +57,17 @@ async fn each_form_of_a_credentials_file_is_exchanged_for_a_token() {
     let user = json!({"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c", "token_uri": "http://oauth/token"});
     let external = json!({"type": "external_account", "audience": "//iam", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
         "token_url": "http://sts/token", "credential_source": {"file": subject}});
-    for (name, content) in [("account", &account), ("user", &user), ("external", &external)] {
+    for (name, content) in [
+        ("account", &account),
+        ("user", &user),
+        ("external", &external),
+    ] {
         let routes = started(name, content).await.unwrap();
-        assert_eq!(routes[..2], ["POST /token", "GET /projects/{project}"], "{name}");
+        assert_eq!(
+            routes[..2],
+            ["POST /token", "GET /projects/{project}"],
+            "{name}"
+        );
     }
 }
 
@@ -59,17 +84,34 @@ async fn account_is_impersonated_with_the_token_of_another_one() {
     for (name, content) in [("impersonated", &impersonated), ("external", &external)] {
         let routes = started(name, content).await.unwrap();
         let account = "POST /v1/projects/-/serviceAccounts/{account}";
-        assert_eq!(routes, ["POST /token", account, "GET /projects/{project}"], "{name}");
+        assert_eq!(
+            routes,
+            ["POST /token", account, "GET /projects/{project}"],
+            "{name}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn token_url_is_asked_with_the_token_of_the_metadata_server() {
-    let harness =
-        Harness::new().set("token-url", "http://tokens/alternative").set("token-body", r#""{\"account\": 7}""#);
+    let harness = Harness::new()
+        .set("token-url", "http://tokens/alternative")
+        .set("token-body", r#""{\"account\": 7}""#);
     let provider = harness.started().await;
-    assert!(provider.diagnose().await.iter().all(|it| it.severity == cloud_provider::Severity::Ok));
-    assert_eq!((harness.series("get_token_count[]"), harness.series("get_token_fail_count[]")), (Some(1.0), None));
+    assert!(
+        provider
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == cloud_provider::Severity::Ok)
+    );
+    assert_eq!(
+        (
+            harness.series("get_token_count[]"),
+            harness.series("get_token_fail_count[]")
+        ),
+        (Some(1.0), None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +128,10 @@ async fn wrong_credentials_file_is_explained_without_its_content() {
         ),
     ] {
         let text = started(name, &content).await.unwrap_err();
-        assert!(!text.contains("private_key\":") && text.len() > 20, "{text}");
+        assert!(
+            !text.contains("private_key\":") && text.len() > 20,
+            "{text}"
+        );
         assert!(name == "type" || !text.contains("s3cret"), "{text}");
     }
 }
@@ -98,5 +143,8 @@ async fn metadata_server_must_say_that_it_is_one() {
     let setup = harness.setup();
     let provider = Gce::new(Config::read(&setup).unwrap(), &setup, &in_process(router)).unwrap();
     let findings = provider.diagnose().await;
-    assert!(findings[0].text.contains("proxy is no metadata server"), "{findings:?}");
+    assert!(
+        findings[0].text.contains("proxy is no metadata server"),
+        "{findings:?}"
+    );
 }

@@ -31,15 +31,27 @@ pub(crate) fn dual_stack(access: &str) -> Harness {
 }
 
 fn access(kind: &[(&str, &str)]) -> &'static str {
-    if kind.is_empty() { "EXTERNAL" } else { "INTERNAL" }
+    if kind.is_empty() {
+        "EXTERNAL"
+    } else {
+        "INTERNAL"
+    }
 }
 
 fn addresses(status: &LoadBalancerStatus) -> Vec<String> {
-    status.ingress.iter().flatten().filter_map(|it| it.ip.clone()).collect()
+    status
+        .ingress
+        .iter()
+        .flatten()
+        .filter_map(|it| it.ip.clone())
+        .collect()
 }
 
 fn changed(kind: &[(&str, &str)], before: &Service, more: Value) -> Service {
-    Service { status: before.status.clone(), ..service(kind, more) }
+    Service {
+        status: before.status.clone(),
+        ..service(kind, more)
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,21 +60,43 @@ async fn tcp_and_udp_ports_share_one_rule_and_one_address() {
         let (harness, mut web) = (Harness::new(), service(kind, json!({"ports": dns()})));
         let provider = harness.started().await;
         let status = harness.ensure(&provider, &mut web).await.unwrap();
-        let (rule, pool) =
-            (harness.object(&format!("forwardingRules/{LB}")), harness.object(&format!("backendServices/{LB}")));
-        assert_eq!((&rule["IPProtocol"], &rule["allPorts"]), (&json!("L3_DEFAULT"), &json!(true)));
-        assert_eq!((&pool["protocol"], &pool["loadBalancingScheme"]), (&json!("UNSPECIFIED"), &json!(access(kind))));
-        let allowed = json!([{"IPProtocol": "tcp", "ports": ["53"]}, {"IPProtocol": "udp", "ports": ["53"]}]);
-        assert_eq!(harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["allowed"], allowed);
+        let (rule, pool) = (
+            harness.object(&format!("forwardingRules/{LB}")),
+            harness.object(&format!("backendServices/{LB}")),
+        );
+        assert_eq!(
+            (&rule["IPProtocol"], &rule["allPorts"]),
+            (&json!("L3_DEFAULT"), &json!(true))
+        );
+        assert_eq!(
+            (&pool["protocol"], &pool["loadBalancingScheme"]),
+            (&json!("UNSPECIFIED"), &json!(access(kind)))
+        );
+        let allowed =
+            json!([{"IPProtocol": "tcp", "ports": ["53"]}, {"IPProtocol": "udp", "ports": ["53"]}]);
+        assert_eq!(
+            harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["allowed"],
+            allowed
+        );
         harness.fake.fault_injector().forget_requests();
         harness.ensure(&provider, &mut web).await.unwrap();
         assert_eq!(harness.changes(), [""; 0]);
         // With one protocol left, an external load balancer is the one of the Go program again.
         let mut single = changed(kind, &web, json!({"ports": ports(&[53])}));
         let after = harness.ensure(&provider, &mut single).await.unwrap();
-        assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["IPProtocol"], "TCP");
-        assert_eq!(harness.object(&format!("targetPools/{LB}")) != Value::Null, kind.is_empty());
-        assert_eq!(addresses(&after), addresses(&status), "{kind:?}: the address stays");
+        assert_eq!(
+            harness.object(&format!("forwardingRules/{LB}"))["IPProtocol"],
+            "TCP"
+        );
+        assert_eq!(
+            harness.object(&format!("targetPools/{LB}")) != Value::Null,
+            kind.is_empty()
+        );
+        assert_eq!(
+            addresses(&after),
+            addresses(&status),
+            "{kind:?}: the address stays"
+        );
         harness.delete(&provider, &single).await.unwrap();
         assert_eq!(harness.leftovers(), [""; 0], "{kind:?}");
     }
@@ -74,10 +108,18 @@ async fn mixed_external_service_becomes_internal_and_back() {
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     // Kind and ports change together.
-    for (kind, ports) in [(&[INTERNAL][..], ports(&[80])), (&[], ports(&[443])), (&[INTERNAL], dns()), (&[], dns())] {
+    for (kind, ports) in [
+        (&[INTERNAL][..], ports(&[80])),
+        (&[], ports(&[443])),
+        (&[INTERNAL], dns()),
+        (&[], dns()),
+    ] {
         web = changed(kind, &web, json!({ "ports": ports }));
         let status = harness.ensure(&provider, &mut web).await.unwrap();
-        assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], access(kind));
+        assert_eq!(
+            harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"],
+            access(kind)
+        );
         assert_eq!(addresses(&status)[0].starts_with("10."), !kind.is_empty());
         assert_eq!(harness.object(&format!("addresses/{LB}")), Value::Null);
     }
@@ -92,11 +134,20 @@ async fn dual_stack_service_has_an_address_of_each_family() {
         let provider = harness.started().await;
         let status = harness.ensure(&provider, &mut web).await.unwrap();
         let found = addresses(&status);
-        assert!(found.len() == 2 && found[0].contains('.') && found[1].contains(':'), "{found:?}");
+        assert!(
+            found.len() == 2 && found[0].contains('.') && found[1].contains(':'),
+            "{found:?}"
+        );
         // The objects of the Go program stay as they are; those for IPv6 are added.
-        assert_eq!(harness.object(&format!("targetPools/{LB}")) != Value::Null, kind.is_empty());
+        assert_eq!(
+            harness.object(&format!("targetPools/{LB}")) != Value::Null,
+            kind.is_empty()
+        );
         let rule = harness.object(&format!("forwardingRules/{LB}-ipv6"));
-        assert_eq!((&rule["ipVersion"], &rule["ports"]), (&json!("IPV6"), &json!(["80"])));
+        assert_eq!(
+            (&rule["ipVersion"], &rule["ports"]),
+            (&json!("IPV6"), &json!(["80"]))
+        );
         let firewall = harness.object(&format!("global/firewalls/k8s-fw-{LB}-ipv6"));
         assert_eq!(
             (&firewall["sourceRanges"], &firewall["destinationRanges"]),
@@ -114,7 +165,14 @@ async fn dual_stack_service_has_an_address_of_each_family() {
         let mut single = changed(kind, &more, json!({"ipFamilies": ["IPv4"]}));
         let after = harness.ensure(&provider, &mut single).await.unwrap();
         assert_eq!(addresses(&after), found[..1]);
-        assert!(!harness.leftovers().iter().any(|it| it.ends_with(&format!("{LB}-ipv6"))), "{:?}", harness.leftovers());
+        assert!(
+            !harness
+                .leftovers()
+                .iter()
+                .any(|it| it.ends_with(&format!("{LB}-ipv6"))),
+            "{:?}",
+            harness.leftovers()
+        );
         harness.delete(&provider, &single).await.unwrap();
         assert_eq!(harness.leftovers(), [""; 0], "{kind:?}");
     }
@@ -123,7 +181,10 @@ async fn dual_stack_service_has_an_address_of_each_family() {
 #[tokio::test(start_paused = true)]
 async fn ipv6_only_service_has_only_an_ipv6_address() {
     for kind in kinds() {
-        let (harness, mut web) = (dual_stack(access(kind)), service(kind, json!({"ipFamilies": ["IPv6"]})));
+        let (harness, mut web) = (
+            dual_stack(access(kind)),
+            service(kind, json!({"ipFamilies": ["IPv6"]})),
+        );
         let provider = harness.started().await;
         let found = addresses(&harness.ensure(&provider, &mut web).await.unwrap());
         assert!(found.len() == 1 && found[0].contains(':'), "{found:?}");
@@ -140,7 +201,11 @@ async fn service_gets_ipv6_only_where_the_cluster_and_its_subnetwork_have_it() {
         (Harness::new(), preferred.clone(), Ok(1)),
         (Harness::new(), dual(), Ok(1)),
         (dual_stack("INTERNAL"), preferred.clone(), Ok(1)),
-        (dual_stack("INTERNAL"), dual(), Err("has no external IPv6 addresses")),
+        (
+            dual_stack("INTERNAL"),
+            dual(),
+            Err("has no external IPv6 addresses"),
+        ),
         (dual_stack("EXTERNAL"), preferred, Ok(2)),
         (dual_stack("EXTERNAL"), restricted, Ok(1)),
     ];
@@ -149,7 +214,10 @@ async fn service_gets_ipv6_only_where_the_cluster_and_its_subnetwork_have_it() {
         let outcome = harness.ensure(&harness.started().await, &mut web).await;
         match expected {
             Ok(count) => assert_eq!(addresses(&outcome.unwrap()).len(), count, "row {number}"),
-            Err(text) => assert!(outcome.unwrap_err().to_string().contains(text), "row {number}"),
+            Err(text) => assert!(
+                outcome.unwrap_err().to_string().contains(text),
+                "row {number}"
+            ),
         }
     }
 }
@@ -183,7 +251,10 @@ async fn interrupted_change_of_both_families_is_completed_by_the_next_run() {
                 web = changed(if kind.is_empty() { &[INTERNAL] } else { &[] }, &web, more);
             }
             for method in ["POST", "PATCH", "DELETE"] {
-                harness.fake.fault_injector().fail(Fault::refused(method, 403).after(spared));
+                harness
+                    .fake
+                    .fault_injector()
+                    .fail(Fault::refused(method, 403).after(spared));
             }
             let is_over = match mode {
                 "delete" => harness.delete(&provider, &web).await.is_ok(),
@@ -193,10 +264,18 @@ async fn interrupted_change_of_both_families_is_completed_by_the_next_run() {
             let provider = harness.started().await;
             if mode != "delete" {
                 let found = addresses(&harness.ensure(&provider, &mut web).await.unwrap());
-                assert_eq!(found.len(), if mode == "create" { 2 } else { 1 }, "after {spared}");
+                assert_eq!(
+                    found.len(),
+                    if mode == "create" { 2 } else { 1 },
+                    "after {spared}"
+                );
             }
             harness.delete(&provider, &web).await.unwrap();
-            assert_eq!(harness.leftovers(), [""; 0], "{kind:?}: {mode} interrupted after {spared}");
+            assert_eq!(
+                harness.leftovers(),
+                [""; 0],
+                "{kind:?}: {mode} interrupted after {spared}"
+            );
             if is_over {
                 break;
             }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment, EventKind,
-    EventSubject, Events, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, ProviderSeries, Result,
-    Service, Setup, async_trait,
+    Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, ConfigFile, Context, Environment,
+    EventKind, EventSubject, Events, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node,
+    ProviderSeries, Result, Service, Setup, async_trait,
 };
 use gcp_fake::{Gcp, Handle, PROJECT, REGION, ZONE};
 use parking_lot::Mutex;
@@ -54,7 +54,11 @@ pub(crate) struct Series(Mutex<BTreeMap<String, f64>>);
 
 impl CloudMetrics for Series {
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
-        *self.0.lock().entry(format!("{}{labels:?}", series.name).replace('"', "")).or_default() += value;
+        *self
+            .0
+            .lock()
+            .entry(format!("{}{labels:?}", series.name).replace('"', ""))
+            .or_default() += value;
     }
 }
 
@@ -83,7 +87,10 @@ impl KubernetesApi for Kubernetes {
             }
             _ => map.clone().map_or((404, json!({})), |map| (200, map)),
         };
-        Ok(http::Response::builder().status(status).body(answer.to_string().into_bytes()).unwrap())
+        Ok(http::Response::builder()
+            .status(status)
+            .body(answer.to_string().into_bytes())
+            .unwrap())
     }
 }
 
@@ -109,7 +116,10 @@ impl Harness {
         ];
         let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let map = json!({"data": {"uid": CLUSTER_ID}});
-        let objects = Arc::new(ClusterObjects { config_map: Mutex::new(Some(map)), ..ClusterObjects::default() });
+        let objects = Arc::new(ClusterObjects {
+            config_map: Mutex::new(Some(map)),
+            ..ClusterObjects::default()
+        });
         let harness = Self {
             fake: Handle::new(Gcp::default()),
             objects,
@@ -118,7 +128,9 @@ impl Harness {
             variables: vec![pair(("GCE_METADATA_HOST", "gcp"))],
             flags: Vec::new(),
         };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name, ZONE));
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| harness.add_node(name, ZONE));
         harness
     }
 
@@ -141,11 +153,27 @@ impl Harness {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        let lines = self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect::<String>();
-        let file = ConfigFile { path: "gce.conf".into(), text: format!("[global]\n{lines}") };
-        let (environment, flags) = (Environment::of(self.variables.clone()), Environment::of(self.flags.clone()));
+        let lines = self
+            .keys
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect::<String>();
+        let file = ConfigFile {
+            path: "gce.conf".into(),
+            text: format!("[global]\n{lines}"),
+        };
+        let (environment, flags) = (
+            Environment::of(self.variables.clone()),
+            Environment::of(self.flags.clone()),
+        );
         let metrics = Arc::clone(&self.series) as Arc<dyn CloudMetrics>;
-        Setup { environment, flags, metrics, cluster_cidr: Some("10.244.0.0/16".to_owned()), ..Setup::of(file) }
+        Setup {
+            environment,
+            flags,
+            metrics,
+            cluster_cidr: Some("10.244.0.0/16".to_owned()),
+            ..Setup::of(file)
+        }
     }
 
     /// The provider as the program starts it; the requests of the start are forgotten.
@@ -156,10 +184,18 @@ impl Harness {
     pub(crate) async fn started_with(&self, connector: Arc<dyn Connector>) -> Gce {
         let setup = self.setup();
         let provider = Gce::new(Config::read(&setup).unwrap(), &setup, &connector).unwrap();
-        let (clients, events) = (Arc::new(Kubernetes(Arc::clone(&self.objects))), Arc::clone(&self.objects));
+        let (clients, events) = (
+            Arc::new(Kubernetes(Arc::clone(&self.objects))),
+            Arc::clone(&self.objects),
+        );
         let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
-        let context =
-            Context { cluster: cluster(), cluster_cidrs, clients, events, shutdown: CancellationToken::new() };
+        let context = Context {
+            cluster: cluster(),
+            cluster_cidrs,
+            clients,
+            events,
+            shutdown: CancellationToken::new(),
+        };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::clone(&self.objects) as Arc<dyn Caches>);
         self.fake.fault_injector().forget_requests();
@@ -170,7 +206,12 @@ impl Harness {
     pub(crate) fn add_node(&self, name: &str, zone: &str) {
         let provider_id = self.fake.lock().add_instance(name, zone);
         let uid = format!("uid-{name}");
-        let node = Node { name: name.into(), uid: uid.into(), provider_id: provider_id.into(), ..Node::default() };
+        let node = Node {
+            name: name.into(),
+            uid: uid.into(),
+            provider_id: provider_id.into(),
+            ..Node::default()
+        };
         self.objects.nodes.lock().push(Arc::new(node));
     }
 
@@ -192,42 +233,80 @@ impl Harness {
         let mut services = self.objects.services.lock();
         services.retain(|it| it.metadata.uid != service.metadata.uid);
         services.push(Arc::new(service.clone()));
-        LoadBalancerRequest { cluster, service, nodes, callbacks: &() }
+        LoadBalancerRequest {
+            cluster,
+            service,
+            nodes,
+            callbacks: &(),
+        }
     }
 
     /// Syncs a Service, which gets the status that follows.
-    pub(crate) async fn ensure(&self, provider: &Gce, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Gce,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         let (nodes, cluster) = (self.objects.nodes(), cluster());
         let before = service.clone();
         let request = self.request(&before, &nodes, &cluster);
-        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
+        let status = provider
+            .load_balancers()
+            .unwrap()
+            .ensure(request)
+            .await?
+            .unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
     }
 
     pub(crate) async fn update(&self, provider: &Gce, service: &Service) -> Result<()> {
         let (nodes, cluster) = (self.objects.nodes(), cluster());
-        provider.load_balancers().unwrap().update_targets(self.request(service, &nodes, &cluster)).await
+        provider
+            .load_balancers()
+            .unwrap()
+            .update_targets(self.request(service, &nodes, &cluster))
+            .await
     }
 
     pub(crate) async fn delete(&self, provider: &Gce, service: &Service) -> Result<()> {
         let cluster = cluster();
         let mut leaving = service.clone();
-        leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-23T00:00:00Z")).unwrap();
-        provider.load_balancers().unwrap().delete(self.request(&leaving, &[], &cluster)).await
+        leaving.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-11-23T00:00:00Z")).unwrap();
+        provider
+            .load_balancers()
+            .unwrap()
+            .delete(self.request(&leaving, &[], &cluster))
+            .await
     }
 
     /// An object: `targetPools/x` of the region, `global/firewalls/x`, or `zones/z/instanceGroups/x`.
     pub(crate) fn object(&self, path: &str) -> Value {
         let is_regional = !path.starts_with("global/") && !path.starts_with("zones/");
-        let path = if is_regional { format!("{PROJECT}/regions/{REGION}/{path}") } else { format!("{PROJECT}/{path}") };
-        self.fake.lock().objects.get(&path).cloned().unwrap_or_default()
+        let path = if is_regional {
+            format!("{PROJECT}/regions/{REGION}/{path}")
+        } else {
+            format!("{PROJECT}/{path}")
+        };
+        self.fake
+            .lock()
+            .objects
+            .get(&path)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Requests that changed something, by route.
     pub(crate) fn changes(&self) -> Vec<String> {
         let changes = self.fake.fault_injector().changes().into_iter();
-        changes.map(|(route, _)| route.replace("/projects/{project}/", "").replace("regions/{region}/", "")).collect()
+        changes
+            .map(|(route, _)| {
+                route
+                    .replace("/projects/{project}/", "")
+                    .replace("regions/{region}/", "")
+            })
+            .collect()
     }
 
     /// Paths of what is left of load balancers.
@@ -242,17 +321,28 @@ impl Harness {
             "instanceGroups",
         ];
         let cloud = self.fake.lock();
-        cloud.objects.keys().filter(|path| kinds.iter().any(|kind| path.contains(kind))).cloned().collect()
+        cloud
+            .objects
+            .keys()
+            .filter(|path| kinds.iter().any(|kind| path.contains(kind)))
+            .cloned()
+            .collect()
     }
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// A Service with port 80, these annotations, and further fields in its spec.
 pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
-    let all: Map<_, _> = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    let all: Map<_, _> = annotations
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
     let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
     if let Value::Object(more) = more {
         more.into_iter().for_each(|(key, value)| spec[key] = value);

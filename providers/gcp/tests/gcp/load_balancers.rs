@@ -12,47 +12,89 @@ use crate::harness::{CLUSTER_ID, Harness, LB, ports, service};
 const INTERNAL: (&str, &str) = ("networking.gke.io/load-balancer-type", "Internal");
 
 fn ip(service: &Service) -> String {
-    let ingress = service.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.clone()).unwrap_or_default();
+    let ingress = service
+        .status
+        .as_ref()
+        .and_then(|it| it.load_balancer.as_ref()?.ingress.clone())
+        .unwrap_or_default();
     ingress[0].ip.clone().unwrap_or_default()
 }
 
 fn names(value: &Value) -> Vec<String> {
     let all = value.as_array().cloned().unwrap_or_default();
-    all.iter().map(|it| it.as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default().to_owned()).collect()
+    all.iter()
+        .map(|it| {
+            it.as_str()
+                .unwrap_or_default()
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn external_service_gets_rule_pool_check_and_firewalls_of_the_go_program() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({"ports": ports(&[8081, 8082, 8083, 443])})));
+    let (harness, mut web) = (
+        Harness::new(),
+        service(&[], json!({"ports": ports(&[8081, 8082, 8083, 443])})),
+    );
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    let (rule, pool) = (harness.object(&format!("forwardingRules/{LB}")), harness.object(&format!("targetPools/{LB}")));
+    let (rule, pool) = (
+        harness.object(&format!("forwardingRules/{LB}")),
+        harness.object(&format!("targetPools/{LB}")),
+    );
     assert_eq!(
-        (&rule["portRange"], &rule["IPProtocol"], &rule["loadBalancingScheme"]),
+        (
+            &rule["portRange"],
+            &rule["IPProtocol"],
+            &rule["loadBalancingScheme"]
+        ),
         (&json!("443-8083"), &json!("TCP"), &json!("EXTERNAL"))
     );
     assert_eq!(
         (names(&pool["instances"]), names(&pool["healthChecks"])),
-        (vec!["worker-1".into(), "worker-2".into()], vec![format!("k8s-{CLUSTER_ID}-node")])
+        (
+            vec!["worker-1".into(), "worker-2".into()],
+            vec![format!("k8s-{CLUSTER_ID}-node")]
+        )
     );
     let check = harness.object(&format!("global/httpHealthChecks/k8s-{CLUSTER_ID}-node"));
     assert_eq!(
-        (&check["port"], &check["requestPath"], &check["checkIntervalSec"]),
+        (
+            &check["port"],
+            &check["requestPath"],
+            &check["checkIntervalSec"]
+        ),
         (&json!(10256), &json!("/healthz"), &json!(8))
     );
     let fw = harness.object(&format!("global/firewalls/k8s-fw-{LB}"));
     let ip = ip(&web);
     assert_eq!(
         fw["description"],
-        format!(r#"{{"kubernetes.io/service-name":"default/web", "kubernetes.io/service-ip":"{ip}"}}"#)
+        format!(
+            r#"{{"kubernetes.io/service-name":"default/web", "kubernetes.io/service-ip":"{ip}"}}"#
+        )
     );
-    assert_eq!(fw["allowed"], json!([{"IPProtocol": "tcp", "ports": ["443", "8081-8083"]}]));
     assert_eq!(
-        (&fw["destinationRanges"], &fw["sourceRanges"], &fw["targetTags"]),
+        fw["allowed"],
+        json!([{"IPProtocol": "tcp", "ports": ["443", "8081-8083"]}])
+    );
+    assert_eq!(
+        (
+            &fw["destinationRanges"],
+            &fw["sourceRanges"],
+            &fw["targetTags"]
+        ),
         (&json!([ip]), &json!(["0.0.0.0/0"]), &json!(["node"]))
     );
     let fw = harness.object(&format!("global/firewalls/k8s-{CLUSTER_ID}-node-http-hc"));
-    assert_eq!(fw["description"], format!(r#"{{"kubernetes.io/cluster-id":"{CLUSTER_ID}"}}"#));
+    assert_eq!(
+        fw["description"],
+        format!(r#"{{"kubernetes.io/cluster-id":"{CLUSTER_ID}"}}"#)
+    );
     assert_eq!(
         (fw["sourceRanges"].as_array().map(Vec::len), &fw["allowed"]),
         (Some(4), &json!([{"IPProtocol": "tcp", "ports": ["10256"]}]))
@@ -70,24 +112,48 @@ async fn external_service_gets_rule_pool_check_and_firewalls_of_the_go_program()
 
 #[tokio::test(start_paused = true)]
 async fn internal_service_gets_groups_backend_service_and_rule_of_the_go_program() {
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({"ports": ports(&[80, 443])})));
+    let (harness, mut web) = (
+        Harness::new(),
+        service(&[INTERNAL], json!({"ports": ports(&[80, 443])})),
+    );
     harness.add_node("worker-3", "us-central1-b");
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    let (rule, backend) =
-        (harness.object(&format!("forwardingRules/{LB}")), harness.object(&format!("backendServices/{LB}")));
+    let (rule, backend) = (
+        harness.object(&format!("forwardingRules/{LB}")),
+        harness.object(&format!("backendServices/{LB}")),
+    );
     assert_eq!(
-        (&rule["ports"], &rule["loadBalancingScheme"], &rule["allPorts"]),
+        (
+            &rule["ports"],
+            &rule["loadBalancingScheme"],
+            &rule["allPorts"]
+        ),
         (&json!(["443", "80"]), &json!("INTERNAL"), &Value::Null)
     );
     assert_eq!(backend["backends"].as_array().map(Vec::len), Some(2));
-    assert_eq!(backend["description"], r#"{"kubernetes.io/service-name":"default/web"}"#);
-    assert_eq!(names(&backend["healthChecks"]), [format!("k8s-{CLUSTER_ID}-node")]);
-    let group =
-        |zone: &str| names(&harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}"))["members"]);
-    assert_eq!((group("us-central1-a").len(), group("us-central1-b")), (2, vec!["worker-3".to_owned()]));
+    assert_eq!(
+        backend["description"],
+        r#"{"kubernetes.io/service-name":"default/web"}"#
+    );
+    assert_eq!(
+        names(&backend["healthChecks"]),
+        [format!("k8s-{CLUSTER_ID}-node")]
+    );
+    let group = |zone: &str| {
+        names(
+            &harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}"))["members"],
+        )
+    };
+    assert_eq!(
+        (group("us-central1-a").len(), group("us-central1-b")),
+        (2, vec!["worker-3".to_owned()])
+    );
     let fw = harness.object(&format!("global/firewalls/k8s-{CLUSTER_ID}-node-hc"));
-    assert_eq!(fw["allowed"], json!([{"IPProtocol": "tcp", "ports": ["10256"]}]));
+    assert_eq!(
+        fw["allowed"],
+        json!([{"IPProtocol": "tcp", "ports": ["10256"]}])
+    );
     assert!(ip(&web).starts_with("10."), "{}", ip(&web));
 
     harness.fake.fault_injector().forget_requests();
@@ -100,7 +166,10 @@ async fn internal_service_gets_groups_backend_service_and_rule_of_the_go_program
 #[tokio::test(start_paused = true)]
 async fn change_of_ports_keeps_the_address_and_releases_it_again() {
     for kind in [&[][..], &[INTERNAL]] {
-        let (harness, mut web) = (Harness::new(), service(kind, json!({"ports": ports(&[80])})));
+        let (harness, mut web) = (
+            Harness::new(),
+            service(kind, json!({"ports": ports(&[80])})),
+        );
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let before = ip(&web);
@@ -108,7 +177,10 @@ async fn change_of_ports_keeps_the_address_and_releases_it_again() {
             let mut changed = service(kind, json!({"ports": ports(numbers)}));
             changed.status.clone_from(&web.status);
             harness.ensure(&provider, &mut changed).await.unwrap();
-            assert_eq!((ip(&changed), harness.object(&format!("addresses/{LB}"))), (before.clone(), Value::Null));
+            assert_eq!(
+                (ip(&changed), harness.object(&format!("addresses/{LB}"))),
+                (before.clone(), Value::Null)
+            );
         }
         let rules = harness.fake.lock().all("forwardingRules").count();
         assert_eq!(rules, 1);
@@ -125,7 +197,10 @@ async fn session_affinity_replaces_a_target_pool_and_changes_a_backend_service()
         let mut sticky = service(kind, json!({"sessionAffinity": "ClientIP"}));
         sticky.status.clone_from(&web.status);
         harness.ensure(&provider, &mut sticky).await.unwrap();
-        assert_eq!(harness.object(&format!("{path}/{LB}"))["sessionAffinity"], "CLIENT_IP");
+        assert_eq!(
+            harness.object(&format!("{path}/{LB}"))["sessionAffinity"],
+            "CLIENT_IP"
+        );
         assert_eq!(ip(&sticky), before);
         assert_eq!(harness.object(&format!("addresses/{LB}")), Value::Null);
     }
@@ -139,14 +214,23 @@ async fn external_becomes_internal_and_back() {
     let mut inside = service(&[INTERNAL], json!({}));
     inside.status.clone_from(&web.status);
     harness.ensure(&provider, &mut inside).await.unwrap();
-    assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], "INTERNAL");
+    assert_eq!(
+        harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"],
+        "INTERNAL"
+    );
     assert_eq!(harness.object(&format!("targetPools/{LB}")), Value::Null);
     assert_ne!(ip(&inside), ip(&web));
     let mut outside = service(&[], json!({}));
     outside.status.clone_from(&inside.status);
     harness.ensure(&provider, &mut outside).await.unwrap();
-    assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], "EXTERNAL");
-    assert_eq!(harness.object(&format!("backendServices/{LB}")), Value::Null);
+    assert_eq!(
+        harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"],
+        "EXTERNAL"
+    );
+    assert_eq!(
+        harness.object(&format!("backendServices/{LB}")),
+        Value::Null
+    );
     harness.delete(&provider, &outside).await.unwrap();
     assert_eq!(harness.leftovers(), [""; 0]);
 }
@@ -159,7 +243,10 @@ async fn service_of_local_traffic_has_a_health_check_of_its_own() {
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let check = harness.object(&format!("global/{path}/{LB}"));
-        assert!([&check["port"], &check["httpHealthCheck"]["port"]].contains(&&json!(30012)), "{check}");
+        assert!(
+            [&check["port"], &check["httpHealthCheck"]["port"]].contains(&&json!(30012)),
+            "{check}"
+        );
         let mut cluster = service(kind, json!({}));
         cluster.status.clone_from(&web.status);
         harness.ensure(&provider, &mut cluster).await.unwrap();
@@ -174,14 +261,24 @@ async fn shared_health_check_goes_with_the_last_service() {
     for kind in [&[][..], &[INTERNAL]] {
         let (harness, mut web) = (Harness::new(), service(kind, json!({})));
         let mut mail = service(kind, json!({}));
-        (mail.metadata.name, mail.metadata.uid) =
-            (Some("mail".into()), Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()));
+        (mail.metadata.name, mail.metadata.uid) = (
+            Some("mail".into()),
+            Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()),
+        );
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         harness.ensure(&provider, &mut mail).await.unwrap();
         harness.delete(&provider, &web).await.unwrap();
-        assert!(harness.leftovers().iter().any(|it| it.contains("-node")), "{:?}", harness.leftovers());
-        harness.objects.services.lock().retain(|it| it.metadata.uid == mail.metadata.uid);
+        assert!(
+            harness.leftovers().iter().any(|it| it.contains("-node")),
+            "{:?}",
+            harness.leftovers()
+        );
+        harness
+            .objects
+            .services
+            .lock()
+            .retain(|it| it.metadata.uid == mail.metadata.uid);
         harness.delete(&provider, &mail).await.unwrap();
         assert_eq!(harness.leftovers(), [""; 0], "{kind:?}");
     }
@@ -196,11 +293,16 @@ async fn nodes_join_and_leave_pools_and_groups() {
         harness.add_node("worker-3", "us-central1-b");
         harness.update(&provider, &web).await.unwrap();
         let members = || {
-            let groups = ["us-central1-a", "us-central1-b"]
-                .map(|zone| harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}")));
+            let groups = ["us-central1-a", "us-central1-b"].map(|zone| {
+                harness.object(&format!("zones/{zone}/instanceGroups/k8s-ig--{CLUSTER_ID}"))
+            });
             let pool = harness.object(&format!("targetPools/{LB}"));
-            let mut all =
-                [names(&groups[0]["members"]), names(&groups[1]["members"]), names(&pool["instances"])].concat();
+            let mut all = [
+                names(&groups[0]["members"]),
+                names(&groups[1]["members"]),
+                names(&pool["instances"]),
+            ]
+            .concat();
             all.sort();
             all
         };
@@ -217,24 +319,49 @@ async fn target_pool_is_created_with_200_instances_and_gets_the_rest() {
     (3..=201).for_each(|it| harness.add_node(&format!("worker-{it}"), gcp_fake::ZONE));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    assert_eq!(harness.object(&format!("targetPools/{LB}"))["instances"].as_array().map(Vec::len), Some(201));
-    assert_eq!(harness.changes().iter().filter(|it| it.ends_with("addInstance")).count(), 1);
+    assert_eq!(
+        harness.object(&format!("targetPools/{LB}"))["instances"]
+            .as_array()
+            .map(Vec::len),
+        Some(201)
+    );
+    assert_eq!(
+        harness
+            .changes()
+            .iter()
+            .filter(|it| it.ends_with("addInstance"))
+            .count(),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_than_five_ports_become_all_ports_and_global_access_replaces_the_rule() {
-    let global = ("networking.gke.io/internal-load-balancer-allow-global-access", "true");
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({"ports": ports(&[1, 2, 3, 4, 5, 6])})));
+    let global = (
+        "networking.gke.io/internal-load-balancer-allow-global-access",
+        "true",
+    );
+    let (harness, mut web) = (
+        Harness::new(),
+        service(&[INTERNAL], json!({"ports": ports(&[1, 2, 3, 4, 5, 6])})),
+    );
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let rule = harness.object(&format!("forwardingRules/{LB}"));
-    assert_eq!((&rule["allPorts"], &rule["ports"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&rule["allPorts"], &rule["ports"]),
+        (&json!(true), &Value::Null)
+    );
     let mut changed = service(&[INTERNAL, global], json!({"ports": ports(&[1, 2])}));
     changed.status.clone_from(&web.status);
     harness.ensure(&provider, &mut changed).await.unwrap();
     let rule = harness.object(&format!("forwardingRules/{LB}"));
     assert_eq!(
-        (&rule["allPorts"], &rule["ports"], &rule["allowGlobalAccess"]),
+        (
+            &rule["allPorts"],
+            &rule["ports"],
+            &rule["allowGlobalAccess"]
+        ),
         (&Value::Null, &json!(["1", "2"]), &json!(true))
     );
 }
@@ -246,13 +373,24 @@ async fn requested_address_must_be_reserved_and_of_the_tier() {
         (None, &[], Some("is no reserved address")),
         (Some("STANDARD"), &[], Some("is of network tier STANDARD")),
         (Some("PREMIUM"), &[], None),
-        (Some("STANDARD"), &[("cloud.google.com/network-tier", "Standard")], None),
+        (
+            Some("STANDARD"),
+            &[("cloud.google.com/network-tier", "Standard")],
+            None,
+        ),
     ];
     for (tier, annotations, refusal) in table {
-        let (harness, mut web) = (Harness::new(), service(annotations, json!({"loadBalancerIP": "203.0.113.77"})));
+        let (harness, mut web) = (
+            Harness::new(),
+            service(annotations, json!({"loadBalancerIP": "203.0.113.77"})),
+        );
         if let Some(tier) = tier {
-            let address = json!({"address": "203.0.113.77", "networkTier": tier, "addressType": "EXTERNAL"});
-            harness.fake.lock().insert(&format!("{PROJECT}/regions/{REGION}/addresses/mine"), address);
+            let address =
+                json!({"address": "203.0.113.77", "networkTier": tier, "addressType": "EXTERNAL"});
+            harness.fake.lock().insert(
+                &format!("{PROJECT}/regions/{REGION}/addresses/mine"),
+                address,
+            );
         }
         let provider = harness.started().await;
         let outcome = harness.ensure(&provider, &mut web).await;
@@ -262,7 +400,10 @@ async fn requested_address_must_be_reserved_and_of_the_tier() {
                 outcome.unwrap();
                 assert_eq!(ip(&web), "203.0.113.77");
                 harness.delete(&provider, &web).await.unwrap();
-                assert_eq!(harness.leftovers(), [format!("{PROJECT}/regions/{REGION}/addresses/mine")]);
+                assert_eq!(
+                    harness.leftovers(),
+                    [format!("{PROJECT}/regions/{REGION}/addresses/mine")]
+                );
             }
         }
     }
@@ -270,7 +411,10 @@ async fn requested_address_must_be_reserved_and_of_the_tier() {
 
 #[tokio::test(start_paused = true)]
 async fn firewall_of_a_shared_network_is_left_to_its_administrator() {
-    let (harness, mut web) = (Harness::new().set("network-project-id", "host"), service(&[], json!({})));
+    let (harness, mut web) = (
+        Harness::new().set("network-project-id", "host"),
+        service(&[], json!({})),
+    );
     harness.fake.lock().forbidden = vec!["host".to_owned()];
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
@@ -278,21 +422,37 @@ async fn firewall_of_a_shared_network_is_left_to_its_administrator() {
     let expected = format!(
         "LoadBalancerManualChange: Firewall change required by security admin: `gcloud compute firewall-rules create k8s-fw-{LB} --network default"
     );
-    assert!(events.iter().any(|it| it.starts_with(&expected) && it.ends_with("--project host`")), "{events:#?}");
+    assert!(
+        events
+            .iter()
+            .any(|it| it.starts_with(&expected) && it.ends_with("--project host`")),
+        "{events:#?}"
+    );
     // The administrator runs the command.
     let firewall = json!({"allowed": [{"IPProtocol": "tcp", "ports": ["80"]}], "description": "x"});
-    harness.fake.lock().insert(&format!("host/global/firewalls/k8s-fw-{LB}"), firewall);
+    harness
+        .fake
+        .lock()
+        .insert(&format!("host/global/firewalls/k8s-fw-{LB}"), firewall);
     let provider = harness.started().await;
     harness.delete(&provider, &web).await.unwrap();
     let events = harness.events();
-    assert!(events.iter().any(|it| it.contains("firewall-rules delete")), "{events:#?}");
+    assert!(
+        events.iter().any(|it| it.contains("firewall-rules delete")),
+        "{events:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn services_of_other_controllers_are_left_alone() {
     type Row<'a> = (&'a [(&'a str, &'a str)], Value, &'a [&'a str], &'a str);
     let table: [Row<'_>; 6] = [
-        (&[("cloud.google.com/l4-rbs", "enabled")], json!({}), &[], ""),
+        (
+            &[("cloud.google.com/l4-rbs", "enabled")],
+            json!({}),
+            &[],
+            "",
+        ),
         (&[], json!({}), &["gke.networking.io/l4-netlb-v2"], ""),
         (&[], json!({"loadBalancerClass": "acme/lb"}), &[], ""),
         (&[], json!({}), &[], "--enable-rbs-default-l4-netlb"),
@@ -300,8 +460,16 @@ async fn services_of_other_controllers_are_left_alone() {
         (&[INTERNAL], json!({}), &[], "alpha-features"),
     ];
     for (annotations, more, finalizers, setting) in table {
-        let value = if setting.starts_with("--") { "true" } else { "ILBSubsets" };
-        let harness = if setting.is_empty() { Harness::new() } else { Harness::new().set(setting, value) };
+        let value = if setting.starts_with("--") {
+            "true"
+        } else {
+            "ILBSubsets"
+        };
+        let harness = if setting.is_empty() {
+            Harness::new()
+        } else {
+            Harness::new().set(setting, value)
+        };
         let mut web = service(annotations, more);
         web.metadata.finalizers = Some(finalizers.iter().map(|it| (*it).to_owned()).collect());
         let provider = harness.started().await;
@@ -312,20 +480,35 @@ async fn services_of_other_controllers_are_left_alone() {
     let harness = Harness::new().set("--enable-rbs-default-l4-netlb", "true");
     let mut ours = service(&[], json!({}));
     ours.metadata.finalizers = Some(vec!["gke.networking.io/l4-netlb-v1".to_owned()]);
-    harness.ensure(&harness.started().await, &mut ours).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut ours)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn mistakes_of_a_service_are_refused_before_a_request() {
     for (web, text) in [
-        (service(&[("cloud.google.com/network-tier", "Invalid")], json!({})), "network-tier"),
-        (service(&[], json!({"loadBalancerSourceRanges": ["fd00::/8"]})), "no client could reach the IPv4 address"),
-        (service(&[], json!({"loadBalancerIP": "x"})), "spec.loadBalancerIP"),
+        (
+            service(&[("cloud.google.com/network-tier", "Invalid")], json!({})),
+            "network-tier",
+        ),
+        (
+            service(&[], json!({"loadBalancerSourceRanges": ["fd00::/8"]})),
+            "no client could reach the IPv4 address",
+        ),
+        (
+            service(&[], json!({"loadBalancerIP": "x"})),
+            "spec.loadBalancerIP",
+        ),
     ] {
         let (harness, mut web) = (Harness::new(), web);
         let provider = harness.started().await;
         let error = harness.ensure(&provider, &mut web).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+        assert!(
+            error.is_invalid() && error.to_string().contains(text),
+            "{error}"
+        );
         assert_eq!(harness.changes(), [""; 0]);
     }
 }
@@ -342,26 +525,56 @@ async fn no_load_balancer_is_created_without_a_node() {
 #[tokio::test(start_paused = true)]
 async fn larger_values_of_a_health_check_are_a_users_and_smaller_ones_are_raised() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({})));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
     let path = format!("{PROJECT}/global/httpHealthChecks/k8s-{CLUSTER_ID}-node");
     for (interval, expected) in [(20, 20), (2, 8)] {
         harness.fake.lock().objects.get_mut(&path).unwrap()["checkIntervalSec"] = interval.into();
-        harness.ensure(&harness.started().await, &mut web).await.unwrap();
-        assert_eq!(harness.fake.lock().objects[&path]["checkIntervalSec"], expected);
+        harness
+            .ensure(&harness.started().await, &mut web)
+            .await
+            .unwrap();
+        assert_eq!(
+            harness.fake.lock().objects[&path]["checkIntervalSec"],
+            expected
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn denial_is_created_with_its_flag_and_deleted_without() {
-    let flags = ["--enable-l4-deny-firewall", "--enable-l4-deny-firewall-rollback-cleanup"];
-    let (mut harness, mut web) = (Harness::new().set(flags[0], "true").set(flags[1], "true"), service(&[], json!({})));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    let flags = [
+        "--enable-l4-deny-firewall",
+        "--enable-l4-deny-firewall-rollback-cleanup",
+    ];
+    let (mut harness, mut web) = (
+        Harness::new().set(flags[0], "true").set(flags[1], "true"),
+        service(&[], json!({})),
+    );
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
     let denial = harness.object(&format!("global/firewalls/k8s-fw-{LB}-deny"));
-    assert_eq!((&denial["denied"], &denial["priority"]), (&json!([{"IPProtocol": "all"}]), &json!(1000)));
-    assert_eq!(harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["priority"], 999);
+    assert_eq!(
+        (&denial["denied"], &denial["priority"]),
+        (&json!([{"IPProtocol": "all"}]), &json!(1000))
+    );
+    assert_eq!(
+        harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["priority"],
+        999
+    );
     harness = harness.set(flags[0], "false");
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    assert_eq!(harness.object(&format!("global/firewalls/k8s-fw-{LB}-deny")), Value::Null);
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
+    assert_eq!(
+        harness.object(&format!("global/firewalls/k8s-fw-{LB}-deny")),
+        Value::Null
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,9 +582,19 @@ async fn failed_operation_is_an_error_and_the_next_sync_repairs_it() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({})));
     let provider = harness.started().await;
     harness.fake.fault_injector().fail(
-        Fault::ends_in_error("POST /projects/{project}/regions/{region}/forwardingRules", "QUOTA_EXCEEDED").times(1),
+        Fault::ends_in_error(
+            "POST /projects/{project}/regions/{region}/forwardingRules",
+            "QUOTA_EXCEEDED",
+        )
+        .times(1),
     );
-    assert!(harness.ensure(&provider, &mut web).await.unwrap_err().is_quota());
+    assert!(
+        harness
+            .ensure(&provider, &mut web)
+            .await
+            .unwrap_err()
+            .is_quota()
+    );
     harness.ensure(&provider, &mut web).await.unwrap();
 }
 
@@ -379,10 +602,16 @@ async fn failed_operation_is_an_error_and_the_next_sync_repairs_it() {
 async fn cluster_id_is_created_if_the_config_map_is_missing() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({})));
     *harness.objects.config_map.lock() = None;
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
     let map = harness.objects.config_map.lock().clone().unwrap();
     assert_eq!(
-        (map["data"]["uid"].as_str().map(str::len), &map["data"]["uid"]),
+        (
+            map["data"]["uid"].as_str().map(str::len),
+            &map["data"]["uid"]
+        ),
         (Some(16), &map["data"]["provider-uid"])
     );
 }
@@ -400,17 +629,31 @@ async fn condition_of_the_go_program_about_mixed_protocols_is_taken_back() {
     let condition = &patches[0].1["status"]["conditions"][0];
     assert_eq!(
         (&*patches[0].0, &condition["type"], &condition["status"]),
-        ("/api/v1/namespaces/default/services/web/status", &json!("LoadBalancerPortsError"), &json!("False"))
+        (
+            "/api/v1/namespaces/default/services/web/status",
+            &json!("LoadBalancerPortsError"),
+            &json!("False")
+        )
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn class_decides_about_the_kind_if_the_annotation_contradicts_it() {
-    for (annotations, class, scheme) in [(&[INTERNAL][..], "external", "EXTERNAL"), (&[], "internal", "INTERNAL")] {
-        let class = json!({"loadBalancerClass": format!("networking.gke.io/l4-regional-{class}-legacy")});
+    for (annotations, class, scheme) in [
+        (&[INTERNAL][..], "external", "EXTERNAL"),
+        (&[], "internal", "INTERNAL"),
+    ] {
+        let class =
+            json!({"loadBalancerClass": format!("networking.gke.io/l4-regional-{class}-legacy")});
         let (harness, mut web) = (Harness::new(), service(annotations, class));
-        harness.ensure(&harness.started().await, &mut web).await.unwrap();
-        assert_eq!(harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"], scheme);
+        harness
+            .ensure(&harness.started().await, &mut web)
+            .await
+            .unwrap();
+        assert_eq!(
+            harness.object(&format!("forwardingRules/{LB}"))["loadBalancingScheme"],
+            scheme
+        );
     }
 }
 
@@ -418,17 +661,40 @@ async fn class_decides_about_the_kind_if_the_annotation_contradicts_it() {
 async fn legacy_network_ignores_options_and_an_event_says_so() {
     let options = [
         INTERNAL,
-        ("networking.gke.io/internal-load-balancer-allow-global-access", "true"),
+        (
+            "networking.gke.io/internal-load-balancer-allow-global-access",
+            "true",
+        ),
         ("networking.gke.io/internal-load-balancer-subnet", "second"),
     ];
-    let (harness, mut web) = (Harness::new().without("subnetwork-name"), service(&options, json!({})));
+    let (harness, mut web) = (
+        Harness::new().without("subnetwork-name"),
+        service(&options, json!({})),
+    );
     let network = json!({"IPv4Range": "10.240.0.0/16"});
-    harness.fake.lock().insert(&format!("{PROJECT}/global/networks/default"), network);
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    let bodies = harness.fake.fault_injector().bodies("POST /projects/{project}/regions/{region}/forwardingRules");
-    assert_eq!((&bodies[0]["subnetwork"], &bodies[0]["allowGlobalAccess"]), (&Value::Null, &Value::Null));
+    harness
+        .fake
+        .lock()
+        .insert(&format!("{PROJECT}/global/networks/default"), network);
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
+    let bodies = harness
+        .fake
+        .fault_injector()
+        .bodies("POST /projects/{project}/regions/{region}/forwardingRules");
+    assert_eq!(
+        (&bodies[0]["subnetwork"], &bodies[0]["allowGlobalAccess"]),
+        (&Value::Null, &Value::Null)
+    );
     let events = harness.events();
-    assert!(events.iter().any(|it| it.starts_with("ILBOptionsIgnored: ")), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .any(|it| it.starts_with("ILBOptionsIgnored: ")),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -460,13 +726,29 @@ async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
     let (harness, mut web) = (Harness::new().without("node-tags"), service(&[], json!({})));
     let tags = |it: &mut Value, tags: &[&str]| it["tags"]["items"] = json!(tags);
     let provider = harness.started().await;
-    let error = harness.ensure(&provider, &mut web).await.unwrap_err().to_string();
+    let error = harness
+        .ensure(&provider, &mut web)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("has no network tag"), "{error}");
     assert_eq!(harness.changes(), [""; 0]);
-    harness.fake.lock().change_instance("worker-1", |it| tags(it, &["work", "worker", "other"]));
-    harness.fake.lock().change_instance("worker-2", |it| tags(it, &["worker-2"]));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    assert_eq!(harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["targetTags"], json!(["worker", "worker-2"]));
+    harness
+        .fake
+        .lock()
+        .change_instance("worker-1", |it| tags(it, &["work", "worker", "other"]));
+    harness
+        .fake
+        .lock()
+        .change_instance("worker-2", |it| tags(it, &["worker-2"]));
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
+    assert_eq!(
+        harness.object(&format!("global/firewalls/k8s-fw-{LB}"))["targetTags"],
+        json!(["worker", "worker-2"])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -474,30 +756,58 @@ async fn group_has_at_most_1000_nodes_of_a_zone_and_none_of_other_subnetworks() 
     let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
     (1000..2001).for_each(|it| harness.add_node(&format!("worker-{it}"), gcp_fake::ZONE));
     let mut other = (*harness.objects.nodes.lock()[0]).clone();
-    other.labels = [("cloud.google.com/gke-node-pool-subnet".to_owned(), "second".to_owned())].into_iter().collect();
+    other.labels = [(
+        "cloud.google.com/gke-node-pool-subnet".to_owned(),
+        "second".to_owned(),
+    )]
+    .into_iter()
+    .collect();
     harness.objects.nodes.lock()[0] = Arc::new(other);
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    let members =
-        names(&harness.object(&format!("zones/{}/instanceGroups/k8s-ig--{CLUSTER_ID}", gcp_fake::ZONE))["members"]);
-    assert_eq!((members.len(), members.contains(&"worker-1".to_owned())), (1000, false));
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
+    let members = names(
+        &harness.object(&format!(
+            "zones/{}/instanceGroups/k8s-ig--{CLUSTER_ID}",
+            gcp_fake::ZONE
+        ))["members"],
+    );
+    assert_eq!(
+        (members.len(), members.contains(&"worker-1".to_owned())),
+        (1000, false)
+    );
 }
 
 /// Adds a load-balanced instance group of somebody else with these instances.
 fn add_group(harness: &Harness, name: &str, members: &[&str]) {
     let (zone, mut cloud) = (gcp_fake::ZONE, harness.fake.lock());
-    let members: Vec<_> =
-        members.iter().map(|it| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{it}"))).collect();
-    cloud.insert(&format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"), json!({ "members": members }));
+    let members: Vec<_> = members
+        .iter()
+        .map(|it| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{it}")))
+        .collect();
+    cloud.insert(
+        &format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"),
+        json!({ "members": members }),
+    );
     let group = cloud.link(&format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"));
     let service = json!({"backends": [{"group": group}], "loadBalancingScheme": "INTERNAL", "protocol": "TCP"});
-    cloud.insert(&format!("{PROJECT}/regions/{REGION}/backendServices/theirs-{name}"), service);
+    cloud.insert(
+        &format!("{PROJECT}/regions/{REGION}/backendServices/theirs-{name}"),
+        service,
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn groups_of_others_serve_the_instances_that_they_have() {
-    let harness = Harness::new().set("external-instance-groups-prefix", "infra").set("node-instance-prefix", "worker");
+    let harness = Harness::new()
+        .set("external-instance-groups-prefix", "infra")
+        .set("node-instance-prefix", "worker");
     let mut web = service(&[INTERNAL], json!({}));
-    harness.fake.lock().add_instance("worker-bootstrap", gcp_fake::ZONE);
+    harness
+        .fake
+        .lock()
+        .add_instance("worker-bootstrap", gcp_fake::ZONE);
     harness.fake.lock().add_instance("database", gcp_fake::ZONE);
     add_group(&harness, "infra-a", &["worker-1", "worker-bootstrap"]);
     add_group(&harness, "infra-b", &["database"]);
@@ -505,34 +815,66 @@ async fn groups_of_others_serve_the_instances_that_they_have() {
     harness.ensure(&provider, &mut web).await.unwrap();
     let own = format!("k8s-ig--{CLUSTER_ID}");
     let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
-    let groups: Vec<_> = backends.as_array().unwrap().iter().map(|it| names(&json!([it["group"]]))).collect();
+    let groups: Vec<_> = backends
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| names(&json!([it["group"]])))
+        .collect();
     assert_eq!(groups.concat(), ["infra-a".to_owned(), own.clone()]);
-    let members =
-        |name: &str| names(&harness.object(&format!("zones/{}/instanceGroups/{name}", gcp_fake::ZONE))["members"]);
+    let members = |name: &str| {
+        names(
+            &harness.object(&format!("zones/{}/instanceGroups/{name}", gcp_fake::ZONE))["members"],
+        )
+    };
     assert_eq!(
         (members(&own), members("infra-a")),
-        (vec!["worker-2".into()], vec!["worker-1".into(), "worker-bootstrap".into()])
+        (
+            vec!["worker-2".into()],
+            vec!["worker-1".into(), "worker-bootstrap".into()]
+        )
     );
     harness.fake.fault_injector().forget_requests();
     harness.ensure(&provider, &mut web).await.unwrap();
-    harness.objects.nodes.lock().retain(|it| &*it.name != "worker-1");
+    harness
+        .objects
+        .nodes
+        .lock()
+        .retain(|it| &*it.name != "worker-1");
     harness.update(&provider, &web).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
     harness.delete(&provider, &web).await.unwrap();
-    assert!(members("infra-a").len() == 2 && members(&own).is_empty(), "{:?}", harness.leftovers());
+    assert!(
+        members("infra-a").len() == 2 && members(&own).is_empty(),
+        "{:?}",
+        harness.leftovers()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn skipped_groups_are_only_looked_up() {
-    let (harness, mut web) =
-        (Harness::new().set("alpha-features", "SkipIGsManagement"), service(&[INTERNAL], json!({})));
-    add_group(&harness, &format!("k8s-ig--{CLUSTER_ID}-second"), &["worker-1"]);
+    let (harness, mut web) = (
+        Harness::new().set("alpha-features", "SkipIGsManagement"),
+        service(&[INTERNAL], json!({})),
+    );
+    add_group(
+        &harness,
+        &format!("k8s-ig--{CLUSTER_ID}-second"),
+        &["worker-1"],
+    );
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let backends = harness.object(&format!("backendServices/{LB}"))["backends"].clone();
     assert_eq!(backends.as_array().map(Vec::len), Some(1));
     harness.delete(&provider, &web).await.unwrap();
-    assert!(harness.changes().iter().all(|it| !it.contains("instanceGroups")), "{:?}", harness.changes());
+    assert!(
+        harness
+            .changes()
+            .iter()
+            .all(|it| !it.contains("instanceGroups")),
+        "{:?}",
+        harness.changes()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -540,16 +882,32 @@ async fn internal_load_balancers_share_a_backend_service_if_asked() {
     let share = ("alpha.cloud.google.com/load-balancer-backend-share", "true");
     let (harness, mut web) = (Harness::new(), service(&[INTERNAL, share], json!({})));
     let mut mail = service(&[INTERNAL, share], json!({}));
-    (mail.metadata.name, mail.metadata.uid) =
-        (Some("mail".into()), Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()));
+    (mail.metadata.name, mail.metadata.uid) = (
+        Some("mail".into()),
+        Some("1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into()),
+    );
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     harness.ensure(&provider, &mut mail).await.unwrap();
-    let pools: Vec<_> = harness.fake.lock().all("backendServices").map(|it| it["name"].clone()).collect();
-    assert_eq!(pools, [json!(format!("k8s-{CLUSTER_ID}-internal-tcp-nmv1-6eef6648406c333a"))]);
+    let pools: Vec<_> = harness
+        .fake
+        .lock()
+        .all("backendServices")
+        .map(|it| it["name"].clone())
+        .collect();
+    assert_eq!(
+        pools,
+        [json!(format!(
+            "k8s-{CLUSTER_ID}-internal-tcp-nmv1-6eef6648406c333a"
+        ))]
+    );
     harness.delete(&provider, &web).await.unwrap();
     assert_eq!(harness.fake.lock().all("backendServices").count(), 1);
-    harness.objects.services.lock().retain(|it| it.metadata.uid == mail.metadata.uid);
+    harness
+        .objects
+        .services
+        .lock()
+        .retain(|it| it.metadata.uid == mail.metadata.uid);
     harness.delete(&provider, &mail).await.unwrap();
     assert_eq!(harness.leftovers(), [""; 0]);
 }
@@ -558,13 +916,17 @@ async fn internal_load_balancers_share_a_backend_service_if_asked() {
 async fn change_of_network_tier_and_of_subnetwork_gives_another_address() {
     let subnet = ("networking.gke.io/internal-load-balancer-subnet", "second");
     let tier = ("cloud.google.com/network-tier", "Standard");
-    for (before, after, key, end) in
-        [(&[][..], &[tier][..], "networkTier", "STANDARD"), (&[INTERNAL], &[INTERNAL, subnet], "subnetwork", "second")]
-    {
+    for (before, after, key, end) in [
+        (&[][..], &[tier][..], "networkTier", "STANDARD"),
+        (&[INTERNAL], &[INTERNAL, subnet], "subnetwork", "second"),
+    ] {
         let (harness, mut web) = (Harness::new(), service(before, json!({})));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
-        let mut changed = Service { status: web.status.clone(), ..service(after, json!({})) };
+        let mut changed = Service {
+            status: web.status.clone(),
+            ..service(after, json!({}))
+        };
         harness.ensure(&provider, &mut changed).await.unwrap();
         let rule = harness.object(&format!("forwardingRules/{LB}"));
         assert!(rule[key].as_str().unwrap().ends_with(end), "{rule}");
@@ -587,14 +949,33 @@ impl SyncCallbacks for Annotated {
 #[tokio::test(start_paused = true)]
 async fn service_is_annotated_with_its_pool_if_the_flag_is_set() {
     let cluster = crate::harness::cluster();
-    for (kind, key) in [(&[][..], "networking.gke.io/target-pool"), (&[INTERNAL], "networking.gke.io/backend-service")]
-    {
-        let (harness, mut web) = (Harness::new().set("--enable-l4-lb-annotations", "true"), service(kind, json!({})));
+    for (kind, key) in [
+        (&[][..], "networking.gke.io/target-pool"),
+        (&[INTERNAL], "networking.gke.io/backend-service"),
+    ] {
+        let (harness, mut web) = (
+            Harness::new().set("--enable-l4-lb-annotations", "true"),
+            service(kind, json!({})),
+        );
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let (nodes, annotated) = (harness.objects.nodes.lock().clone(), Annotated::default());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &web, nodes: &nodes, callbacks: &annotated };
-        provider.load_balancers().unwrap().ensure(request).await.unwrap();
-        assert!(annotated.0.lock().contains(&(key, Some(LB.to_owned()))), "{:?}", annotated.0.lock());
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &web,
+            nodes: &nodes,
+            callbacks: &annotated,
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .ensure(request)
+            .await
+            .unwrap();
+        assert!(
+            annotated.0.lock().contains(&(key, Some(LB.to_owned()))),
+            "{:?}",
+            annotated.0.lock()
+        );
     }
 }

@@ -48,7 +48,12 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     if ids.is_empty() {
         return Err(Refusal::field("id", "is required"));
     }
-    page(request, "actions", of(&model.actions, request).filter(|it| ids.contains(&it.id)), Action::json)
+    page(
+        request,
+        "actions",
+        of(&model.actions, request).filter(|it| ids.contains(&it.id)),
+        Action::json,
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {

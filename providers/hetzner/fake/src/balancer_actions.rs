@@ -51,20 +51,37 @@ pub(crate) fn act(model: &mut Model, request: &ApiRequest) -> Answer {
 
 impl Model {
     /// Returns a load balancer after an action.
-    fn after(&self, request: &ApiRequest, mut balancer: Balancer, command: &str) -> Result<Balancer, Refusal> {
+    fn after(
+        &self,
+        request: &ApiRequest,
+        mut balancer: Balancer,
+        command: &str,
+    ) -> Result<Balancer, Refusal> {
         let project = &request.project;
         match command {
             "change_algorithm" => balancer.algorithm = parse::<Algorithm>(request)?.name()?,
-            "change_type" => self.change_type(&mut balancer, &parse::<NewType>(request)?.load_balancer_type)?,
+            "change_type" => self.change_type(
+                &mut balancer,
+                &parse::<NewType>(request)?.load_balancer_type,
+            )?,
             "change_dns_ptr" => change_pointer(&mut balancer, parse(request)?)?,
-            "attach_to_network" => self.attach_balancer(project, &mut balancer, &parse(request)?)?,
+            "attach_to_network" => {
+                self.attach_balancer(project, &mut balancer, &parse(request)?)?
+            }
             "detach_from_network" => detach(&mut balancer, parse::<Attachment>(request)?.network)?,
             "enable_public_interface" => balancer.public_interface = true,
             "disable_public_interface" => disable(&mut balancer)?,
             "add_service" => {
                 let service = Service::new(parse(request)?)?;
-                if balancer.services.iter().any(|it| it.listen_port == service.listen_port) {
-                    return Err(Refusal::new("source_port_already_used", "source port already used"));
+                if balancer
+                    .services
+                    .iter()
+                    .any(|it| it.listen_port == service.listen_port)
+                {
+                    return Err(Refusal::new(
+                        "source_port_already_used",
+                        "source port already used",
+                    ));
                 }
                 self.admit_service(project, &balancer, &service)?;
                 balancer.services.push(service);
@@ -99,27 +116,56 @@ impl Model {
     fn change_type(&self, balancer: &mut Balancer, name: &str) -> Result<(), Refusal> {
         let name = self.type_named(name)?;
         let kind = self.types.iter().find(|it| it.name == name);
-        let is_too_small =
-            |max_targets, max_services| balancer.targets.len() > max_targets || balancer.services.len() > max_services;
+        let is_too_small = |max_targets, max_services| {
+            balancer.targets.len() > max_targets || balancer.services.len() > max_services
+        };
         if kind.is_some_and(|it| is_too_small(it.max_targets, it.max_services)) {
-            return Err(Refusal::new("invalid_load_balancer_type", "the type is too small for what there is"));
+            return Err(Refusal::new(
+                "invalid_load_balancer_type",
+                "the type is too small for what there is",
+            ));
         }
         balancer.load_balancer_type = name;
         Ok(())
     }
 
-    fn attach_balancer(&self, project: &str, balancer: &mut Balancer, wish: &Attachment) -> Result<(), Refusal> {
-        if balancer.private_net.iter().any(|it| it.network == wish.network) {
-            return Err(Refusal::new("load_balancer_already_attached", "already attached to this network"));
+    fn attach_balancer(
+        &self,
+        project: &str,
+        balancer: &mut Balancer,
+        wish: &Attachment,
+    ) -> Result<(), Refusal> {
+        if balancer
+            .private_net
+            .iter()
+            .any(|it| it.network == wish.network)
+        {
+            return Err(Refusal::new(
+                "load_balancer_already_attached",
+                "already attached to this network",
+            ));
         }
         let ip = self.address_in(project, wish.network, wish.ip, wish.ip_range)?;
-        balancer.private_net.push(PrivateNet { network: wish.network, ip });
+        balancer.private_net.push(PrivateNet {
+            network: wish.network,
+            ip,
+        });
         Ok(())
     }
 
-    fn update_service(&self, project: &str, balancer: &mut Balancer, change: ServiceChange) -> Result<(), Refusal> {
-        let port = change.listen_port.ok_or_else(|| Refusal::field("listen_port", "is required"))?;
-        let at = balancer.services.iter().position(|it| it.listen_port == port);
+    fn update_service(
+        &self,
+        project: &str,
+        balancer: &mut Balancer,
+        change: ServiceChange,
+    ) -> Result<(), Refusal> {
+        let port = change
+            .listen_port
+            .ok_or_else(|| Refusal::field("listen_port", "is required"))?;
+        let at = balancer
+            .services
+            .iter()
+            .position(|it| it.listen_port == port);
         let at = at.ok_or_else(|| Refusal::not_found("service"))?;
         let mut service = balancer.services[at].clone();
         service.change(change)?;
@@ -129,9 +175,15 @@ impl Model {
     }
 }
 
-fn change_pointer(balancer: &mut Balancer, Pointer { ip, dns_ptr }: Pointer) -> Result<(), Refusal> {
+fn change_pointer(
+    balancer: &mut Balancer,
+    Pointer { ip, dns_ptr }: Pointer,
+) -> Result<(), Refusal> {
     let addresses = [&mut balancer.ipv4, &mut balancer.ipv6];
-    let address = addresses.into_iter().find(|it| it.ip == ip).ok_or_else(|| Refusal::not_found("ip"))?;
+    let address = addresses
+        .into_iter()
+        .find(|it| it.ip == ip)
+        .ok_or_else(|| Refusal::not_found("ip"))?;
     address.dns_ptr = dns_ptr;
     Ok(())
 }
@@ -140,7 +192,10 @@ fn detach(balancer: &mut Balancer, network: u64) -> Result<(), Refusal> {
     let before = balancer.private_net.len();
     balancer.private_net.retain(|it| it.network != network);
     if balancer.private_net.len() == before {
-        return Err(Refusal::new("load_balancer_not_attached_to_network", "not attached to this network"));
+        return Err(Refusal::new(
+            "load_balancer_not_attached_to_network",
+            "not attached to this network",
+        ));
     }
     // Targets that were reached through the network are removed.
     balancer.targets.retain(|it| !it.is_private());
@@ -148,7 +203,11 @@ fn detach(balancer: &mut Balancer, network: u64) -> Result<(), Refusal> {
 }
 
 fn disable(balancer: &mut Balancer) -> Result<(), Refusal> {
-    if balancer.targets.iter().any(|it| !it.is_private() && !matches!(it, Target::Ip(_))) {
+    if balancer
+        .targets
+        .iter()
+        .any(|it| !it.is_private() && !matches!(it, Target::Ip(_)))
+    {
         let message = "there are targets that are reached by their public addresses";
         return Err(Refusal::new("targets_without_use_private_ip", message));
     }

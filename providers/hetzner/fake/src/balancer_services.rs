@@ -104,7 +104,10 @@ fn within(name: &str, value: u32, least: u32, most: u32) -> Result<(), Refusal> 
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(Refusal::field(name, &format!("must be between {least} and {most}")))
+    Err(Refusal::field(
+        name,
+        &format!("must be between {least} and {most}"),
+    ))
 }
 
 fn is_http(protocol: &str) -> bool {
@@ -114,16 +117,24 @@ fn is_http(protocol: &str) -> bool {
 impl Service {
     /// Creates a service with the API's defaults.
     pub(crate) fn new(change: ServiceChange) -> Result<Self, Refusal> {
-        let protocol = change.protocol.clone().ok_or_else(|| Refusal::field("protocol", "is required"))?;
+        let protocol = change
+            .protocol
+            .clone()
+            .ok_or_else(|| Refusal::field("protocol", "is required"))?;
         let default = match protocol.as_str() {
             "http" => Some(80),
             "https" => Some(443),
             _ => None,
         };
         let missing = |name: &'static str| move || Refusal::field(name, "is required");
-        let listen_port = change.listen_port.or(default).ok_or_else(missing("listen_port"))?;
-        let destination_port =
-            change.destination_port.or(default.map(|_| 80)).ok_or_else(missing("destination_port"))?;
+        let listen_port = change
+            .listen_port
+            .or(default)
+            .ok_or_else(missing("listen_port"))?;
+        let destination_port = change
+            .destination_port
+            .or(default.map(|_| 80))
+            .ok_or_else(missing("destination_port"))?;
         let check = HealthCheck {
             protocol: "tcp".to_owned(),
             port: destination_port,
@@ -132,8 +143,14 @@ impl Service {
             retries: 3,
             http: None,
         };
-        let mut service =
-            Self { protocol, listen_port, destination_port, proxyprotocol: false, http: None, health_check: check };
+        let mut service = Self {
+            protocol,
+            listen_port,
+            destination_port,
+            proxyprotocol: false,
+            http: None,
+            health_check: check,
+        };
         service.change(change)?;
         Ok(service)
     }
@@ -144,7 +161,10 @@ impl Service {
         set(&mut self.destination_port, change.destination_port);
         set(&mut self.proxyprotocol, change.proxyprotocol);
         if !["tcp", "http", "https"].contains(&self.protocol.as_str()) {
-            return Err(Refusal::field("protocol", "must be one of tcp, http, https"));
+            return Err(Refusal::field(
+                "protocol",
+                "must be one of tcp, http, https",
+            ));
         }
         if is_http(&self.protocol) {
             let mut http = self.http.take().unwrap_or_else(|| Http {
@@ -164,7 +184,10 @@ impl Service {
             set(&mut http.timeout_idle, change.timeout_idle);
             within("http.timeout_idle", http.timeout_idle, 30, 300)?;
             if self.protocol == "https" && http.certificates.is_empty() {
-                return Err(Refusal::field("http.certificates", "https needs at least one certificate"));
+                return Err(Refusal::field(
+                    "http.certificates",
+                    "https needs at least one certificate",
+                ));
             }
             if http.redirect_http && self.protocol != "https" {
                 return Err(Refusal::field("http.redirect_http", "is for https only"));
@@ -173,7 +196,8 @@ impl Service {
         } else {
             self.http = None;
         }
-        self.health_check.change(change.health_check.unwrap_or_default())
+        self.health_check
+            .change(change.health_check.unwrap_or_default())
     }
 }
 
@@ -185,7 +209,10 @@ impl HealthCheck {
         set(&mut self.timeout, change.timeout);
         set(&mut self.retries, change.retries);
         if !["tcp", "http", "https"].contains(&self.protocol.as_str()) {
-            return Err(Refusal::field("health_check.protocol", "must be one of tcp, http, https"));
+            return Err(Refusal::field(
+                "health_check.protocol",
+                "must be one of tcp, http, https",
+            ));
         }
         within("health_check.interval", self.interval, 3, 60)?;
         within("health_check.timeout", self.timeout, 1, 60)?;

@@ -111,13 +111,19 @@ impl Algorithm {
         if ["round_robin", "least_connections"].contains(&self.kind.as_str()) {
             return Ok(self.kind);
         }
-        Err(Refusal::field("type", "must be round_robin or least_connections"))
+        Err(Refusal::field(
+            "type",
+            "must be round_robin or least_connections",
+        ))
     }
 }
 
 impl Balancer {
     pub(crate) fn json(&self, types: &[BalancerType]) -> Value {
-        let kind = types.iter().find(|it| it.name == self.load_balancer_type).map(BalancerType::json);
+        let kind = types
+            .iter()
+            .find(|it| it.name == self.load_balancer_type)
+            .map(BalancerType::json);
         json!({
             "id": self.id, "name": self.name, "labels": self.labels, "created": CREATED,
             "load_balancer_type": kind, "location": location(&self.location), "algorithm": {"type": self.algorithm},
@@ -132,12 +138,22 @@ impl Balancer {
 
 /// Labels as the API accepts them.
 fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
-    let is_fine =
-        |text: &str| text.len() <= 63 && text.chars().all(|it| it.is_ascii_alphanumeric() || "._-".contains(it));
+    let is_fine = |text: &str| {
+        text.len() <= 63
+            && text
+                .chars()
+                .all(|it| it.is_ascii_alphanumeric() || "._-".contains(it))
+    };
     let name = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
-    match labels.iter().find(|(key, value)| !is_fine(&name(key)) || !is_fine(value)) {
+    match labels
+        .iter()
+        .find(|(key, value)| !is_fine(&name(key)) || !is_fine(value))
+    {
         None => Ok(()),
-        Some((key, _)) => Err(Refusal::field("labels", &format!("{key} or its value is not valid"))),
+        Some((key, _)) => Err(Refusal::field(
+            "labels",
+            &format!("{key} or its value is not valid"),
+        )),
     }
 }
 
@@ -148,9 +164,24 @@ impl Model {
         let [high, low] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
         let (ipv4, ipv6) = (
             Ipv4Addr::new(198, 19, high, low),
-            Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, u16::from_be_bytes([high, low]), 1),
+            Ipv6Addr::new(
+                0x2001,
+                0xdb8,
+                0xffff,
+                0,
+                0,
+                0,
+                u16::from_be_bytes([high, low]),
+                1,
+            ),
         );
-        let pointer = format!("static.{}.{}.{}.{}.clients.example", ipv4.octets()[3], ipv4.octets()[2], 19, 198);
+        let pointer = format!(
+            "static.{}.{}.{}.{}.clients.example",
+            ipv4.octets()[3],
+            ipv4.octets()[2],
+            19,
+            198
+        );
         let balancer = Balancer {
             id,
             name: name.to_owned(),
@@ -159,45 +190,87 @@ impl Model {
             location: "fsn1".to_owned(),
             algorithm: "round_robin".to_owned(),
             public_interface: true,
-            ipv4: PublicIp { ip: ipv4.into(), dns_ptr: Some(pointer) },
-            ipv6: PublicIp { ip: ipv6.into(), dns_ptr: None },
+            ipv4: PublicIp {
+                ip: ipv4.into(),
+                dns_ptr: Some(pointer),
+            },
+            ipv6: PublicIp {
+                ip: ipv6.into(),
+                dns_ptr: None,
+            },
             private_net: Vec::new(),
             services: Vec::new(),
             targets: Vec::new(),
             is_protected: false,
         };
-        self.balancers.insert(id, Owned { project: project.to_owned(), object: balancer.clone() });
+        self.balancers.insert(
+            id,
+            Owned {
+                project: project.to_owned(),
+                object: balancer.clone(),
+            },
+        );
         balancer
     }
 
     pub(crate) fn type_named(&self, name_or_id: &str) -> Result<String, Refusal> {
-        let found = self.types.iter().find(|it| it.name == name_or_id || it.id.to_string() == name_or_id);
-        let found = found.ok_or_else(|| Refusal::field("load_balancer_type", "there is no such type"))?;
+        let found = self
+            .types
+            .iter()
+            .find(|it| it.name == name_or_id || it.id.to_string() == name_or_id);
+        let found =
+            found.ok_or_else(|| Refusal::field("load_balancer_type", "there is no such type"))?;
         Ok(found.name.clone())
     }
 
     fn name_is_free(&self, project: &str, id: Option<u64>, name: &str) -> Result<(), Refusal> {
         if of_project(&self.balancers, project).any(|it| it.name == name && Some(it.id) != id) {
-            return Err(Refusal::new("uniqueness_error", format!("name {name:?} is already used")));
+            return Err(Refusal::new(
+                "uniqueness_error",
+                format!("name {name:?} is already used"),
+            ));
         }
         Ok(())
     }
 
     /// Checks that a load balancer may have this service.
-    pub(crate) fn admit_service(&self, project: &str, balancer: &Balancer, service: &Service) -> Result<(), Refusal> {
-        let kind = self.types.iter().find(|it| it.name == balancer.load_balancer_type);
-        let others = || balancer.services.iter().filter(|it| it.listen_port != service.listen_port);
+    pub(crate) fn admit_service(
+        &self,
+        project: &str,
+        balancer: &Balancer,
+        service: &Service,
+    ) -> Result<(), Refusal> {
+        let kind = self
+            .types
+            .iter()
+            .find(|it| it.name == balancer.load_balancer_type);
+        let others = || {
+            balancer
+                .services
+                .iter()
+                .filter(|it| it.listen_port != service.listen_port)
+        };
         if kind.is_some_and(|kind| others().count() >= kind.max_services) {
-            return Err(Refusal::new("resource_limit_exceeded", "the type's limit of services is reached"));
+            return Err(Refusal::new(
+                "resource_limit_exceeded",
+                "the type's limit of services is reached",
+            ));
         }
         let certificates = service.http.iter().flat_map(|it| &it.certificates);
         for id in certificates.clone() {
-            one(&self.certificates, project, *id).ok_or_else(|| Refusal::not_found("certificate"))?;
+            one(&self.certificates, project, *id)
+                .ok_or_else(|| Refusal::not_found("certificate"))?;
         }
-        let all = others().filter_map(|it| it.http.as_ref()).flat_map(|it| &it.certificates).chain(certificates);
+        let all = others()
+            .filter_map(|it| it.http.as_ref())
+            .flat_map(|it| &it.certificates)
+            .chain(certificates);
         let all: std::collections::BTreeSet<_> = all.collect();
         if kind.is_some_and(|kind| all.len() > kind.max_assigned_certificates) {
-            return Err(Refusal::new("resource_limit_exceeded", "the type's limit of certificates is reached"));
+            return Err(Refusal::new(
+                "resource_limit_exceeded",
+                "the type's limit of certificates is reached",
+            ));
         }
         Ok(())
     }
@@ -209,9 +282,17 @@ impl Model {
         let found = match (&wish.location, &wish.network_zone) {
             (Some(name), None) => LOCATIONS.iter().find(|it| it.name == name),
             (None, Some(zone)) => LOCATIONS.iter().find(|it| it.network_zone == zone),
-            (None, None) => return Err(Refusal::field("location", "location or network_zone is required")),
+            (None, None) => {
+                return Err(Refusal::field(
+                    "location",
+                    "location or network_zone is required",
+                ));
+            }
             (Some(_), Some(_)) => {
-                return Err(Refusal::field("location", "location and network_zone exclude each other"));
+                return Err(Refusal::field(
+                    "location",
+                    "location and network_zone exclude each other",
+                ));
             }
         };
         let found = found.ok_or_else(|| Refusal::field("location", "there is no such location"))?;
@@ -231,8 +312,15 @@ impl Model {
             }
             for service in wish.services {
                 let service = Service::new(service)?;
-                if balancer.services.iter().any(|it| it.listen_port == service.listen_port) {
-                    return Err(Refusal::new("source_port_already_used", "source port already used"));
+                if balancer
+                    .services
+                    .iter()
+                    .any(|it| it.listen_port == service.listen_port)
+                {
+                    return Err(Refusal::new(
+                        "source_port_already_used",
+                        "source port already used",
+                    ));
                 }
                 self.admit_service(project, &balancer, &service)?;
                 balancer.services.push(service);
@@ -247,7 +335,10 @@ impl Model {
         let outcome = fill();
         match &outcome {
             Ok(balancer) => {
-                let object = Owned { project: project.to_owned(), object: balancer.clone() };
+                let object = Owned {
+                    project: project.to_owned(),
+                    object: balancer.clone(),
+                };
                 self.balancers.insert(id, object);
             }
             Err(_) => {
@@ -259,8 +350,11 @@ impl Model {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    let balancers = of_project(&model.balancers, &request.project).filter(|it| selects(request, &it.name, &it.labels));
-    page(request, "load_balancers", balancers, |it| it.json(&model.types))
+    let balancers = of_project(&model.balancers, &request.project)
+        .filter(|it| selects(request, &it.name, &it.labels));
+    page(request, "load_balancers", balancers, |it| {
+        it.json(&model.types)
+    })
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -270,7 +364,11 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let balancer = model.create(&request.project, parse(request)?)?;
-    let action = model.act(request, "create_load_balancer", ("load_balancer", balancer.id))?;
+    let action = model.act(
+        request,
+        "create_load_balancer",
+        ("load_balancer", balancer.id),
+    )?;
     let answer = json!({"load_balancer": balancer.json(&model.types), "action": action.json()});
     Ok(Reply::new(201, answer))
 }
@@ -292,7 +390,10 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
 pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     let balancer = asked_for(&model.balancers, request, "load balancer")?;
     if balancer.is_protected {
-        return Err(Refusal::new("protected", "the load balancer is protected against deletion"));
+        return Err(Refusal::new(
+            "protected",
+            "the load balancer is protected against deletion",
+        ));
     }
     let id = balancer.id;
     model.balancers.remove(&id);

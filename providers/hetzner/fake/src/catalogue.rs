@@ -18,12 +18,30 @@ pub struct Location {
 
 /// The locations of the cloud.
 pub const LOCATIONS: [Location; 6] = [
-    Location { name: "fsn1", network_zone: "eu-central" },
-    Location { name: "nbg1", network_zone: "eu-central" },
-    Location { name: "hel1", network_zone: "eu-central" },
-    Location { name: "ash", network_zone: "us-east" },
-    Location { name: "hil", network_zone: "us-west" },
-    Location { name: "sin", network_zone: "ap-southeast" },
+    Location {
+        name: "fsn1",
+        network_zone: "eu-central",
+    },
+    Location {
+        name: "nbg1",
+        network_zone: "eu-central",
+    },
+    Location {
+        name: "hel1",
+        network_zone: "eu-central",
+    },
+    Location {
+        name: "ash",
+        network_zone: "us-east",
+    },
+    Location {
+        name: "hil",
+        network_zone: "us-west",
+    },
+    Location {
+        name: "sin",
+        network_zone: "ap-southeast",
+    },
 ];
 
 /// Returns a location, also one that is not in the list.
@@ -52,10 +70,27 @@ pub struct BalancerType {
 }
 
 pub(crate) fn types() -> Vec<BalancerType> {
-    let all = [(1, "lb11", 25, 5, 10), (2, "lb21", 75, 15, 25), (3, "lb31", 150, 30, 50)];
-    let kind = |(id, name, max_targets, max_services, max_assigned_certificates): (u64, &str, usize, usize, usize)| {
+    let all = [
+        (1, "lb11", 25, 5, 10),
+        (2, "lb21", 75, 15, 25),
+        (3, "lb31", 150, 30, 50),
+    ];
+    let kind = |(id, name, max_targets, max_services, max_assigned_certificates): (
+        u64,
+        &str,
+        usize,
+        usize,
+        usize,
+    )| {
         let name = name.to_owned();
-        BalancerType { id, name, max_targets, max_services, max_assigned_certificates, deprecation: None }
+        BalancerType {
+            id,
+            name,
+            max_targets,
+            max_services,
+            max_assigned_certificates,
+            deprecation: None,
+        }
     };
     all.map(kind).into()
 }
@@ -72,14 +107,20 @@ impl BalancerType {
         });
         if let Some((announced, unavailable_after)) = &self.deprecation {
             object["deprecated"] = json!(unavailable_after);
-            object["deprecation"] = json!({"announced": announced, "unavailable_after": unavailable_after});
+            object["deprecation"] =
+                json!({"announced": announced, "unavailable_after": unavailable_after});
         }
         object
     }
 }
 
 pub(crate) fn locations(_: &mut Model, request: &ApiRequest) -> Answer {
-    page(request, "locations", LOCATIONS.iter().filter(|it| names(request, it.name)), |it| location(it.name))
+    page(
+        request,
+        "locations",
+        LOCATIONS.iter().filter(|it| names(request, it.name)),
+        |it| location(it.name),
+    )
 }
 
 pub(crate) fn balancer_types(model: &mut Model, request: &ApiRequest) -> Answer {

@@ -44,27 +44,52 @@ struct Wish {
 }
 
 impl Model {
-    pub(crate) fn add_certificate(&mut self, project: &str, name: &str, is_managed: bool) -> Certificate {
+    pub(crate) fn add_certificate(
+        &mut self,
+        project: &str,
+        name: &str,
+        is_managed: bool,
+    ) -> Certificate {
         let (id, _) = self.next_id(Kind::Certificate);
         let issued = Instant::now() + self.options.action_time;
         let (labels, domain_names) = (BTreeMap::new(), vec!["example.com".to_owned()]);
-        let certificate = Certificate { id, name: name.to_owned(), labels, is_managed, domain_names, issued };
-        self.certificates.insert(id, Owned { project: project.to_owned(), object: certificate.clone() });
+        let certificate = Certificate {
+            id,
+            name: name.to_owned(),
+            labels,
+            is_managed,
+            domain_names,
+            issued,
+        };
+        self.certificates.insert(
+            id,
+            Owned {
+                project: project.to_owned(),
+                object: certificate.clone(),
+            },
+        );
         certificate
     }
 
     fn users_of(&self, id: u64) -> Vec<Value> {
         let uses = |it: &&crate::Balancer| {
-            it.services.iter().filter_map(|it| it.http.as_ref()).any(|it| it.certificates.contains(&id))
+            it.services
+                .iter()
+                .filter_map(|it| it.http.as_ref())
+                .any(|it| it.certificates.contains(&id))
         };
         let balancers = self.balancers.values().map(|it| &it.object).filter(uses);
-        balancers.map(|it| json!({"id": it.id, "type": "load_balancer"})).collect()
+        balancers
+            .map(|it| json!({"id": it.id, "type": "load_balancer"}))
+            .collect()
     }
 
     fn certificate_json(&self, it: &Certificate) -> Value {
         let is_issued = !it.is_managed || Instant::now() >= it.issued;
         let issuance = if is_issued { "completed" } else { "pending" };
-        let status = it.is_managed.then(|| json!({"issuance": issuance, "renewal": "unavailable", "error": null}));
+        let status = it
+            .is_managed
+            .then(|| json!({"issuance": issuance, "renewal": "unavailable", "error": null}));
         let text = |text: &str| is_issued.then(|| text.to_owned());
         json!({
             "id": it.id, "name": it.name, "labels": it.labels, "created": CREATED,
@@ -78,32 +103,51 @@ impl Model {
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     let all = of(&model.certificates, request).filter(|it| selects(request, &it.name, &it.labels));
-    page(request, "certificates", all, |it| model.certificate_json(it))
+    page(request, "certificates", all, |it| {
+        model.certificate_json(it)
+    })
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
-    ok(json!({"certificate": model.certificate_json(asked_for(&model.certificates, request, "certificate")?)}))
+    ok(
+        json!({"certificate": model.certificate_json(asked_for(&model.certificates, request, "certificate")?)}),
+    )
 }
 
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let wish: Wish = parse(request)?;
     if of(&model.certificates, request).any(|it| it.name == wish.name) {
-        return Err(Refusal::new("uniqueness_error", format!("name {:?} is already used", wish.name)));
+        return Err(Refusal::new(
+            "uniqueness_error",
+            format!("name {:?} is already used", wish.name),
+        ));
     }
     let is_managed = wish.kind.as_deref() == Some("managed");
     if is_managed && wish.domain_names.is_empty() {
         return Err(Refusal::field("domain_names", "is required"));
     }
     if !is_managed && (wish.certificate.is_none() || wish.private_key.is_none()) {
-        return Err(Refusal::field("certificate", "certificate and private_key are required"));
+        return Err(Refusal::field(
+            "certificate",
+            "certificate and private_key are required",
+        ));
     }
     let mut certificate = model.add_certificate(&request.project, &wish.name, is_managed);
     (certificate.labels, certificate.domain_names) = (wish.labels, wish.domain_names);
-    let owned = Owned { project: request.project.clone(), object: certificate.clone() };
+    let owned = Owned {
+        project: request.project.clone(),
+        object: certificate.clone(),
+    };
     model.certificates.insert(certificate.id, owned);
     let mut answer = json!({"certificate": model.certificate_json(&certificate)});
     if is_managed {
-        answer["action"] = model.act(request, "create_certificate", ("certificate", certificate.id))?.json();
+        answer["action"] = model
+            .act(
+                request,
+                "create_certificate",
+                ("certificate", certificate.id),
+            )?
+            .json();
     }
     Ok(Reply::new(201, answer))
 }

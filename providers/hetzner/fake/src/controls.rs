@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::model::{Model, Owned};
 use crate::{
-    Balancer, BalancerType, Certificate, Fake, Network, Options, PROJECT, RobotServer, Route, Server, ServerNet,
+    Balancer, BalancerType, Certificate, Fake, Network, Options, PROJECT, RobotServer, Route,
+    Server, ServerNet,
 };
 
 fn objects<T: Clone>(all: &BTreeMap<u64, Owned<T>>) -> Vec<T> {
@@ -17,7 +18,10 @@ fn changed<T: Clone>(
     is_it: impl Fn(&T) -> bool,
     change: impl FnOnce(&mut T),
 ) -> Option<T> {
-    let object = all.values_mut().map(|it| &mut it.object).find(|it| is_it(it))?;
+    let object = all
+        .values_mut()
+        .map(|it| &mut it.object)
+        .find(|it| is_it(it))?;
     change(object);
     Some(object.clone())
 }
@@ -44,26 +48,41 @@ impl Fake {
     /// # Panics
     /// If the server or network does not exist, or no address is left.
     pub fn attach(&self, name: &str, network: u64) -> Ipv4Addr {
-        let ip = self.model().address_in(PROJECT, network, None, None).expect("a network with a free address");
-        let net = ServerNet { network, ip, alias_ips: Vec::new() };
-        self.change_server(name, |server| server.private_net.push(net)).expect("a server of that name");
+        let ip = self
+            .model()
+            .address_in(PROJECT, network, None, None)
+            .expect("a network with a free address");
+        let net = ServerNet {
+            network,
+            ip,
+            alias_ips: Vec::new(),
+        };
+        self.change_server(name, |server| server.private_net.push(net))
+            .expect("a server of that name");
         ip
     }
 
     /// Shuts a server down, by name; returns `false` if it does not exist.
     pub fn stop(&self, name: &str) -> bool {
-        self.change_server(name, |server| "off".clone_into(&mut server.status)).is_some()
+        self.change_server(name, |server| "off".clone_into(&mut server.status))
+            .is_some()
     }
 
     /// Starts a server, by name; returns `false` if it does not exist.
     pub fn start(&self, name: &str) -> bool {
-        self.change_server(name, |server| "running".clone_into(&mut server.status)).is_some()
+        self.change_server(name, |server| "running".clone_into(&mut server.status))
+            .is_some()
     }
 
     /// Deletes a server, by name.
     pub fn terminate(&self, name: &str) -> Option<Server> {
         let mut model = self.model();
-        let id = model.servers.values().find(|it| it.object.name == name)?.object.id;
+        let id = model
+            .servers
+            .values()
+            .find(|it| it.object.name == name)?
+            .object
+            .id;
         model.remove_server(id)
     }
 
@@ -87,7 +106,8 @@ impl Fake {
     /// # Panics
     /// If `range` is no range.
     pub fn add_network(&self, name: &str, range: &str) -> u64 {
-        self.model().add_network(PROJECT, name, range.parse().expect("an IPv4 range"))
+        self.model()
+            .add_network(PROJECT, name, range.parse().expect("an IPv4 range"))
     }
 
     /// Changes a network: routes, subnets.
@@ -104,7 +124,11 @@ impl Fake {
     /// Returns the routes of a network.
     #[must_use]
     pub fn routes(&self, network: u64) -> Vec<Route> {
-        self.networks().into_iter().find(|it| it.id == network).map(|it| it.routes).unwrap_or_default()
+        self.networks()
+            .into_iter()
+            .find(|it| it.id == network)
+            .map(|it| it.routes)
+            .unwrap_or_default()
     }
 
     /// Attaches the machine that the program runs on to this network.
@@ -121,7 +145,11 @@ impl Fake {
     }
 
     /// Changes a load balancer, by name, as an operator does in the console: at once, and unchecked.
-    pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Balancer)) -> Option<Balancer> {
+    pub fn change_load_balancer(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Balancer),
+    ) -> Option<Balancer> {
         changed(&mut self.model().balancers, |it| it.name == name, change)
     }
 
@@ -158,7 +186,11 @@ impl Fake {
     }
 
     /// Changes a certificate, by name.
-    pub fn change_certificate(&self, name: &str, change: impl FnOnce(&mut Certificate)) -> Option<Certificate> {
+    pub fn change_certificate(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Certificate),
+    ) -> Option<Certificate> {
         changed(&mut self.model().certificates, |it| it.name == name, change)
     }
 
@@ -173,12 +205,23 @@ impl Fake {
 impl Fake {
     /// Adds a running dedicated server.
     pub fn add_robot_server(&self, number: u64, name: &str) -> RobotServer {
-        let [high, low] = u16::try_from(number % 65_536).unwrap_or_default().to_be_bytes();
+        let [high, low] = u16::try_from(number % 65_536)
+            .unwrap_or_default()
+            .to_be_bytes();
         let server = RobotServer {
             server_number: number,
             server_name: name.to_owned(),
             server_ip: Some(Ipv4Addr::new(198, 51, high, low)),
-            server_ipv6_net: Some(Ipv6Addr::new(0x2a01, 0xdb8, u16::from_be_bytes([high, low]), 0, 0, 0, 0, 0)),
+            server_ipv6_net: Some(Ipv6Addr::new(
+                0x2a01,
+                0xdb8,
+                u16::from_be_bytes([high, low]),
+                0,
+                0,
+                0,
+                0,
+                0,
+            )),
             product: "AX41".to_owned(),
             dc: "FSN1-DC14".to_owned(),
             operating_status: "running".to_owned(),
@@ -188,7 +231,11 @@ impl Fake {
     }
 
     /// Changes a dedicated server.
-    pub fn change_robot_server(&self, number: u64, change: impl FnOnce(&mut RobotServer)) -> Option<RobotServer> {
+    pub fn change_robot_server(
+        &self,
+        number: u64,
+        change: impl FnOnce(&mut RobotServer),
+    ) -> Option<RobotServer> {
         let mut model = self.model();
         let server = model.robot.get_mut(&number)?;
         change(server);
@@ -213,7 +260,9 @@ impl Fake {
 impl Fake {
     /// Makes `token` valid for `project`. Each project has its own objects; a new project is empty.
     pub fn set_token(&self, token: &str, project: &str) {
-        self.model().tokens.insert(token.to_owned(), project.to_owned());
+        self.model()
+            .tokens
+            .insert(token.to_owned(), project.to_owned());
     }
 
     /// Makes `token` invalid for all requests.
@@ -245,11 +294,18 @@ impl Fake {
     pub fn objects(&self) -> Vec<serde_json::Value> {
         let model = self.model();
         let model: &Model = &model;
-        let balancers = model.balancers.values().map(|it| it.object.json(&model.types));
-        let routes =
-            model.networks.values().flat_map(|it| &it.object.routes).map(|it| serde_json::json!({"route": it}));
+        let balancers = model
+            .balancers
+            .values()
+            .map(|it| it.object.json(&model.types));
+        let routes = model
+            .networks
+            .values()
+            .flat_map(|it| &it.object.routes)
+            .map(|it| serde_json::json!({"route": it}));
         let certificates = model.certificates.values().map(|it| &it.object);
-        let certificates = certificates.map(|it| serde_json::json!({"certificate": it.name, "labels": it.labels}));
+        let certificates =
+            certificates.map(|it| serde_json::json!({"certificate": it.name, "labels": it.labels}));
         balancers.chain(routes).chain(certificates).collect()
     }
 }

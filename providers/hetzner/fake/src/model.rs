@@ -99,12 +99,19 @@ impl Model {
     }
 
     pub(crate) fn bucket(&mut self, project: &str) -> &mut Bucket {
-        let Options { limit, remaining, .. } = self.options;
-        self.buckets.entry(project.to_owned()).or_insert_with(|| Bucket::new(limit, HOUR, remaining))
+        let Options {
+            limit, remaining, ..
+        } = self.options;
+        self.buckets
+            .entry(project.to_owned())
+            .or_insert_with(|| Bucket::new(limit, HOUR, remaining))
     }
 
     pub(crate) fn set_level(&mut self, project: &str, remaining: u32) {
-        self.buckets.insert(project.to_owned(), Bucket::new(self.options.limit, HOUR, remaining));
+        self.buckets.insert(
+            project.to_owned(),
+            Bucket::new(self.options.limit, HOUR, remaining),
+        );
     }
 
     /// Counts a request to Robot, and returns `true` if it exceeds the limit of its kind.
@@ -129,14 +136,29 @@ impl Model {
             "load_balancer" if self.options.busy_balancers => Some("locked"),
             _ => None,
         };
-        let runs = |it: &Owned<Action>| it.object.resource == resource && !it.object.operation.is_over();
+        let runs =
+            |it: &Owned<Action>| it.object.resource == resource && !it.object.operation.is_over();
         if let Some(code) = busy.filter(|_| self.actions.values().any(runs)) {
-            return Err(Refusal::new(code, format!("another action of the {} runs", resource.0)));
+            return Err(Refusal::new(
+                code,
+                format!("another action of the {} runs", resource.0),
+            ));
         }
         let operation = Operation::begin(self.options.action_time, &request.effects);
         let (id, _) = self.next_id(Kind::Action);
-        let action = Action { id, command: command.to_owned(), resource, operation };
-        self.actions.insert(id, Owned { project: request.project.clone(), object: action.clone() });
+        let action = Action {
+            id,
+            command: command.to_owned(),
+            resource,
+            operation,
+        };
+        self.actions.insert(
+            id,
+            Owned {
+                project: request.project.clone(),
+                object: action.clone(),
+            },
+        );
         Ok(action)
     }
 }
@@ -145,7 +167,9 @@ type All<T> = BTreeMap<u64, Owned<T>>;
 
 /// Returns the objects of a project.
 pub(crate) fn of_project<'a, T>(all: &'a All<T>, project: &'a str) -> impl Iterator<Item = &'a T> {
-    all.values().filter(move |it| it.project == project).map(|it| &it.object)
+    all.values()
+        .filter(move |it| it.project == project)
+        .map(|it| &it.object)
 }
 
 /// Returns the objects of the request's project.
@@ -155,12 +179,22 @@ pub(crate) fn of<'a, T>(all: &'a All<T>, request: &'a ApiRequest) -> impl Iterat
 
 /// Returns an object of a project.
 pub(crate) fn one<'a, T>(all: &'a All<T>, project: &str, id: u64) -> Option<&'a T> {
-    all.get(&id).filter(|it| it.project == project).map(|it| &it.object)
+    all.get(&id)
+        .filter(|it| it.project == project)
+        .map(|it| &it.object)
 }
 
 /// Returns the object that a path names.
-pub(crate) fn asked_for<'a, T>(all: &'a All<T>, request: &ApiRequest, what: &str) -> Result<&'a T, Refusal> {
-    let found = request.id().parse().ok().and_then(|id| one(all, &request.project, id));
+pub(crate) fn asked_for<'a, T>(
+    all: &'a All<T>,
+    request: &ApiRequest,
+    what: &str,
+) -> Result<&'a T, Refusal> {
+    let found = request
+        .id()
+        .parse()
+        .ok()
+        .and_then(|id| one(all, &request.project, id));
     found.ok_or_else(|| Refusal::not_found(what))
 }
 
@@ -171,7 +205,9 @@ pub(crate) fn one_mut<T>(all: &mut All<T>, id: u64) -> Option<&mut T> {
 
 /// Applies the change of an action to its object, unless the action fails.
 pub(crate) fn changed<T>(all: &mut All<T>, action: &Action, change: impl FnOnce(&mut T)) {
-    if let Some(object) = one_mut(all, action.resource.1).filter(|_| action.operation.error.is_none()) {
+    if let Some(object) =
+        one_mut(all, action.resource.1).filter(|_| action.operation.error.is_none())
+    {
         change(object);
     }
 }

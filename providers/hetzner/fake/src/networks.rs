@@ -52,18 +52,43 @@ fn gateway(range: Ipv4Net) -> Option<Ipv4Addr> {
 impl Model {
     pub(crate) fn add_network(&mut self, project: &str, name: &str, ip_range: Ipv4Net) -> u64 {
         let (id, _) = self.next_id(Kind::Network);
-        let subnet = Ipv4Net::new(ip_range.network(), ip_range.prefix_len().max(16)).unwrap_or(ip_range);
-        let subnets = vec![Subnet { ip_range: subnet, network_zone: "eu-central".to_owned() }];
-        let network = Network { id, name: name.to_owned(), ip_range, subnets, routes: Vec::new() };
-        self.networks.insert(id, Owned { project: project.to_owned(), object: network });
+        let subnet =
+            Ipv4Net::new(ip_range.network(), ip_range.prefix_len().max(16)).unwrap_or(ip_range);
+        let subnets = vec![Subnet {
+            ip_range: subnet,
+            network_zone: "eu-central".to_owned(),
+        }];
+        let network = Network {
+            id,
+            name: name.to_owned(),
+            ip_range,
+            subnets,
+            routes: Vec::new(),
+        };
+        self.networks.insert(
+            id,
+            Owned {
+                project: project.to_owned(),
+                object: network,
+            },
+        );
         id
     }
 
     fn taken_in(&self, network: u64) -> impl Iterator<Item = Ipv4Addr> {
         let of_servers = self.servers.values().flat_map(|it| &it.object.private_net);
-        let of_servers = of_servers.filter(move |it| it.network == network).map(|it| it.ip);
-        let of_balancers = self.balancers.values().flat_map(|it| &it.object.private_net);
-        of_servers.chain(of_balancers.filter(move |it| it.network == network).map(|it| it.ip))
+        let of_servers = of_servers
+            .filter(move |it| it.network == network)
+            .map(|it| it.ip);
+        let of_balancers = self
+            .balancers
+            .values()
+            .flat_map(|it| &it.object.private_net);
+        of_servers.chain(
+            of_balancers
+                .filter(move |it| it.network == network)
+                .map(|it| it.ip),
+        )
     }
 
     /// Returns an address in a network: this one, or a free one of this range or of any subnet.
@@ -74,20 +99,34 @@ impl Model {
         wanted: Option<Ipv4Addr>,
         range: Option<Ipv4Net>,
     ) -> Result<Ipv4Addr, Refusal> {
-        let network = one(&self.networks, project, id).ok_or_else(|| Refusal::not_found("network"))?;
+        let network =
+            one(&self.networks, project, id).ok_or_else(|| Refusal::not_found("network"))?;
         let taken: std::collections::BTreeSet<_> = self.taken_in(id).collect();
-        let subnets = network.subnets.iter().map(|it| it.ip_range).filter(|it| range.is_none_or(|range| range == *it));
+        let subnets = network
+            .subnets
+            .iter()
+            .map(|it| it.ip_range)
+            .filter(|it| range.is_none_or(|range| range == *it));
         let subnets: Vec<_> = subnets.collect();
-        let no_subnet = || Refusal::new("no_subnet_available", "no subnet of this network has room");
+        let no_subnet =
+            || Refusal::new("no_subnet_available", "no subnet of this network has room");
         match wanted {
             Some(wanted)
-                if subnets.is_empty() || taken.contains(&wanted) || !subnets.iter().any(|it| it.contains(&wanted)) =>
+                if subnets.is_empty()
+                    || taken.contains(&wanted)
+                    || !subnets.iter().any(|it| it.contains(&wanted)) =>
             {
-                Err(Refusal::new("ip_not_available", format!("{wanted} is not available")))
+                Err(Refusal::new(
+                    "ip_not_available",
+                    format!("{wanted} is not available"),
+                ))
             }
             Some(wanted) => Ok(wanted),
             None => {
-                let mut free = subnets.iter().flat_map(|it| it.hosts().skip(1)).filter(|it| !taken.contains(it));
+                let mut free = subnets
+                    .iter()
+                    .flat_map(|it| it.hosts().skip(1))
+                    .filter(|it| !taken.contains(it));
                 free.next().ok_or_else(no_subnet)
             }
         }
@@ -95,9 +134,15 @@ impl Model {
 
     pub(crate) fn network_json(&self, network: &Network) -> Value {
         let id = network.id;
-        let servers = self.servers.values().filter(|it| it.object.ip_in(id).is_some()).map(|it| it.object.id);
+        let servers = self
+            .servers
+            .values()
+            .filter(|it| it.object.ip_in(id).is_some())
+            .map(|it| it.object.id);
         let balancers = self.balancers.values().map(|it| &it.object);
-        let balancers = balancers.filter(|it| it.private_net.iter().any(|net| net.network == id)).map(|it| it.id);
+        let balancers = balancers
+            .filter(|it| it.private_net.iter().any(|net| net.network == id))
+            .map(|it| it.id);
         let subnets: Vec<Value> = network
             .subnets
             .iter()
@@ -124,19 +169,35 @@ pub(crate) fn add_route(model: &mut Model, request: &ApiRequest) -> Answer {
     let route: Route = parse(request)?;
     let most = model.options.network_routes;
     let network = asked_for(&model.networks, request, "network")?;
-    let destination: IpNet = route.destination.parse().map_err(|_| Refusal::field("destination", "is no range"))?;
+    let destination: IpNet = route
+        .destination
+        .parse()
+        .map_err(|_| Refusal::field("destination", "is no range"))?;
     if !matches!(destination, IpNet::V4(range) if range.trunc() == range) {
         return Err(Refusal::field("destination", "must be an IPv4 range"));
     }
-    let gateway: IpAddr = route.gateway.parse().map_err(|_| Refusal::field("gateway", "is no address"))?;
+    let gateway: IpAddr = route
+        .gateway
+        .parse()
+        .map_err(|_| Refusal::field("gateway", "is no address"))?;
     if !matches!(gateway, IpAddr::V4(ip) if network.ip_range.contains(&ip)) {
-        return Err(Refusal::field("gateway", "must be an address of the network"));
+        return Err(Refusal::field(
+            "gateway",
+            "must be an address of the network",
+        ));
     }
-    if network.routes.iter().any(|it| it.destination == route.destination) {
+    if network
+        .routes
+        .iter()
+        .any(|it| it.destination == route.destination)
+    {
         return Err(Refusal::field("destination", "overlaps with another route"));
     }
     if network.routes.len() >= most {
-        return Err(Refusal::new("resource_limit_exceeded", format!("a network has at most {most} routes")));
+        return Err(Refusal::new(
+            "resource_limit_exceeded",
+            format!("a network has at most {most} routes"),
+        ));
     }
     let action = model.act(request, "add_route", ("network", network.id))?;
     changed(&mut model.networks, &action, |it| it.routes.push(route));
@@ -150,6 +211,8 @@ pub(crate) fn delete_route(model: &mut Model, request: &ApiRequest) -> Answer {
         return Err(Refusal::not_found("route"));
     }
     let action = model.act(request, "delete_route", ("network", network.id))?;
-    changed(&mut model.networks, &action, |it| it.routes.retain(|it| *it != route));
+    changed(&mut model.networks, &action, |it| {
+        it.routes.retain(|it| *it != route)
+    });
     action.answer()
 }

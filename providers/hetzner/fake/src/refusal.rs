@@ -20,7 +20,12 @@ pub(crate) type Answer = Result<Reply, Refusal>;
 
 impl Refusal {
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { status: None, code: code.to_owned(), message: message.into(), details: Value::Null }
+        Self {
+            status: None,
+            code: code.to_owned(),
+            message: message.into(),
+            details: Value::Null,
+        }
     }
 
     pub(crate) fn not_found(what: &str) -> Self {
@@ -41,11 +46,19 @@ impl Refusal {
 
     /// Returns the response `{"error": {"code", "message", "details"}}`; Robot's has the status instead of details.
     pub(crate) fn reply(&self, service: Service) -> Reply {
-        let Self { status, code, message, details } = self;
+        let Self {
+            status,
+            code,
+            message,
+            details,
+        } = self;
         match service {
             Service::Robot => {
                 let status = status.unwrap_or_else(|| robot_status_of(code));
-                Reply::new(status, json!({"error": {"status": status, "code": code, "message": message}}))
+                Reply::new(
+                    status,
+                    json!({"error": {"status": status, "code": code, "message": message}}),
+                )
             }
             Service::Cloud | Service::Metadata => {
                 let body = json!({"error": {"code": code, "message": message, "details": details}});
@@ -57,8 +70,15 @@ impl Refusal {
 
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
-        let code = if refused.code.is_empty() { "rate_limit_exceeded" } else { &refused.code };
-        Self { status: refused.status, ..Self::new(code, refused.message) }
+        let code = if refused.code.is_empty() {
+            "rate_limit_exceeded"
+        } else {
+            &refused.code
+        };
+        Self {
+            status: refused.status,
+            ..Self::new(code, refused.message)
+        }
     }
 }
 

@@ -39,7 +39,9 @@ impl RobotServer {
 
 fn found<'a>(model: &'a Model, request: &ApiRequest) -> Result<&'a RobotServer, Refusal> {
     let number = request.id().parse().ok();
-    number.and_then(|number: u64| model.robot.get(&number)).ok_or_else(|| Refusal::robot("SERVER_NOT_FOUND"))
+    number
+        .and_then(|number: u64| model.robot.get(&number))
+        .ok_or_else(|| Refusal::robot("SERVER_NOT_FOUND"))
 }
 
 pub(crate) fn list(model: &mut Model, _: &ApiRequest) -> Answer {
@@ -55,6 +57,8 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn reset(model: &mut Model, request: &ApiRequest) -> Answer {
     let server = found(model, request)?;
-    ok(json!({"reset": {"server_number": server.server_number, "server_ip": server.server_ip, "type": ["hw"],
-        "operating_status": server.operating_status}}))
+    ok(
+        json!({"reset": {"server_number": server.server_number, "server_ip": server.server_ip, "type": ["hw"],
+        "operating_status": server.operating_status}}),
+    )
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::model::Model;
 use crate::refusal::{Answer, Refusal};
 use crate::{
-    actions, admission, balancer_actions, balancers, catalogue, certificates, metadata, networks, robot, servers,
+    actions, admission, balancer_actions, balancers, catalogue, certificates, metadata, networks,
+    robot, servers,
 };
 
 /// Hetzner's APIs, whose paths are different.
@@ -32,25 +33,81 @@ const CLOUD: &[Route] = &[
     ("GET", "/servers/{id}", servers::get),
     ("GET", "/networks", networks::list),
     ("GET", "/networks/{id}", networks::get),
-    ("POST", "/networks/{id}/actions/add_route", networks::add_route),
-    ("POST", "/networks/{id}/actions/delete_route", networks::delete_route),
+    (
+        "POST",
+        "/networks/{id}/actions/add_route",
+        networks::add_route,
+    ),
+    (
+        "POST",
+        "/networks/{id}/actions/delete_route",
+        networks::delete_route,
+    ),
     ("GET", "/load_balancers", balancers::list),
     ("POST", "/load_balancers", balancers::create),
     ("GET", "/load_balancers/{id}", balancers::get),
     ("PUT", "/load_balancers/{id}", balancers::change),
     ("DELETE", "/load_balancers/{id}", balancers::delete),
-    ("POST", "/load_balancers/{id}/actions/add_service", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/add_target", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/attach_to_network", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/change_algorithm", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/change_dns_ptr", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/change_type", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/delete_service", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/detach_from_network", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/disable_public_interface", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/enable_public_interface", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/remove_target", balancer_actions::act),
-    ("POST", "/load_balancers/{id}/actions/update_service", balancer_actions::act),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/add_service",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/add_target",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/attach_to_network",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/change_algorithm",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/change_dns_ptr",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/change_type",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/delete_service",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/detach_from_network",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/disable_public_interface",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/enable_public_interface",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/remove_target",
+        balancer_actions::act,
+    ),
+    (
+        "POST",
+        "/load_balancers/{id}/actions/update_service",
+        balancer_actions::act,
+    ),
     ("GET", "/certificates", certificates::list),
     ("POST", "/certificates", certificates::create),
     ("GET", "/certificates/{id}", certificates::get),
@@ -65,15 +122,31 @@ const ROBOT: &[Route] = &[
     ("GET", "/reset/{number}", robot::reset),
 ];
 
-const METADATA: &[Route] = &[("GET", "/hetzner/v1/metadata/private-networks", metadata::private_networks)];
+const METADATA: &[Route] = &[(
+    "GET",
+    "/hetzner/v1/metadata/private-networks",
+    metadata::private_networks,
+)];
 
 impl Cloud for Model {
     type Service = Service;
     type Refusal = Refusal;
     const ROUTES: &'static [Routes<Self>] = &[
-        Routes { prefix: "/v1", service: Service::Cloud, table: CLOUD },
-        Routes { prefix: "", service: Service::Robot, table: ROBOT },
-        Routes { prefix: "", service: Service::Metadata, table: METADATA },
+        Routes {
+            prefix: "/v1",
+            service: Service::Cloud,
+            table: CLOUD,
+        },
+        Routes {
+            prefix: "",
+            service: Service::Robot,
+            table: ROBOT,
+        },
+        Routes {
+            prefix: "",
+            service: Service::Metadata,
+            table: METADATA,
+        },
     ];
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refusal> {
@@ -89,7 +162,8 @@ pub(crate) fn parse<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Refu
     if request.is_broken() || request.bytes.is_empty() {
         return Err(Refusal::new("json_error", "the body is no JSON"));
     }
-    serde_json::from_slice(&request.bytes).map_err(|error| Refusal::field("body", &error.to_string()))
+    serde_json::from_slice(&request.bytes)
+        .map_err(|error| Refusal::field("body", &error.to_string()))
 }
 
 /// Returns a response with status 200 and `body`.

@@ -50,14 +50,19 @@ impl Server {
     /// Returns the server's address in a network.
     #[must_use]
     pub fn ip_in(&self, network: u64) -> Option<Ipv4Addr> {
-        self.private_net.iter().find(|it| it.network == network).map(|it| it.ip)
+        self.private_net
+            .iter()
+            .find(|it| it.network == network)
+            .map(|it| it.ip)
     }
 
     pub(crate) fn json(&self) -> Value {
         let ipv4 = self
             .ipv4
             .map(|ip| json!({"id": self.id, "ip": ip, "blocked": false, "dns_ptr": format!("static.{ip}.example")}));
-        let ipv6 = self.ipv6.map(|ip| json!({"id": self.id, "ip": ip, "blocked": false, "dns_ptr": []}));
+        let ipv6 = self
+            .ipv6
+            .map(|ip| json!({"id": self.id, "ip": ip, "blocked": false, "dns_ptr": []}));
         let private_net: Vec<Value> = self
             .private_net
             .iter()
@@ -94,10 +99,29 @@ impl Model {
             location: "fsn1".to_owned(),
             labels: BTreeMap::new(),
             ipv4: Some(Ipv4Addr::new(198, 18, high, low)),
-            ipv6: Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, u16::from_be_bytes([high, low]), 0, 0, 0, 0, 0), 64).ok(),
+            ipv6: Ipv6Net::new(
+                Ipv6Addr::new(
+                    0x2001,
+                    0xdb8,
+                    u16::from_be_bytes([high, low]),
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                ),
+                64,
+            )
+            .ok(),
             private_net: Vec::new(),
         };
-        self.servers.insert(id, Owned { project: project.to_owned(), object: server.clone() });
+        self.servers.insert(
+            id,
+            Owned {
+                project: project.to_owned(),
+                object: server.clone(),
+            },
+        );
         server
     }
 
@@ -105,7 +129,10 @@ impl Model {
     pub(crate) fn remove_server(&mut self, id: u64) -> Option<Server> {
         let server = self.servers.remove(&id)?;
         for balancer in self.balancers.values_mut() {
-            balancer.object.targets.retain(|target| target.server() != Some(id));
+            balancer
+                .object
+                .targets
+                .retain(|target| target.server() != Some(id));
         }
         Some(server.object)
     }

@@ -9,7 +9,9 @@ use std::fmt;
 
 use cloud_provider::default_load_balancer_name;
 use provider_kit::declared::{Kind, Value};
-use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, Targets};
+use provider_kit::load_balancers::{
+    Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, Targets,
+};
 
 use super::wire::{POOL, machine};
 
@@ -34,12 +36,27 @@ fn write(labels: &mut BTreeMap<String, String>, key: &str, items: impl Iterator<
             values.push(String::new());
         }
         if let Some(value) = values.last_mut() {
-            *value = if value.is_empty() { item } else { format!("{value}_{item}") };
+            *value = if value.is_empty() {
+                item
+            } else {
+                format!("{value}_{item}")
+            };
         }
     }
     for (number, value) in values.into_iter().enumerate() {
-        let key = if number == 0 { key.to_owned() } else { format!("{key}-{}", number + 1) };
-        labels.insert(key, if value.is_empty() { NOTHING.to_owned() } else { value });
+        let key = if number == 0 {
+            key.to_owned()
+        } else {
+            format!("{key}-{}", number + 1)
+        };
+        labels.insert(
+            key,
+            if value.is_empty() {
+                NOTHING.to_owned()
+            } else {
+                value
+            },
+        );
     }
 }
 
@@ -47,9 +64,16 @@ fn write(labels: &mut BTreeMap<String, String>, key: &str, items: impl Iterator<
 fn items<'a>(labels: &'a BTreeMap<String, String>, key: &'a str) -> impl Iterator<Item = &'a str> {
     let is_its = move |label: &str| {
         let rest = label.strip_prefix(key);
-        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(|it| it.parse::<u32>().is_ok()))
+        rest.is_some_and(|rest| {
+            rest.is_empty()
+                || rest
+                    .strip_prefix('-')
+                    .is_some_and(|it| it.parse::<u32>().is_ok())
+        })
     };
-    let values = labels.iter().filter(move |(label, value)| is_its(label) && *value != NOTHING);
+    let values = labels
+        .iter()
+        .filter(move |(label, value)| is_its(label) && *value != NOTHING);
     values.flat_map(|(_, value)| value.split('_'))
 }
 
@@ -62,19 +86,32 @@ pub(super) fn is_record(label: &str) -> bool {
 /// cloud controller manager has created or adopted are such listeners.
 fn ports_of_others(actual: &ObservedLoadBalancer) -> BTreeSet<u16> {
     if is_of_nobody(actual) {
-        return actual.graph.iter().flat_map(ResourceGraph::listeners).map(|(port, _)| port.number).collect();
+        return actual
+            .graph
+            .iter()
+            .flat_map(ResourceGraph::listeners)
+            .map(|(port, _)| port.number)
+            .collect();
     }
-    items(&actual.labels, ADOPTED).filter_map(|it| it.parse().ok()).collect()
+    items(&actual.labels, ADOPTED)
+        .filter_map(|it| it.parse().ok())
+        .collect()
 }
 
 /// Returns the targets that the load balancer had before its adoption, as they are now.
 pub(super) fn targets_of_others(actual: &ObservedLoadBalancer) -> Targets {
-    let all = actual.graph.as_ref().map(|graph| graph.targets_of(POOL)).unwrap_or_default();
+    let all = actual
+        .graph
+        .as_ref()
+        .map(|graph| graph.targets_of(POOL))
+        .unwrap_or_default();
     if is_of_nobody(actual) {
         return all;
     }
     let recorded: BTreeSet<&str> = items(&actual.labels, TARGETS).collect();
-    all.iter().filter(|it| recorded.contains(&*label_of(it))).collect()
+    all.iter()
+        .filter(|it| recorded.contains(&*label_of(it)))
+        .collect()
 }
 
 /// Returns `true` if nothing shows that a cloud controller manager has created or adopted the load balancer.
@@ -83,7 +120,9 @@ fn is_of_nobody(actual: &ObservedLoadBalancer) -> bool {
         let uid = name.strip_prefix('a').unwrap_or_default();
         uid.len() == 31 && uid.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    let is_unmarked = actual.owner_tags == OwnerTags::default() && actual.legacy_owner.is_none() && !actual.adopted;
+    let is_unmarked = actual.owner_tags == OwnerTags::default()
+        && actual.legacy_owner.is_none()
+        && !actual.adopted;
     is_unmarked && !is_generated(&actual.name)
 }
 
@@ -113,24 +152,37 @@ pub(super) fn record(labels: &mut BTreeMap<String, String>, actual: &ObservedLoa
 pub(super) fn without_others(mut actual: ObservedLoadBalancer) -> ObservedLoadBalancer {
     let ports = ports_of_others(&actual);
     if let Some(graph) = &mut actual.graph {
-        let is_of_others =
-            |resource: &ResourceKey| matches!(resource, ResourceKey::Listener(port) if ports.contains(&port.number));
-        let others = graph.resources.keys().filter(|it| is_of_others(it)).cloned();
+        let is_of_others = |resource: &ResourceKey| matches!(resource, ResourceKey::Listener(port) if ports.contains(&port.number));
+        let others = graph
+            .resources
+            .keys()
+            .filter(|it| is_of_others(it))
+            .cloned();
         let whose = "one that the load balancer had before (its creator can delete it)";
         actual.foreign = others.map(|it| (it, whose.to_owned())).collect();
-        graph.resources.retain(|resource, _| !is_of_others(resource));
+        graph
+            .resources
+            .retain(|resource, _| !is_of_others(resource));
     }
     actual
 }
 
 /// Adds the targets that the load balancer had before to those of the Service. A machine that the Service reaches in another
 /// way counts as the Service's.
-pub(super) fn with_targets_of_others(mut desired: ResourceGraph, actual: &ObservedLoadBalancer) -> ResourceGraph {
+pub(super) fn with_targets_of_others(
+    mut desired: ResourceGraph,
+    actual: &ObservedLoadBalancer,
+) -> ResourceGraph {
     if let Some(wanted) = desired.targets.get(POOL).cloned() {
         let machines: BTreeSet<&str> = wanted.iter().map(machine).collect();
         let others = targets_of_others(actual);
-        let others: Targets = others.iter().filter(|it| !machines.contains(machine(it))).collect();
-        desired.targets.insert(POOL.to_owned(), wanted.with(&others));
+        let others: Targets = others
+            .iter()
+            .filter(|it| !machines.contains(machine(it)))
+            .collect();
+        desired
+            .targets
+            .insert(POOL.to_owned(), wanted.with(&others));
     }
     desired
 }
@@ -155,16 +207,26 @@ impl AdoptionLabel {
     }
 
     fn is_on(&self, labels: &BTreeMap<String, String>) -> bool {
-        labels.get(&self.key).is_some_and(|its| self.value.as_ref().is_none_or(|value| its == value))
+        labels
+            .get(&self.key)
+            .is_some_and(|its| self.value.as_ref().is_none_or(|value| its == value))
     }
 }
 
 impl Value for AdoptionLabel {
     const KIND: Kind<Self> = Kind::of("a label KEY or KEY=VALUE, such as adoptable=true", |text| {
-        let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+        let (key, value) = text
+            .split_once('=')
+            .map_or((text, None), |(key, value)| (key, Some(value)));
+        let is_plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
+        };
         let is_label = !key.is_empty() && is_plain(key) && value.is_none_or(is_plain);
-        is_label.then(|| Self { key: key.to_owned(), value: value.map(str::to_owned) })
+        is_label.then(|| Self {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+        })
     });
 }
 
@@ -194,26 +256,55 @@ mod tests {
     fn record_has_room_for_all_ports_in_labels_of_63_characters() {
         for count in [0_u16, 1, 10, 30, 200] {
             let (mut labels, ports) = (BTreeMap::new(), (0..count).map(|number| 65_535 - number));
-            write(&mut labels, ADOPTED, ports.clone().map(|port| port.to_string()));
-            write(&mut labels, TARGETS, ["s123".to_owned(), "10.0.0.1".to_owned()].into_iter());
-            assert!(labels.values().all(|value| value.len() <= MOST), "{labels:?}");
+            write(
+                &mut labels,
+                ADOPTED,
+                ports.clone().map(|port| port.to_string()),
+            );
+            write(
+                &mut labels,
+                TARGETS,
+                ["s123".to_owned(), "10.0.0.1".to_owned()].into_iter(),
+            );
+            assert!(
+                labels.values().all(|value| value.len() <= MOST),
+                "{labels:?}"
+            );
             let read: BTreeSet<String> = items(&labels, ADOPTED).map(str::to_owned).collect();
-            assert_eq!(read, ports.map(|port| port.to_string()).collect(), "{count}");
-            assert_eq!(items(&labels, TARGETS).collect::<Vec<_>>(), ["s123", "10.0.0.1"]);
+            assert_eq!(
+                read,
+                ports.map(|port| port.to_string()).collect(),
+                "{count}"
+            );
+            assert_eq!(
+                items(&labels, TARGETS).collect::<Vec<_>>(),
+                ["s123", "10.0.0.1"]
+            );
             assert!(labels.keys().all(|label| is_record(label)));
         }
         let former = [(ADOPTED.to_owned(), "true".to_owned())].into();
-        assert_eq!(items(&former, ADOPTED).count(), 0, "a record of a former version has no ports");
+        assert_eq!(
+            items(&former, ADOPTED).count(),
+            0,
+            "a record of a former version has no ports"
+        );
     }
 
     #[test]
     fn a_required_label_is_a_key_or_a_key_and_its_value() {
         let labels: BTreeMap<String, String> = [("team".to_owned(), "blue".to_owned())].into();
-        for (text, expected) in
-            [("team", true), ("team=blue", true), ("team=red", false), ("team=", false), ("other", false)]
-        {
+        for (text, expected) in [
+            ("team", true),
+            ("team=blue", true),
+            ("team=red", false),
+            ("team=", false),
+            ("other", false),
+        ] {
             let label = AdoptionLabel::KIND.parse(text).unwrap();
-            assert_eq!((label.is_on(&labels), label.to_string().as_str()), (expected, text));
+            assert_eq!(
+                (label.is_on(&labels), label.to_string().as_str()),
+                (expected, text)
+            );
         }
         for text in ["", "=blue", "a b", "team=blue,red"] {
             assert_eq!(AdoptionLabel::KIND.parse(text), None, "{text}");

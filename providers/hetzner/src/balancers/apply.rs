@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cloud_provider::{Error, EventSubject, Result, SyncCallbacks};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey,
+    Applied, Attributes, Change, Difference, Identity, ObservedLoadBalancer, Operation, OwnerTags,
+    Port, ResourceGraph, ResourceKey,
 };
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
@@ -21,41 +21,73 @@ use super::{HcloudLoadBalancers, ONE};
 use crate::annotations as key;
 
 impl HcloudLoadBalancers {
-    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &ServiceSpec, now: Timestamp) -> Result<Applied> {
+    pub(super) async fn carry_out(
+        &self,
+        change: Change<'_>,
+        spec: &ServiceSpec,
+        now: Timestamp,
+    ) -> Result<Applied> {
         let removes = |it: &Operation| it.deletes(|resource| *resource == ResourceKey::Balancer);
-        if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
+        if let Some(actual) = change
+            .actual
+            .filter(|_| change.operations.iter().any(removes))
+        {
             return self.remove(change, actual).await;
         }
-        let Some(actual) = change.actual else { return create(self, change, spec, now).await };
+        let Some(actual) = change.actual else {
+            return create(self, change, spec, now).await;
+        };
         if change.operations.contains(&Operation::Untag) {
             return self.disown(change, actual).await;
         }
         let operations = &self.resolved(change, spec).await?;
         let listeners = operations.iter().filter_map(|it| match it {
-            Operation::Create { resource: ResourceKey::Listener(port), attributes } => Some((port, attributes)),
-            Operation::Update { resource: ResourceKey::Listener(port), attributes, .. } => Some((port, attributes)),
+            Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
+            } => Some((port, attributes)),
+            Operation::Update {
+                resource: ResourceKey::Listener(port),
+                attributes,
+                ..
+            } => Some((port, attributes)),
             _ => None,
         });
         check_certificates(listeners)?;
-        self.change(Change { operations, ..change }, spec, actual, now).await
+        self.change(
+            Change {
+                operations,
+                ..change
+            },
+            spec,
+            actual,
+            now,
+        )
+        .await
     }
 
     /// Returns the operations with the ID of the certificate, which is created before a listener names it.
     async fn resolved(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Vec<Operation>> {
         let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
-        if operations.iter().any(|it| it.resource().is_some_and(|resource| resource.is_of_kind(CERTIFICATE)))
-            && let Certificates::Managed(wanted) = &spec.certificates
+        if operations.iter().any(|it| {
+            it.resource()
+                .is_some_and(|resource| resource.is_of_kind(CERTIFICATE))
+        }) && let Certificates::Managed(wanted) = &spec.certificates
             && self.catalogue.managed(uid).await?.is_none()
         {
-            self.catalogue.make_managed(wanted, uid, change.callbacks).await?;
+            self.catalogue
+                .make_managed(wanted, uid, change.callbacks)
+                .await?;
         }
         for operation in &mut operations {
-            if let Operation::Create { attributes, .. } | Operation::Update { attributes, .. } = operation
+            if let Operation::Create { attributes, .. } | Operation::Update { attributes, .. } =
+                operation
                 && attributes.text(CERTIFICATES) == Some(TO_BE_MADE)
             {
                 let made = self.catalogue.managed(uid).await?;
-                let made =
-                    made.ok_or_else(|| Error::other("the managed certificate is not there although it was made"))?;
+                let made = made.ok_or_else(|| {
+                    Error::other("the managed certificate is not there although it was made")
+                })?;
                 *attributes = std::mem::take(attributes).set(CERTIFICATES, [made.id]);
             }
         }
@@ -73,18 +105,31 @@ impl HcloudLoadBalancers {
     ) -> Result<Applied> {
         let (identity, callbacks) = (change.identity, change.callbacks);
         let before = actual.graph.clone().unwrap_or_default();
-        let network =
-            change.operations.iter().position(|it| it.resource().is_some_and(|resource| resource.is_of_kind(NETWORK)));
+        let network = change.operations.iter().position(|it| {
+            it.resource()
+                .is_some_and(|resource| resource.is_of_kind(NETWORK))
+        });
         let count = network.map_or(change.operations.len(), |at| at + 1);
         let operations = &change.operations[..count];
-        if let Some(kind) = operations.iter().flat_map(Operation::changes).find(|it| it.key == "type") {
+        if let Some(kind) = operations
+            .iter()
+            .flat_map(Operation::changes)
+            .find(|it| it.key == "type")
+        {
             self.can_become(kind.to.as_str(), now).await?;
         }
         self.put(identity, actual, operations, callbacks).await?;
         let subnet = network.and(spec.private_subnet);
-        let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
+        let removes_targets = operations
+            .iter()
+            .any(|it| matches!(it, Operation::RemoveTargets { .. }));
         let mut batch = self.api.actions.batch(callbacks);
-        for Request { call, adds, is_alone } in requests(&actual.id, &before, operations, subnet) {
+        for Request {
+            call,
+            adds,
+            is_alone,
+        } in requests(&actual.id, &before, operations, subnet)
+        {
             if is_alone {
                 batch.finish().await?;
             }
@@ -99,9 +144,11 @@ impl HcloudLoadBalancers {
         }
         batch.finish().await?;
         let refused = std::mem::take(&mut batch.refused);
-        let (over_limit, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(|(_, err)| err.is_quota());
+        let (over_limit, refused): (Vec<_>, Vec<_>) =
+            refused.into_iter().partition(|(_, err)| err.is_quota());
         // Either a server does not exist, or the load balancer; the load balancer is read again to find out.
-        let (unknown, invalid): (Vec<_>, Vec<_>) = refused.into_iter().partition(|(_, err)| err.is_not_found());
+        let (unknown, invalid): (Vec<_>, Vec<_>) =
+            refused.into_iter().partition(|(_, err)| err.is_not_found());
         if let Some((_, err)) = invalid.into_iter().next() {
             return Err(err);
         }
@@ -110,15 +157,25 @@ impl HcloudLoadBalancers {
         let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
         let is_as_planned = unknown.is_empty()
             && over_limit.is_empty()
-            && !operations.iter().flat_map(Operation::changes).any(shows_more);
-        let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
+            && !operations
+                .iter()
+                .flat_map(Operation::changes)
+                .any(shows_more);
+        let shown = match change
+            .outcome(count)
+            .filter(|_| is_as_planned && network.is_none())
+        {
             Some(outcome) => {
                 let mut labels = outcome.labels.clone();
                 if operations.contains(&Operation::Tag) {
                     labels = self::labels(identity, actual);
                     let _ = OwnerTags::take_from(&mut labels);
                 }
-                settled(ObservedLoadBalancer { adopted: is_adoption(actual, identity), labels, ..outcome })
+                settled(ObservedLoadBalancer {
+                    adopted: is_adoption(actual, identity),
+                    labels,
+                    ..outcome
+                })
             }
             None => self.read_again(&actual.id).await?,
         };
@@ -134,7 +191,11 @@ impl HcloudLoadBalancers {
             self.over_limit(change, spec, &shown, &over_limit).await?;
         }
         let shown = Box::new(shown);
-        Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
+        Ok(if network.is_some() {
+            Applied::PlanAgain(shown)
+        } else {
+            Applied::Shown(count, shown)
+        })
     }
 
     /// Reports targets beyond the API's limit. If the load balancer has as many as its type permits, nothing else is
@@ -147,9 +208,18 @@ impl HcloudLoadBalancers {
         refused: &[(String, Error)],
     ) -> Result<()> {
         let (service, graph) = (change.identity.service, shown.graph.as_ref());
-        let count = graph.map(|graph| graph.targets_of(POOL).len()).unwrap_or_default();
-        if graph.and_then(|graph| graph.limits.get(POOL)).is_some_and(|most| count >= *most) {
-            self.report_left_out(service, &self.nodes(), &refused.iter().map(|(target, _)| target).collect());
+        let count = graph
+            .map(|graph| graph.targets_of(POOL).len())
+            .unwrap_or_default();
+        if graph
+            .and_then(|graph| graph.limits.get(POOL))
+            .is_some_and(|most| count >= *most)
+        {
+            self.report_left_out(
+                service,
+                &self.nodes(),
+                &refused.iter().map(|(target, _)| target).collect(),
+            );
             return Ok(());
         }
         let mut outcome = Ok(());
@@ -160,7 +230,12 @@ impl HcloudLoadBalancers {
                 service.metadata.name.as_deref().unwrap_or_default()
             );
             // Without the text, which names another request each time.
-            self.report_limit(&self.nodes(), &[target].into_iter().collect(), change.identity.uid(), &text);
+            self.report_limit(
+                &self.nodes(),
+                &[target].into_iter().collect(),
+                change.identity.uid(),
+                &text,
+            );
             outcome = outcome.and(Err(Error::quota(text)));
         }
         // The existing targets receive traffic meanwhile.
@@ -180,10 +255,16 @@ impl HcloudLoadBalancers {
         if operations.contains(&Operation::Tag) {
             body.insert("labels".to_owned(), json!(labels(identity, actual)));
         }
-        let name = operations.iter().flat_map(Operation::changes).find(|it| it.key == "name");
+        let name = operations
+            .iter()
+            .flat_map(Operation::changes)
+            .find(|it| it.key == "name");
         body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
         if !body.is_empty() {
-            self.api.actions.send(Call::put(ONE, &[&actual.id]).json(&body), callbacks).await?;
+            self.api
+                .actions
+                .send(Call::put(ONE, &[&actual.id]).json(&body), callbacks)
+                .await?;
         }
         Ok(())
     }
@@ -201,7 +282,10 @@ impl HcloudLoadBalancers {
         if unused.is_empty() {
             return Ok(());
         }
-        let kept = self.catalogue.delete_managed(identity.uid(), Some(&unused), &after.id).await?;
+        let kept = self
+            .catalogue
+            .delete_managed(identity.uid(), Some(&unused), &after.id)
+            .await?;
         self.deduplicator.record_new(identity.service, "", &kept);
         Ok(())
     }
@@ -211,23 +295,39 @@ impl HcloudLoadBalancers {
     async fn remove(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
         let (identity, callbacks) = (change.identity, change.callbacks);
         let graph = actual.graph.clone().unwrap_or_default();
-        if graph.balancer_attributes().is_some_and(|it| it.get("protected").is_some()) {
+        if graph
+            .balancer_attributes()
+            .is_some_and(|it| it.get("protected").is_some())
+        {
             return Ok(self.kept(identity, actual));
         }
         if !certificates(&graph).is_empty() || is_managed(identity) {
             let is_secured = |settings: &Attributes| settings.get(CERTIFICATES).is_some();
-            let secured = graph.listeners().filter(|(_, settings)| is_secured(settings));
-            let deletions =
-                secured.map(|(port, _)| Operation::Delete { resource: ResourceKey::Listener(port.clone()) });
+            let secured = graph
+                .listeners()
+                .filter(|(_, settings)| is_secured(settings));
+            let deletions = secured.map(|(port, _)| Operation::Delete {
+                resource: ResourceKey::Listener(port.clone()),
+            });
             let mut batch = self.api.actions.batch(callbacks);
-            for Request { call, .. } in requests(&actual.id, &graph, &deletions.collect::<Vec<_>>(), None) {
+            for Request { call, .. } in
+                requests(&actual.id, &graph, &deletions.collect::<Vec<_>>(), None)
+            {
                 batch.start(call, None).await?;
             }
             batch.finish().await?;
-            let kept = self.catalogue.delete_managed(identity.uid(), None, &actual.id).await?;
+            let kept = self
+                .catalogue
+                .delete_managed(identity.uid(), None, &actual.id)
+                .await?;
             self.deduplicator.record_if(true, identity.service, &kept);
         }
-        match self.api.actions.send(Call::delete(ONE, &[&actual.id]), callbacks).await {
+        match self
+            .api
+            .actions
+            .send(Call::delete(ONE, &[&actual.id]), callbacks)
+            .await
+        {
             Ok(_) => Ok(Applied::Removed),
             Err(err) if err.is_not_found() => Ok(Applied::Gone),
             Err(err) if err.is_protected() => Ok(self.kept(identity, actual)),
@@ -240,22 +340,43 @@ impl HcloudLoadBalancers {
             "load balancer {:?} ({}) is protected and was not deleted; remove the protection, and delete it by hand",
             actual.name, actual.id
         );
-        self.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerProtected", &text);
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(identity.service),
+            "LoadBalancerProtected",
+            &text,
+        );
         Applied::Protected
     }
 
     /// Removes the Service's listeners and targets from a load balancer that was not created for the Service, and then its
     /// owner labels, by which an interrupted removal is found again.
-    pub(super) async fn disown(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
+    pub(super) async fn disown(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+    ) -> Result<Applied> {
         let graph = actual.graph.clone().unwrap_or_default();
-        let listeners = graph.listeners().map(|(port, _)| ResourceKey::Listener(port.clone()));
-        let mut operations: Vec<_> = listeners.map(|resource| Operation::Delete { resource }).collect();
+        let listeners = graph
+            .listeners()
+            .map(|(port, _)| ResourceKey::Listener(port.clone()));
+        let mut operations: Vec<_> = listeners
+            .map(|resource| Operation::Delete { resource })
+            .collect();
         let targets = graph.targets_of(POOL).without(&targets_of_others(actual));
         if !targets.is_empty() {
-            operations.push(Operation::RemoveTargets { pool: POOL.to_owned(), targets });
+            operations.push(Operation::RemoveTargets {
+                pool: POOL.to_owned(),
+                targets,
+            });
         }
-        match self.take_back(change, &actual.id, &graph, &operations).await {
-            Err(err) if err.is_not_found() && self.by_id(&actual.id).await?.is_none() => return Ok(Applied::Gone),
+        match self
+            .take_back(change, &actual.id, &graph, &operations)
+            .await
+        {
+            Err(err) if err.is_not_found() && self.by_id(&actual.id).await?.is_none() => {
+                return Ok(Applied::Gone);
+            }
             outcome => outcome?,
         }
         let mut labels = actual.labels.clone();
@@ -270,7 +391,12 @@ impl HcloudLoadBalancers {
              labels, and listeners and targets of the Service, were removed; delete it by hand if it is no longer needed",
             actual.name, actual.id
         );
-        self.deduplicator.warn(true, EventSubject::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(change.identity.service),
+            "LoadBalancerNotDeleted",
+            &text,
+        );
         Ok(Applied::Protected)
     }
 
@@ -288,14 +414,23 @@ impl HcloudLoadBalancers {
         }
         batch.finish().await?;
         if !certificates(graph).is_empty() || is_managed(change.identity) {
-            let kept = self.catalogue.delete_managed(change.identity.uid(), None, id).await?;
-            self.deduplicator.record_if(true, change.identity.service, &kept);
+            let kept = self
+                .catalogue
+                .delete_managed(change.identity.uid(), None, id)
+                .await?;
+            self.deduplicator
+                .record_if(true, change.identity.service, &kept);
         }
         Ok(())
     }
 
     pub(super) async fn read_again(&self, id: &str) -> Result<ObservedLoadBalancer> {
-        Ok(self.actual(self.api.http.read(Call::get(ONE, &[id]).inside("load_balancer")).await?))
+        Ok(self.actual(
+            self.api
+                .http
+                .read(Call::get(ONE, &[id]).inside("load_balancer"))
+                .await?,
+        ))
     }
 
     /// Checks that the API still creates load balancers of this type.
@@ -307,23 +442,33 @@ impl HcloudLoadBalancers {
 
 /// Ids of the certificates that listeners name.
 fn certificates(graph: &ResourceGraph) -> Vec<u64> {
-    let named = graph.listeners().filter_map(|(_, settings)| settings.get(CERTIFICATES)?.as_array());
+    let named = graph
+        .listeners()
+        .filter_map(|(_, settings)| settings.get(CERTIFICATES)?.as_array());
     named.flatten().filter_map(Value::as_u64).collect()
 }
 
 fn is_managed(identity: &Identity<'_>) -> bool {
-    key::CERTIFICATE_TYPE.text_on(identity.service).is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
+    key::CERTIFICATE_TYPE
+        .text_on(identity.service)
+        .is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
 }
 
 /// Checks that `https` listeners have a certificate: the API refuses them without, and its error names no annotation.
-pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>) -> Result<()> {
+pub(super) fn check_certificates<'a>(
+    mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>,
+) -> Result<()> {
     let is_bare = |settings: &Attributes| {
         let certificates = settings.get(CERTIFICATES);
         let has_none = certificates.is_none_or(|it| it.as_array().is_some_and(Vec::is_empty));
         settings.text("protocol") == Some("https") && has_none
     };
     match listeners.find(|(_, settings)| is_bare(settings)) {
-        Some((port, _)) => Err(Error::invalid(format!("port {}: {}", port.number, needs_certificate()))),
+        Some((port, _)) => Err(Error::invalid(format!(
+            "port {}: {}",
+            port.number,
+            needs_certificate()
+        ))),
         None => Ok(()),
     }
 }
@@ -341,13 +486,18 @@ pub(super) fn needs_certificate() -> String {
 /// A certificate is not part of a load balancer's state once it is created.
 fn settled(mut outcome: ObservedLoadBalancer) -> ObservedLoadBalancer {
     if let Some(graph) = &mut outcome.graph {
-        graph.resources.retain(|resource, _| !resource.is_of_kind(CERTIFICATE));
+        graph
+            .resources
+            .retain(|resource, _| !resource.is_of_kind(CERTIFICATE));
     }
     outcome
 }
 
 /// Returns all labels of a load balancer: the legacy owner tag, the owner tags, and labels of other programs.
-pub(super) fn labels(identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> BTreeMap<String, String> {
+pub(super) fn labels(
+    identity: &Identity<'_>,
+    actual: &ObservedLoadBalancer,
+) -> BTreeMap<String, String> {
     let mut labels = identity.owner_tags().among(actual.labels.clone());
     labels.insert(LEGACY_OWNER_LABEL.to_owned(), identity.uid().to_owned());
     if !actual.id.is_empty() && !actual.adopted && is_adoption(actual, identity) {
@@ -361,5 +511,7 @@ pub(super) fn labels(identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> 
 fn is_label(value: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let ends = [value.bytes().next(), value.bytes().next_back()];
-    value.len() <= 63 && value.bytes().all(is_inner) && ends.iter().flatten().all(u8::is_ascii_alphanumeric)
+    value.len() <= 63
+        && value.bytes().all(is_inner)
+        && ends.iter().flatten().all(u8::is_ascii_alphanumeric)
 }

@@ -80,7 +80,14 @@ fn catalog<T: DeserializeOwned + Send + Sync + 'static>(
     Catalog::new(kind, max_age, move || {
         let api = api.clone();
         async move {
-            let list = api.list(path.trim_start_matches('/'), Call::get(path, &[]), |item| item, id).await?;
+            let list = api
+                .list(
+                    path.trim_start_matches('/'),
+                    Call::get(path, &[]),
+                    |item| item,
+                    id,
+                )
+                .await?;
             Ok(list.complete()?.into_items())
         }
     })
@@ -88,9 +95,25 @@ fn catalog<T: DeserializeOwned + Send + Sync + 'static>(
 
 impl Catalogue {
     pub(crate) fn new(api: Api) -> Self {
-        let types = catalog(&api, "load balancer type", TYPES_AGE, "/load_balancer_types", |it: &BalancerType| it.id);
-        let certificates = catalog(&api, "certificate", CERTIFICATES_AGE, "/certificates", |it: &Certificate| it.id);
-        Self { api, types, certificates }
+        let types = catalog(
+            &api,
+            "load balancer type",
+            TYPES_AGE,
+            "/load_balancer_types",
+            |it: &BalancerType| it.id,
+        );
+        let certificates = catalog(
+            &api,
+            "certificate",
+            CERTIFICATES_AGE,
+            "/certificates",
+            |it: &Certificate| it.id,
+        );
+        Self {
+            api,
+            types,
+            certificates,
+        }
     }
 
     /// Returns the IDs of certificates.
@@ -99,7 +122,12 @@ impl Catalogue {
         for certificate in certificates {
             ids.push(match certificate {
                 CertificateRef::Id(id) => *id,
-                CertificateRef::Name(name) => self.certificates.named(name, |it| &it.name, |it| it.id).await?.0,
+                CertificateRef::Name(name) => {
+                    self.certificates
+                        .named(name, |it| &it.name, |it| it.id)
+                        .await?
+                        .0
+                }
             });
         }
         Ok(ids)
@@ -133,9 +161,18 @@ impl Catalogue {
         let body = json!({"name": wanted.name, "type": "managed", "domain_names": wanted.domains, "labels": labels});
         let call = Call::post("/certificates", &[]).json(&body).repeatable();
         match self.api.actions.send(call, callbacks).await {
-            Ok(made) => self.api.actions.finish(made.json::<Made>()?.action, callbacks).await.map_err(|err| {
-                err.context(format!("managed certificate {:?} for {}", wanted.name, wanted.domains.join(", ")))
-            }),
+            Ok(made) => self
+                .api
+                .actions
+                .finish(made.json::<Made>()?.action, callbacks)
+                .await
+                .map_err(|err| {
+                    err.context(format!(
+                        "managed certificate {:?} for {}",
+                        wanted.name,
+                        wanted.domains.join(", ")
+                    ))
+                }),
             Err(err) if err.is_conflict() => match self.managed(uid).await? {
                 Some(_) => Ok(()),
                 None => Err(Error::invalid(format!(
@@ -149,16 +186,35 @@ impl Catalogue {
 
     /// Deletes those among `ids` (`None`: all) that were created for this Service. A certificate that another object
     /// than `balancer` uses is kept and reported.
-    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<PendingEvents> {
+    pub(super) async fn delete_managed(
+        &self,
+        uid: &str,
+        ids: Option<&[u64]>,
+        balancer: &str,
+    ) -> Result<PendingEvents> {
         let (list, mut kept) = (self.certificates.refresh().await?, PendingEvents::default());
-        for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
-            let Certificate { id, name, used_by, .. } = certificate;
+        for certificate in list
+            .iter()
+            .filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id)))
+        {
+            let Certificate {
+                id, name, used_by, ..
+            } = certificate;
             if let Some(user) = used_by.iter().find(|user| user.id.to_string() != balancer) {
-                kept.warn("CertificateInUse", format!("certificate {name:?} ({id}) stays: {} uses it, too", user.id));
+                kept.warn(
+                    "CertificateInUse",
+                    format!(
+                        "certificate {name:?} ({id}) stays: {} uses it, too",
+                        user.id
+                    ),
+                );
                 continue;
             }
             self.certificates.forget().await;
-            self.api.http.remove(Call::delete("/certificates/{id}", &[&id.to_string()])).await?;
+            self.api
+                .http
+                .remove(Call::delete("/certificates/{id}", &[&id.to_string()]))
+                .await?;
         }
         Ok(kept)
     }
@@ -173,7 +229,10 @@ impl BalancerType {
     /// Returns the text of a warning about a deprecated type.
     pub(super) fn deprecated(&self) -> Option<String> {
         let after = self.unavailable_after()?;
-        Some(format!("load balancer type {:?} is deprecated, and cannot be created after {after}", self.name))
+        Some(format!(
+            "load balancer type {:?} is deprecated, and cannot be created after {after}",
+            self.name
+        ))
     }
 
     /// Checks that a load balancer can still become one of this type.
@@ -191,7 +250,11 @@ impl BalancerType {
 impl Certificate {
     /// Returns the text of a warning if the certificate is for other domains than these.
     pub(super) fn for_others(&self, domains: &[String]) -> Option<String> {
-        let all = |list: &[String]| list.iter().map(|it| it.to_ascii_lowercase()).collect::<BTreeSet<_>>();
+        let all = |list: &[String]| {
+            list.iter()
+                .map(|it| it.to_ascii_lowercase())
+                .collect::<BTreeSet<_>>()
+        };
         let text = || {
             format!(
                 "certificate {:?} is for {}, not for {}: domains cannot be changed. Delete it, or choose another name",
@@ -205,6 +268,10 @@ impl Certificate {
     }
 
     fn is_of(&self, uid: &str) -> bool {
-        self.r#type.as_deref() != Some("uploaded") && self.labels.get(LEGACY_OWNER_LABEL).is_some_and(|it| it == uid)
+        self.r#type.as_deref() != Some("uploaded")
+            && self
+                .labels
+                .get(LEGACY_OWNER_LABEL)
+                .is_some_and(|it| it == uid)
     }
 }

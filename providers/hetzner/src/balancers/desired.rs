@@ -4,7 +4,9 @@ use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Attributes, ResourceGraph, ServicePort, Targets};
 
 use super::spec::{Certificates, ServiceSpec};
-use super::wire::{CERTIFICATES, NETWORK, POOL, ServiceSettings, certificate_resource, network_resource};
+use super::wire::{
+    CERTIFICATES, NETWORK, POOL, ServiceSettings, certificate_resource, network_resource,
+};
 use crate::annotations as key;
 
 /// Placeholder for the ID of a certificate that does not exist yet.
@@ -33,7 +35,10 @@ pub(super) fn desired(spec: &ServiceSpec, facts: Facts) -> Result<ResourceGraph>
     match facts.network {
         Some(network) => {
             let ip = spec.private_ipv4.map(|ip| ip.to_string());
-            let settings = Attributes::default().set("network", network).set("ip", ip).for_creation();
+            let settings = Attributes::default()
+                .set("network", network)
+                .set("ip", ip)
+                .for_creation();
             // Another network, or another address in it, is had by leaving first.
             graph = graph.resource(network_resource(""), settings.fixed(&["network", "ip"]));
         }
@@ -49,7 +54,9 @@ pub(super) fn desired(spec: &ServiceSpec, facts: Facts) -> Result<ResourceGraph>
         (Certificates::Unstated, _) => {}
         (_, ids) => listener = listener.set(CERTIFICATES, ids.unwrap_or_default()),
     }
-    graph = graph.pool(POOL, Attributes::default(), facts.targets).limit(POOL, facts.most_targets);
+    graph = graph
+        .pool(POOL, Attributes::default(), facts.targets)
+        .limit(POOL, facts.most_targets);
     for port in facts.ports {
         let mut settings = listener.clone().set("destination_port", port.node_port);
         if settings.get("health_check.port").is_none() {
@@ -77,10 +84,19 @@ impl ServiceSpec {
     pub(super) fn without_network(&self, network: Option<u64>) -> Vec<String> {
         let stated = [
             (self.private_ipv4.is_some(), key::PRIVATE_IPV4.key()),
-            (self.private_subnet.is_some(), key::PRIVATE_SUBNET_IP_RANGE.key()),
+            (
+                self.private_subnet.is_some(),
+                key::PRIVATE_SUBNET_IP_RANGE.key(),
+            ),
         ];
-        let stated = stated.into_iter().filter(|(is_stated, _)| *is_stated && network.is_none());
-        stated.map(|(_, key)| format!("annotation {key} has no effect without a network; set HCLOUD_NETWORK")).collect()
+        let stated = stated
+            .into_iter()
+            .filter(|(is_stated, _)| *is_stated && network.is_none());
+        stated
+            .map(|(_, key)| {
+                format!("annotation {key} has no effect without a network; set HCLOUD_NETWORK")
+            })
+            .collect()
     }
 }
 
@@ -88,13 +104,21 @@ impl ServiceSpec {
 ///
 /// # Errors
 /// *Invalid*, in that case.
-pub(super) fn check_reachable(wanted: &ResourceGraph, observed: Option<&ResourceGraph>) -> Result<()> {
+pub(super) fn check_reachable(
+    wanted: &ResourceGraph,
+    observed: Option<&ResourceGraph>,
+) -> Result<()> {
     let is_private = |graph: &ResourceGraph| {
         graph
             .balancer_attributes()
             .is_some_and(|it| it.get("public").and_then(serde_json::Value::as_bool) == Some(false))
     };
-    let has_network = |graph: &ResourceGraph| graph.resources.keys().any(|resource| resource.is_of_kind(NETWORK));
+    let has_network = |graph: &ResourceGraph| {
+        graph
+            .resources
+            .keys()
+            .any(|resource| resource.is_of_kind(NETWORK))
+    };
     if !is_private(wanted) || has_network(wanted) || observed.is_some_and(has_network) {
         return Ok(());
     }

@@ -29,7 +29,11 @@ pub(super) struct Request {
 
 impl From<Call> for Request {
     fn from(call: Call) -> Self {
-        Self { call, adds: None, is_alone: false }
+        Self {
+            call,
+            adds: None,
+            is_alone: false,
+        }
     }
 }
 
@@ -46,44 +50,83 @@ pub(super) fn requests<'a>(
         Operation::RemoveTargets { targets, .. } if !adds => Some(targets),
         _ => None,
     };
-    let machines = |adds| operations.iter().filter_map(move |it| targets_of(it, adds)).flat_map(Targets::iter);
+    let machines = |adds| {
+        operations
+            .iter()
+            .filter_map(move |it| targets_of(it, adds))
+            .flat_map(Targets::iter)
+    };
     let added: HashSet<&str> = machines(true).map(machine).collect();
-    let mut removed: HashMap<&str, &str> = machines(false).map(|target| (machine(target), target)).collect();
-    let grows = operations.iter().any(|it| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. }));
+    let mut removed: HashMap<&str, &str> = machines(false)
+        .map(|target| (machine(target), target))
+        .collect();
+    let grows = operations
+        .iter()
+        .any(|it| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. }));
     let (mut requests, mut late): (Vec<Request>, _) = (Vec::new(), Vec::new());
     for operation in operations {
         match operation {
-            Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
+            Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
+            } => {
                 requests.push(action!(id, "add_service", to_service(port, attributes)).into());
             }
-            Operation::Create { resource, attributes } if resource.is_of_kind(NETWORK) => {
+            Operation::Create {
+                resource,
+                attributes,
+            } if resource.is_of_kind(NETWORK) => {
                 let range = subnet.map(|subnet| subnet.to_string());
-                let body = attributes.clone().set("ip_range", range).for_creation().nested();
+                let body = attributes
+                    .clone()
+                    .set("ip_range", range)
+                    .for_creation()
+                    .nested();
                 requests.push(action!(id, "attach_to_network", body).into());
             }
-            Operation::Update { resource: ResourceKey::Balancer, changes, .. } => {
+            Operation::Update {
+                resource: ResourceKey::Balancer,
+                changes,
+                ..
+            } => {
                 for change in changes {
-                    let Some(call) = set(id, actual, &change.key, &change.to) else { continue };
+                    let Some(call) = set(id, actual, &change.key, &change.to) else {
+                        continue;
+                    };
                     // The public interface can only be disabled after targets with public addresses are removed. A
                     // larger type must be set before targets are added, and a smaller one after targets are removed.
                     let is_alone = matches!(&*change.key, "public" | "type");
-                    let is_late = change.key == "public" && change.to == json!(false) || change.key == "type" && !grows;
+                    let is_late = change.key == "public" && change.to == json!(false)
+                        || change.key == "type" && !grows;
                     let requests = if is_late { &mut late } else { &mut requests };
-                    requests.push(Request { is_alone, ..call.into() });
+                    requests.push(Request {
+                        is_alone,
+                        ..call.into()
+                    });
                 }
             }
             // A certificate that was to be created may have turned out to exist.
-            Operation::Update { resource: resource @ ResourceKey::Listener(port), attributes, .. }
-                if actual.resources.get(resource) != Some(attributes) =>
-            {
+            Operation::Update {
+                resource: resource @ ResourceKey::Listener(port),
+                attributes,
+                ..
+            } if actual.resources.get(resource) != Some(attributes) => {
                 requests.push(action!(id, "update_service", to_service(port, attributes)).into());
             }
-            Operation::Delete { resource: ResourceKey::Listener(port) } => {
-                requests.push(action!(id, "delete_service", json!({"listen_port": port.number})).into());
+            Operation::Delete {
+                resource: ResourceKey::Listener(port),
+            } => {
+                requests.push(
+                    action!(id, "delete_service", json!({"listen_port": port.number})).into(),
+                );
             }
             Operation::Delete { resource } if resource.is_of_kind(NETWORK) => {
-                let network = actual.resources.get(resource).and_then(|it| it.get("network"));
-                requests.push(action!(id, "detach_from_network", json!({"network": network})).into());
+                let network = actual
+                    .resources
+                    .get(resource)
+                    .and_then(|it| it.get("network"));
+                requests
+                    .push(action!(id, "detach_from_network", json!({"network": network})).into());
             }
             Operation::AddTargets { targets, .. } => {
                 for target in targets.iter() {
@@ -92,12 +135,18 @@ pub(super) fn requests<'a>(
                         requests.push(action!(id, "remove_target", to_remove(other)).into());
                     }
                     let call = action!(id, "add_target", to_add(target));
-                    requests.push(Request { adds: Some(target.to_owned()), ..call.into() });
+                    requests.push(Request {
+                        adds: Some(target.to_owned()),
+                        ..call.into()
+                    });
                 }
             }
             Operation::RemoveTargets { targets, .. } => {
                 // A target that is reached in another way is removed when its replacement is added.
-                for target in targets.iter().filter(|target| !added.contains(machine(target))) {
+                for target in targets
+                    .iter()
+                    .filter(|target| !added.contains(machine(target)))
+                {
                     requests.push(action!(id, "remove_target", to_remove(target)).into());
                 }
             }
@@ -115,8 +164,16 @@ fn set(id: &str, actual: &ResourceGraph, key: &str, to: &Value) -> Option<Call> 
     Some(match key {
         "algorithm" => action!(id, "change_algorithm", json!({"type": to})),
         "type" => action!(id, "change_type", json!({"load_balancer_type": to})),
-        "ipv4_rdns" => action!(id, "change_dns_ptr", json!({"ip": address("ipv4"), "dns_ptr": to})),
-        "ipv6_rdns" => action!(id, "change_dns_ptr", json!({"ip": address("ipv6"), "dns_ptr": to})),
+        "ipv4_rdns" => action!(
+            id,
+            "change_dns_ptr",
+            json!({"ip": address("ipv4"), "dns_ptr": to})
+        ),
+        "ipv6_rdns" => action!(
+            id,
+            "change_dns_ptr",
+            json!({"ip": address("ipv6"), "dns_ptr": to})
+        ),
         "public" if *to == json!(true) => action!(id, "enable_public_interface"),
         "public" => action!(id, "disable_public_interface"),
         _ => return None,

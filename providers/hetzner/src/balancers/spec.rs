@@ -6,7 +6,9 @@ use cloud_provider::{LoadBalancerStatus, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::declared::Defaults;
-use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ServicePort, service_ports, sorted_set};
+use provider_kit::load_balancers::{
+    Attributes, ObservedLoadBalancer, ServicePort, service_ports, sorted_set,
+};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::status::Status;
@@ -100,11 +102,18 @@ impl Reader<'_> {
 
     /// Sets a setting of the listeners. Returns `true` if the annotation states one.
     fn state<T: Serialize>(&mut self, setting: &'static str, annotation: &Annotation<T>) -> bool {
-        self.value(annotation).map(|value| self.set(setting, value)).is_some()
+        self.value(annotation)
+            .map(|value| self.set(setting, value))
+            .is_some()
     }
 
     /// Sets a setting of HTTP, or warns that it has no effect.
-    fn state_http<T: Serialize>(&mut self, http: Http, setting: &'static str, annotation: &Annotation<T>) {
+    fn state_http<T: Serialize>(
+        &mut self,
+        http: Http,
+        setting: &'static str,
+        annotation: &Annotation<T>,
+    ) {
         match self.value(annotation) {
             Some(value) if http.is_spoken => self.set(setting, value),
             Some(_) => self.only_with(annotation.key(), http.key, http.protocols),
@@ -114,19 +123,34 @@ impl Reader<'_> {
 
     /// Returns `true` if the Service has a text in this annotation.
     fn is_stated(&self, key: &str) -> bool {
-        self.service.metadata.annotations.iter().flatten().any(|(it, text)| it == key && !text.is_empty())
+        self.service
+            .metadata
+            .annotations
+            .iter()
+            .flatten()
+            .any(|(it, text)| it == key && !text.is_empty())
     }
 
     fn only_with(&mut self, key: &str, other: &str, value: &str) {
-        self.annotations.warning(format!("annotation {key} has no effect unless {other} is {value}"));
+        self.annotations.warning(format!(
+            "annotation {key} has no effect unless {other} is {value}"
+        ));
     }
 
     fn listener(&mut self, protocol: Protocol) {
         self.set("protocol", protocol);
         self.state("proxyprotocol", &key::USES_PROXYPROTOCOL);
         let key = key::PROTOCOL.key();
-        let http = Http { key, protocols: "http or https", is_spoken: protocol != Protocol::Tcp };
-        let https = Http { key, protocols: "https", is_spoken: protocol == Protocol::Https };
+        let http = Http {
+            key,
+            protocols: "http or https",
+            is_spoken: protocol != Protocol::Tcp,
+        };
+        let https = Http {
+            key,
+            protocols: "https",
+            is_spoken: protocol == Protocol::Https,
+        };
         if http.is_spoken && self.get(&key::HTTP_STICKY_SESSIONS) != Some(true) {
             let sticky = key::HTTP_STICKY_SESSIONS.key();
             for cookie in [key::HTTP_COOKIE_NAME.key(), key::HTTP_COOKIE_LIFETIME.key()] {
@@ -153,21 +177,47 @@ impl Reader<'_> {
             self.state("health_check.timeout", &key::HEALTH_CHECK_TIMEOUT),
             self.state("health_check.retries", &key::HEALTH_CHECK_RETRIES),
         ];
-        let protocol = if stated.contains(&true) { protocol.unwrap_or(spoken) } else { Protocol::Tcp };
+        let protocol = if stated.contains(&true) {
+            protocol.unwrap_or(spoken)
+        } else {
+            Protocol::Tcp
+        };
         self.set("health_check.protocol", protocol);
         let (key, is_spoken) = (key::HEALTH_CHECK_PROTOCOL.key(), protocol != Protocol::Tcp);
-        let http = Http { key, protocols: "http or https", is_spoken };
-        self.state_http(http, "health_check.http.domain", &key::HEALTH_CHECK_HTTP_DOMAIN);
+        let http = Http {
+            key,
+            protocols: "http or https",
+            is_spoken,
+        };
+        self.state_http(
+            http,
+            "health_check.http.domain",
+            &key::HEALTH_CHECK_HTTP_DOMAIN,
+        );
         self.state_http(http, "health_check.http.path", &key::HEALTH_CHECK_HTTP_PATH);
-        self.state_http(http, "health_check.http.tls", &key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE);
-        self.state_http(http, "health_check.http.status_codes", &key::HTTP_STATUS_CODES);
+        self.state_http(
+            http,
+            "health_check.http.tls",
+            &key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE,
+        );
+        self.state_http(
+            http,
+            "health_check.http.status_codes",
+            &key::HTTP_STATUS_CODES,
+        );
     }
 
     fn certificates(&mut self, service: &Service, protocol: Protocol) -> Certificates {
-        let names = self.get(&key::HTTP_CERTIFICATES).filter(|names| !names.is_empty());
+        let names = self
+            .get(&key::HTTP_CERTIFICATES)
+            .filter(|names| !names.is_empty());
         let name = self.text(&key::HTTP_MANAGED_CERTIFICATE_NAME);
-        let domains = self.get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS).unwrap_or_default();
-        let is_staging = self.get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING).unwrap_or_default();
+        let domains = self
+            .get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS)
+            .unwrap_or_default();
+        let is_staging = self
+            .get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING)
+            .unwrap_or_default();
         let kind = self.get(&key::CERTIFICATE_TYPE);
         let of_managed = [
             key::HTTP_MANAGED_CERTIFICATE_NAME.key(),
@@ -175,7 +225,10 @@ impl Reader<'_> {
             key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING.key(),
         ];
         if protocol != Protocol::Https {
-            for unused in [key::HTTP_CERTIFICATES.key(), key::CERTIFICATE_TYPE.key()].into_iter().chain(of_managed) {
+            for unused in [key::HTTP_CERTIFICATES.key(), key::CERTIFICATE_TYPE.key()]
+                .into_iter()
+                .chain(of_managed)
+            {
                 if self.is_stated(unused) {
                     self.only_with(unused, key::PROTOCOL.key(), "https");
                 }
@@ -204,19 +257,33 @@ impl Reader<'_> {
                 }
                 let uid = service.metadata.uid.as_deref().unwrap_or_default();
                 let name = name.unwrap_or_else(|| format!("ccm-managed-certificate-{uid}"));
-                Certificates::Managed(ManagedCertificate { name, domains, is_staging })
+                Certificates::Managed(ManagedCertificate {
+                    name,
+                    domains,
+                    is_staging,
+                })
             }
         }
     }
 }
 
 /// Returns the TCP ports, and warnings about the others.
-fn ports(service: &Service, read: &mut Annotations<'_>) -> (Vec<ServicePort>, Vec<(&'static str, String)>) {
+fn ports(
+    service: &Service,
+    read: &mut Annotations<'_>,
+) -> (Vec<ServicePort>, Vec<(&'static str, String)>) {
     let ports = service_ports(service, &["TCP", "UDP", "SCTP"]);
-    let ports = ports.map_err(|error| read.mistake(error.to_string())).unwrap_or_default();
-    let (served, others): (Vec<_>, Vec<_>) = ports.into_iter().partition(|port| port.protocol == "TCP");
-    let unserved = |ServicePort { number, protocol, .. }: ServicePort| {
-        let text = format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
+    let ports = ports
+        .map_err(|error| read.mistake(error.to_string()))
+        .unwrap_or_default();
+    let (served, others): (Vec<_>, Vec<_>) =
+        ports.into_iter().partition(|port| port.protocol == "TCP");
+    let unserved = |ServicePort {
+                        number, protocol, ..
+                    }: ServicePort| {
+        let text = format!(
+            "port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only"
+        );
         ("UnsupportedProtocolConfigured", text)
     };
     (served, others.into_iter().map(unserved).collect())
@@ -230,7 +297,10 @@ fn unsupported(service: &Service, read: &mut Annotations<'_>) {
             "spec.loadBalancerIP: {ip:?} has no effect: Hetzner Cloud chooses the addresses of load balancers; remove it"
         ));
     }
-    if let Some(affinity) = spec.session_affinity.filter(|it| !it.is_empty() && it != "None") {
+    if let Some(affinity) = spec
+        .session_affinity
+        .filter(|it| !it.is_empty() && it != "None")
+    {
         let (sticky, protocol) = (key::HTTP_STICKY_SESSIONS.key(), key::PROTOCOL.key());
         read.warning(format!(
             "spec.sessionAffinity: {affinity:?} has no effect on the load balancer; use annotation {sticky} with \
@@ -257,19 +327,30 @@ impl ServiceSpec {
     /// Parses a Service's annotations and ports.
     pub(super) fn of(service: &Service, defaults: &Defaults) -> Parsed<Self> {
         let annotations = Annotations::of(service).over(defaults);
-        let mut reader = Reader { service, annotations, listener: Attributes::default() };
+        let mut reader = Reader {
+            service,
+            annotations,
+            listener: Attributes::default(),
+        };
         let read = &mut reader;
         let protocol = read.get(&key::PROTOCOL).unwrap_or_default();
         let certificates = read.certificates(service, protocol);
         read.listener(protocol);
         // An empty text cancels the variable.
         let (location, network_zone) = (read.text(&key::LOCATION), read.text(&key::NETWORK_ZONE));
-        if let (Some(_), Some(_)) = (key::LOCATION.text_on(service), key::NETWORK_ZONE.text_on(service)) {
+        if let (Some(_), Some(_)) = (
+            key::LOCATION.text_on(service),
+            key::NETWORK_ZONE.text_on(service),
+        ) {
             let (location, zone) = (key::LOCATION.key(), key::NETWORK_ZONE.key());
-            read.annotations.warning(format!("annotation {zone} has no effect beside {location}; remove one"));
+            read.annotations.warning(format!(
+                "annotation {zone} has no effect beside {location}; remove one"
+            ));
         }
         // An empty type counts as unset.
-        let balancer_type = read.text(&key::TYPE).or_else(|| read.annotations.default(&key::TYPE));
+        let balancer_type = read
+            .text(&key::TYPE)
+            .or_else(|| read.annotations.default(&key::TYPE));
         let balancer = BalancerSettings(json!({
             "type": balancer_type.as_deref().unwrap_or(DEFAULT_TYPE),
             "name": read.text(&key::NAME),
@@ -282,14 +363,21 @@ impl ServiceSpec {
         }));
         let balancer = Attributes::desired(&balancer).unwrap_or_default();
         // A default type must not shrink a load balancer.
-        let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
+        let balancer = if balancer_type.is_none() {
+            balancer.fixed(&["type"])
+        } else {
+            balancer
+        };
         read.annotations.unknown(key::PREFIX, key::ALL);
         unsupported(service, &mut read.annotations);
         let (ports, mut warnings) = ports(service, &mut read.annotations);
         warnings.extend(unrestricted(service));
         let disables_private_ingress = read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or_default();
         let hostname = read.text(&key::HOSTNAME);
-        if disables_private_ingress && hostname.is_none() && read.get(&key::DISABLE_PUBLIC_NETWORK) == Some(true) {
+        if disables_private_ingress
+            && hostname.is_none()
+            && read.get(&key::DISABLE_PUBLIC_NETWORK) == Some(true)
+        {
             read.annotations.warning(format!(
                 "annotations {} and {} leave the Service without an address; remove one, or set {}",
                 key::DISABLE_PUBLIC_NETWORK.key(),
@@ -313,13 +401,21 @@ impl ServiceSpec {
             listener: std::mem::take(&mut read.listener),
             warnings: Vec::new(),
         };
-        let questionable = reader.annotations.warnings().iter().map(|text| (QUESTIONABLE, text.clone())).collect();
+        let questionable = reader
+            .annotations
+            .warnings()
+            .iter()
+            .map(|text| (QUESTIONABLE, text.clone()))
+            .collect();
         let mut texts: Vec<_> = warnings.iter().map(|(_, text)| text.clone()).collect();
         // An existing load balancer may have certificates that a user added in the cloud, so this is no event.
         if protocol == Protocol::Https && matches!(spec.certificates, Certificates::Unstated) {
             texts.push(super::apply::needs_certificate());
         }
-        let spec = Self { warnings: [questionable, warnings].concat(), ..spec };
+        let spec = Self {
+            warnings: [questionable, warnings].concat(),
+            ..spec
+        };
         reader.annotations.parsed(spec).warned(texts)
     }
 
@@ -327,10 +423,16 @@ impl ServiceSpec {
     pub(super) fn status(&self, actual: &ObservedLoadBalancer) -> LoadBalancerStatus {
         let graph = actual.graph.as_ref();
         let balancer = graph.and_then(|graph| graph.balancer_attributes());
-        let is_public = balancer.and_then(|it| it.get("public")?.as_bool()).unwrap_or_default();
-        let public = ["ipv4", "ipv6"].into_iter().filter_map(|key| balancer.filter(|_| is_public)?.text(key));
-        let resources =
-            graph.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|graph| graph.resources.iter());
+        let is_public = balancer
+            .and_then(|it| it.get("public")?.as_bool())
+            .unwrap_or_default();
+        let public = ["ipv4", "ipv6"]
+            .into_iter()
+            .filter_map(|key| balancer.filter(|_| is_public)?.text(key));
+        let resources = graph
+            .filter(|_| !self.disable_private_ingress)
+            .into_iter()
+            .flat_map(|graph| graph.resources.iter());
         let private = resources
             .filter(|(resource, _)| resource.is_of_kind(NETWORK))
             .filter_map(|(_, settings)| settings.text("ip"));

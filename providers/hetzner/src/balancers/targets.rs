@@ -34,18 +34,30 @@ pub(super) fn targets(
     for node in nodes.iter().filter(|node| node.provider_id().is_some()) {
         let mut note = |reason, text: String| {
             // Without the Service's name: one event for all of them.
-            pending_events.warn_node(node, reason, format!("as a target of load balancers: {text}"));
+            pending_events.warn_node(
+                node,
+                reason,
+                format!("as a target of load balancers: {text}"),
+            );
         };
         match MachineId::read(&node.provider_id) {
             Ok(MachineId::Cloud(id)) => found.push(server_target(id, by_private_ip)),
             Ok(MachineId::Robot(number)) => {
-                found.extend(dedicated_ip(node, number, by_private_ip, dedicated, &mut note).map(|ip| ip_target(&ip)));
+                found.extend(
+                    dedicated_ip(node, number, by_private_ip, dedicated, &mut note)
+                        .map(|ip| ip_target(&ip)),
+                );
             }
             Err(IdError::UnknownPrefix { id, .. }) => {
-                note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's; it is left out"));
+                note(
+                    "UnknownProviderIDPrefix",
+                    format!("provider ID {id:?} is not one of Hetzner's; it is left out"),
+                );
             }
             // The Node never was a target, and must not prevent others from becoming targets (INV-6).
-            Err(err @ IdError::Malformed { .. }) => note("InvalidProviderID", format!("{err}; it is left out")),
+            Err(err @ IdError::Malformed { .. }) => {
+                note("InvalidProviderID", format!("{err}; it is left out"))
+            }
         }
     }
     let targets: Targets = found.iter().collect();
@@ -59,7 +71,11 @@ fn dedicated_ip(
     dedicated: &Dedicated,
     note: &mut impl FnMut(&'static str, String),
 ) -> Option<String> {
-    let internal = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP).filter(|_| by_private_ip);
+    let internal = node
+        .addresses
+        .iter()
+        .find(|it| it.kind == AddressType::InternalIP)
+        .filter(|_| by_private_ip);
     let internal = internal.map(|it| it.address.to_string());
     let is_missing = by_private_ip && internal.is_none();
     match dedicated {
@@ -73,12 +89,18 @@ fn dedicated_ip(
         }
         Dedicated::Known(addresses) if addresses.contains_key(&number) => {
             if is_missing {
-                note(NO_INTERNAL_IP, "it has no InternalIP; its public address is taken".to_owned());
+                note(
+                    NO_INTERNAL_IP,
+                    "it has no InternalIP; its public address is taken".to_owned(),
+                );
             }
             internal.or_else(|| addresses.get(&number).cloned())
         }
         Dedicated::NoCredential | Dedicated::Known(_) => {
-            note("ServerNotFound", format!("no server with number {number} was found in Robot; it is left out"));
+            note(
+                "ServerNotFound",
+                format!("no server with number {number} was found in Robot; it is left out"),
+            );
             None
         }
     }
@@ -88,7 +110,11 @@ fn dedicated_ip(
 pub(super) fn are_of(targets: &Targets, nodes: &[Arc<Node>]) -> bool {
     let of = |node: &Arc<Node>| match MachineId::read(&node.provider_id) {
         Ok(MachineId::Cloud(id)) => vec![server_target(id, false)],
-        _ => node.addresses.iter().map(|it| ip_target(&it.address)).collect(),
+        _ => node
+            .addresses
+            .iter()
+            .map(|it| ip_target(&it.address))
+            .collect(),
     };
     let known: Targets = nodes.iter().flat_map(of).collect();
     targets.iter().all(|target| known.contains(machine(target)))
@@ -97,8 +123,13 @@ pub(super) fn are_of(targets: &Targets, nodes: &[Arc<Node>]) -> bool {
 /// Returns `true` if a Node's machine is among these targets.
 pub(super) fn is_among(node: &Node, targets: &Targets) -> bool {
     match MachineId::read(&node.provider_id) {
-        Ok(MachineId::Cloud(id)) => [false, true].iter().any(|private| targets.contains(&server_target(id, *private))),
-        Ok(MachineId::Robot(_)) => node.addresses.iter().any(|it| targets.contains(&ip_target(&it.address))),
+        Ok(MachineId::Cloud(id)) => [false, true]
+            .iter()
+            .any(|private| targets.contains(&server_target(id, *private))),
+        Ok(MachineId::Robot(_)) => node
+            .addresses
+            .iter()
+            .any(|it| targets.contains(&ip_target(&it.address))),
         Err(_) => false,
     }
 }
@@ -121,7 +152,11 @@ pub(super) fn is_refused_for(err: &Error) -> bool {
 ///
 /// `None` if the targets are not the reason, or if none of them is known: then the credential is probably another project's, and
 /// would leave an empty load balancer there.
-pub(super) fn without_refused(refused: &Error, targets: &Targets, known: &Targets) -> Option<Targets> {
+pub(super) fn without_refused(
+    refused: &Error,
+    targets: &Targets,
+    known: &Targets,
+) -> Option<Targets> {
     let is_known = |target: &&str| known.contains(machine(target));
     if !targets.iter().any(|target| is_known(&target)) {
         return None;
@@ -140,18 +175,49 @@ mod tests {
 
     #[test]
     fn load_balancer_is_created_again_only_without_targets_that_were_refused() {
-        let targets = |text: &str| -> Targets { text.split_whitespace().map(str::to_owned).collect() };
+        let targets =
+            |text: &str| -> Targets { text.split_whitespace().map(str::to_owned).collect() };
         let missing = || Error::not_found("server not found").with_code("not_found");
         let private = || Error::invalid("not attached").with_code("server_not_attached_to_network");
         let all = "server:1 server:2:private ip:192.0.2.1";
         for (case, refused, known, expected) in [
-            ("a server is gone", missing(), "server:2", Some("server:2:private ip:192.0.2.1")),
-            ("something else is missing", missing(), "server:1 server:2", None),
+            (
+                "a server is gone",
+                missing(),
+                "server:2",
+                Some("server:2:private ip:192.0.2.1"),
+            ),
+            (
+                "something else is missing",
+                missing(),
+                "server:1 server:2",
+                None,
+            ),
             ("another project", missing(), "", None),
-            ("one of them is refused", private(), "server:1 server:2", Some("")),
-            ("one of them is refused in another project", private(), "", None),
-            ("only a dedicated server is known", private(), "ip:192.0.2.1", Some("")),
-            ("something else is refused", Error::invalid("location").with_code("invalid_input"), "server:1", None),
+            (
+                "one of them is refused",
+                private(),
+                "server:1 server:2",
+                Some(""),
+            ),
+            (
+                "one of them is refused in another project",
+                private(),
+                "",
+                None,
+            ),
+            (
+                "only a dedicated server is known",
+                private(),
+                "ip:192.0.2.1",
+                Some(""),
+            ),
+            (
+                "something else is refused",
+                Error::invalid("location").with_code("invalid_input"),
+                "server:1",
+                None,
+            ),
         ] {
             let rest = without_refused(&refused, &targets(all), &targets(known));
             assert_eq!(rest, expected.map(targets), "{case}");

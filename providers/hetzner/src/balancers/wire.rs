@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use cloud_provider::{Result, TargetHealth};
 use provider_kit::load_balancers::{
-    self as kit, Attributes, Field, ObservedLoadBalancer, OwnerTags, Port, Resource, ResourceGraph, ResourceKey,
-    Targets,
+    self as kit, Attributes, Field, ObservedLoadBalancer, OwnerTags, Port, Resource, ResourceGraph,
+    ResourceKey, Targets,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -63,7 +63,9 @@ impl Resource for ServiceSettings {
         Field::update("http.cookie_name").setting(&key::HTTP_COOKIE_NAME),
         Field::update("http.cookie_lifetime").setting(&key::HTTP_COOKIE_LIFETIME),
         Field::update("http.timeout_idle").setting(&key::HTTP_TIMEOUT_IDLE),
-        Field::update(CERTIFICATES).setting(&key::HTTP_CERTIFICATES).unordered_list(),
+        Field::update(CERTIFICATES)
+            .setting(&key::HTTP_CERTIFICATES)
+            .unordered_list(),
         Field::update("http.redirect_http").setting(&key::HTTP_REDIRECT_HTTP),
         Field::update("http.sticky_sessions").setting(&key::HTTP_STICKY_SESSIONS),
         Field::update("health_check.protocol").setting(&key::HEALTH_CHECK_PROTOCOL),
@@ -73,8 +75,11 @@ impl Resource for ServiceSettings {
         Field::update("health_check.retries").setting(&key::HEALTH_CHECK_RETRIES),
         Field::update("health_check.http.domain").setting(&key::HEALTH_CHECK_HTTP_DOMAIN),
         Field::update("health_check.http.path").setting(&key::HEALTH_CHECK_HTTP_PATH),
-        Field::update("health_check.http.status_codes").setting(&key::HTTP_STATUS_CODES).unordered_list(),
-        Field::update("health_check.http.tls").setting(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
+        Field::update("health_check.http.status_codes")
+            .setting(&key::HTTP_STATUS_CODES)
+            .unordered_list(),
+        Field::update("health_check.http.tls")
+            .setting(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
     ];
 }
 
@@ -183,7 +188,9 @@ pub(super) fn certificate_resource(name: &str) -> ResourceKey {
 /// Returns `true` if each interface has its address.
 pub(super) fn has_addresses(graph: &ResourceGraph) -> bool {
     let is_public = |it: &Attributes| it.get("public") == Some(&json!(true));
-    let public = graph.balancer_attributes().is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
+    let public = graph
+        .balancer_attributes()
+        .is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
     let is_there = |(resource, settings): (&ResourceKey, &Attributes)| {
         !resource.is_of_kind(NETWORK) || settings.text("ip").is_some()
     };
@@ -197,7 +204,8 @@ pub(super) fn server_target(id: u64, is_private: bool) -> String {
 
 /// Returns an address as a target, however it is written.
 pub(super) fn ip_target(ip: &str) -> String {
-    ip.parse().map_or_else(|_| format!("ip:{ip}"), |ip: IpAddr| format!("ip:{ip}"))
+    ip.parse()
+        .map_or_else(|_| format!("ip:{ip}"), |ip: IpAddr| format!("ip:{ip}"))
 }
 
 /// Returns a name in the DNS as it is compared.
@@ -222,7 +230,9 @@ pub(super) fn to_add(target: &str) -> Value {
 /// Returns the target of a request that removes it.
 pub(super) fn to_remove(target: &str) -> Value {
     match machine(target).split_once(':') {
-        Some(("server", id)) => json!({"type": "server", "server": {"id": id.parse::<u64>().unwrap_or_default()}}),
+        Some(("server", id)) => {
+            json!({"type": "server", "server": {"id": id.parse::<u64>().unwrap_or_default()}})
+        }
         _ => json!({"type": "ip", "ip": {"ip": target.trim_start_matches("ip:")}}),
     }
 }
@@ -232,7 +242,10 @@ pub(super) fn to_service(port: &Port, settings: &Attributes) -> Value {
     let is_tcp = |key| settings.text(key) == Some("tcp");
     let mut service = settings.clone().set("listen_port", port.number).nested();
     let mut remove = |place: &str, name: &str| {
-        service.pointer_mut(place).and_then(Value::as_object_mut).and_then(|object| object.remove(name));
+        service
+            .pointer_mut(place)
+            .and_then(Value::as_object_mut)
+            .and_then(|object| object.remove(name));
     };
     remove("", kit::POOL);
     if is_tcp("protocol") {
@@ -248,8 +261,13 @@ impl LoadBalancer {
     /// Converts the load balancer to what the engine compares. `network`: the configured one.
     pub(super) fn into_actual(mut self, network: Option<u64>) -> ObservedLoadBalancer {
         let owner_tags = OwnerTags::take_from(&mut self.labels);
-        let public = [&self.public_net.ipv4, &self.public_net.ipv6].into_iter().flatten().map(|it| &it.ip);
-        let all = public.chain(self.private_net.iter().map(|it| &it.ip)).flatten();
+        let public = [&self.public_net.ipv4, &self.public_net.ipv6]
+            .into_iter()
+            .flatten()
+            .map(|it| &it.ip);
+        let all = public
+            .chain(self.private_net.iter().map(|it| &it.ip))
+            .flatten();
         ObservedLoadBalancer {
             id: self.id.to_string(),
             ingress: all.map(|ip| ObservedLoadBalancer::ip(ip)).collect(),
@@ -266,8 +284,8 @@ impl LoadBalancer {
 
     fn graph(&mut self, network: Option<u64>) -> Result<ResourceGraph> {
         let enabled = self.public_net.enabled;
-        let [ipv4, ipv6] =
-            [&mut self.public_net.ipv4, &mut self.public_net.ipv6].map(|it| it.take().unwrap_or_default());
+        let [ipv4, ipv6] = [&mut self.public_net.ipv4, &mut self.public_net.ipv6]
+            .map(|it| it.take().unwrap_or_default());
         let balancer = BalancerSettings(json!({
             "name": self.name,
             "type": self.load_balancer_type.name,
@@ -285,18 +303,34 @@ impl LoadBalancer {
         }));
         let balancer = Attributes::observed(&balancer)?;
         let targets: Targets = self.targets.iter().filter_map(Target::text).collect();
-        let mut graph = ResourceGraph::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
+        let mut graph = ResourceGraph::default().balancer(balancer).pool(
+            POOL,
+            Attributes::default(),
+            Some(targets),
+        );
         graph = graph.limit(POOL, self.load_balancer_type.max_targets);
-        self.private_net.sort_by_key(|it| Some(it.network) != network);
+        self.private_net
+            .sort_by_key(|it| Some(it.network) != network);
         for (number, PrivateNet { network, ip }) in self.private_net.iter().enumerate() {
-            let name = if number == 0 { String::new() } else { network.to_string() };
+            let name = if number == 0 {
+                String::new()
+            } else {
+                network.to_string()
+            };
             let settings = Attributes::default().set("network", network).set("ip", ip);
             graph = graph.resource(network_resource(&name), settings);
         }
         for service in std::mem::take(&mut self.services) {
-            let port = service["listen_port"].as_u64().and_then(|port| u16::try_from(port).ok());
+            let port = service["listen_port"]
+                .as_u64()
+                .and_then(|port| u16::try_from(port).ok());
             if let Some(port) = port {
-                graph = graph.listener(port, "TCP", POOL, Attributes::observed(&ServiceSettings(service))?);
+                graph = graph.listener(
+                    port,
+                    "TCP",
+                    POOL,
+                    Attributes::observed(&ServiceSettings(service))?,
+                );
             }
         }
         Ok(graph)
@@ -306,15 +340,24 @@ impl LoadBalancer {
 impl LoadBalancer {
     /// Returns the health of the targets that the cloud has checked.
     pub(super) fn health(&self) -> BTreeMap<String, TargetHealth> {
-        self.targets.iter().filter_map(|target| Some((target.text()?, target.health()?))).collect()
+        self.targets
+            .iter()
+            .filter_map(|target| Some((target.text()?, target.health()?)))
+            .collect()
     }
 }
 
 impl Target {
     fn health(&self) -> Option<TargetHealth> {
         let is_healthy = self.health_status.iter().all(|it| it.status == "healthy");
-        let bad = self.health_status.iter().filter(|it| it.status != "healthy");
-        let detail = bad.map(|it| format!("port {}: {}", it.listen_port, it.status)).collect::<Vec<_>>().join(", ");
+        let bad = self
+            .health_status
+            .iter()
+            .filter(|it| it.status != "healthy");
+        let detail = bad
+            .map(|it| format!("port {}: {}", it.listen_port, it.status))
+            .collect::<Vec<_>>()
+            .join(", ");
         (!self.health_status.is_empty()).then_some(TargetHealth { is_healthy, detail })
     }
 
@@ -348,7 +391,13 @@ mod tests {
         let shown: LoadBalancer = serde_json::from_value(shown).unwrap();
         let health = shown.health();
         assert!(health["server:1"].is_healthy);
-        let failing = TargetHealth { is_healthy: false, detail: "port 443: unhealthy".into() };
-        assert_eq!((health.get("server:2"), health.get("server:3")), (Some(&failing), None));
+        let failing = TargetHealth {
+            is_healthy: false,
+            detail: "port 443: unhealthy".into(),
+        };
+        assert_eq!(
+            (health.get("server:2"), health.get("server:3")),
+            (Some(&failing), None)
+        );
     }
 }

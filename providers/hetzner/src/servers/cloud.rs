@@ -82,7 +82,12 @@ impl From<Wire> for CloudServer {
     fn from(wire: Wire) -> Self {
         let ipv4: Option<Ipv4Addr> = wire.public_net.ipv4.and_then(|it| it.ip.parse().ok());
         let ipv6: Option<Ipv6Net> = wire.public_net.ipv6.and_then(|it| it.ip.parse().ok());
-        let attachment = |it: PrivateNet| Some(Attachment { network: it.network, ip: it.ip.parse().ok()? });
+        let attachment = |it: PrivateNet| {
+            Some(Attachment {
+                network: it.network,
+                ip: it.ip.parse().ok()?,
+            })
+        };
         Self {
             id: wire.id.to_string().into(),
             name: wire.name,
@@ -91,8 +96,15 @@ impl From<Wire> for CloudServer {
             location: wire.location.name,
             ipv4: ipv4.filter(|ip| !ip.is_unspecified()),
             // A server has the first address of its IPv6 network.
-            ipv6: ipv6.map(|net| net.addr()).filter(|ip| !ip.is_unspecified()).map(first_address),
-            private: wire.private_net.into_iter().filter_map(attachment).collect(),
+            ipv6: ipv6
+                .map(|net| net.addr())
+                .filter(|ip| !ip.is_unspecified())
+                .map(first_address),
+            private: wire
+                .private_net
+                .into_iter()
+                .filter_map(attachment)
+                .collect(),
         }
     }
 }
@@ -104,7 +116,10 @@ impl CloudServer {
     }
 
     fn private_ips(&self, network: u64) -> impl Iterator<Item = IpAddr> {
-        self.private.iter().filter(move |it| it.network == network).map(|it| it.ip)
+        self.private
+            .iter()
+            .filter(move |it| it.network == network)
+            .map(|it| it.ip)
     }
 
     /// Returns the zone of the server. The API no longer reports datacenters, so the zone is derived from the location,
@@ -138,10 +153,16 @@ impl CloudServers {
     fn addresses(&self, server: &CloudServer) -> Vec<NodeAddress> {
         // The network is read at the start, before any request for a machine.
         let network = self.network.as_ref().and_then(|network| network.id().ok());
-        let public = [server.ipv4.map(IpAddr::V4), server.ipv6.map(IpAddr::V6)].into_iter().flatten();
+        let public = [server.ipv4.map(IpAddr::V4), server.ipv6.map(IpAddr::V6)]
+            .into_iter()
+            .flatten();
         Addresses::of(&server.name)
             .external(public, self.config.address_family)
-            .internal(network.into_iter().flat_map(|network| server.private_ips(network)))
+            .internal(
+                network
+                    .into_iter()
+                    .flat_map(|network| server.private_ips(network)),
+            )
             .build()
     }
 }
@@ -151,8 +172,13 @@ impl MachineSource for CloudServers {
     type Machine = CloudServer;
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<CloudServer>> {
-        let (call, id) = (Call::get("/servers", &[]), |server: &CloudServer| server.id.clone());
-        self.api.http.list(call, "servers", shared_priority, |server| server, id).await
+        let (call, id) = (Call::get("/servers", &[]), |server: &CloudServer| {
+            server.id.clone()
+        });
+        self.api
+            .http
+            .list(call, "servers", shared_priority, |server| server, id)
+            .await
     }
 
     fn lists_prove_absence(&self) -> bool {
@@ -160,18 +186,30 @@ impl MachineSource for CloudServers {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<CloudServer>> {
-        self.api.http.find(Call::get("/servers/{id}", &[id]).inside("server").with_priority(priority)).await
+        self.api
+            .http
+            .find(
+                Call::get("/servers/{id}", &[id])
+                    .inside("server")
+                    .with_priority(priority),
+            )
+            .await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<CloudServer>> {
-        let call = Call::get("/servers", &[]).list().query("name", name).inside("servers");
+        let call = Call::get("/servers", &[])
+            .list()
+            .query("name", name)
+            .inside("servers");
         self.api.http.read(call.with_priority(priority)).await
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         match MachineId::read(provider_id)? {
             MachineId::Cloud(_) => Ok(digits(provider_id)),
-            MachineId::Robot(_) => Err(Error::invalid(format!("{provider_id:?} is no cloud server"))),
+            MachineId::Robot(_) => Err(Error::invalid(format!(
+                "{provider_id:?} is no cloud server"
+            ))),
         }
     }
 
@@ -179,7 +217,11 @@ impl MachineSource for CloudServers {
         InstanceMetadata {
             provider_id: format!("hcloud://{}", server.id),
             instance_type: server.server_type.to_string(),
-            zone: if self.config.zone_label { server.zone().to_owned() } else { String::new() },
+            zone: if self.config.zone_label {
+                server.zone().to_owned()
+            } else {
+                String::new()
+            },
             region: server.location.to_string(),
             node_addresses: self.addresses(server),
             additional_labels: [(PROVIDED_BY.to_owned(), "cloud".to_owned())].into(),

@@ -29,20 +29,31 @@ impl Servers {
         if answers.iter().any(|it| matches!(it, Ok(Found::Present(_)))) || !has_absences(&answers) {
             return answers;
         }
-        let Some((mut cloud, _)) = self.mixed_cluster() else { return answers };
+        let Some((mut cloud, _)) = self.mixed_cluster() else {
+            return answers;
+        };
         cloud.retain(|node| !nodes.iter().any(|asked| asked.uid == node.uid));
         cloud.sort_by_key(|node| node.ready != ConditionStatus::True);
         cloud.truncate(QUESTIONS);
         let found = self.cloud.find_all(&cloud, true, Priority::Urgent).await;
         if !found.iter().any(|it| matches!(it, Ok(Found::Present(_)))) {
-            turn_absences_into_errors(&mut answers, "HCLOUD_TOKEN shows no other cloud server of this cluster");
+            turn_absences_into_errors(
+                &mut answers,
+                "HCLOUD_TOKEN shows no other cloud server of this cluster",
+            );
         }
         answers
     }
 
     pub(super) async fn verify_robot_absences(&self, robot: &Robot, answers: &mut [RobotAnswer]) {
-        let cluster = if has_absences(answers) { self.mixed_cluster() } else { None };
-        let Some((_, dedicated)) = cluster else { return };
+        let cluster = if has_absences(answers) {
+            self.mixed_cluster()
+        } else {
+            None
+        };
+        let Some((_, dedicated)) = cluster else {
+            return;
+        };
         // The list that was read a moment ago, whose absences these are.
         let list = robot.inventory().snapshot(Priority::Urgent).await;
         let is_listed = |node: &Arc<Node>| match (&list, MachineId::read(&node.provider_id)) {
@@ -50,7 +61,10 @@ impl Servers {
             _ => false,
         };
         if !dedicated.iter().any(is_listed) {
-            turn_absences_into_errors(answers, "ROBOT_USER shows no other dedicated server of this cluster");
+            turn_absences_into_errors(
+                answers,
+                "ROBOT_USER shows no other dedicated server of this cluster",
+            );
         }
     }
 
@@ -59,7 +73,12 @@ impl Servers {
     fn mixed_cluster(&self) -> Option<(Nodes, Nodes)> {
         self.robot.as_ref()?;
         let (mut cloud, mut dedicated) = (Nodes::new(), Nodes::new());
-        for node in self.cluster.nodes()?.into_iter().filter(|node| !node.terminating) {
+        for node in self
+            .cluster
+            .nodes()?
+            .into_iter()
+            .filter(|node| !node.terminating)
+        {
             match MachineId::read(&node.provider_id) {
                 Ok(MachineId::Cloud(_)) => cloud.push(node),
                 Ok(MachineId::Robot(_)) => dedicated.push(node),

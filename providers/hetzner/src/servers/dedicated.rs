@@ -43,7 +43,10 @@ impl From<Wire> for DedicatedServer {
             number: wire.server_number,
             name: wire.server_name.unwrap_or_default(),
             ipv4: wire.server_ip.and_then(|ip| ip.parse().ok()),
-            ipv6: wire.server_ipv6_net.and_then(|net| net.parse().ok()).map(first_address),
+            ipv6: wire
+                .server_ipv6_net
+                .and_then(|net| net.parse().ok())
+                .map(first_address),
             product: wire.product.unwrap_or_default(),
             dc: wire.dc.unwrap_or_default(),
         }
@@ -85,15 +88,23 @@ impl DedicatedMetadata {
     }
 
     fn addresses(&self, server: &DedicatedServer, node: &Node) -> Vec<NodeAddress> {
-        let public = [server.ipv6.map(IpAddr::V6), server.ipv4.map(IpAddr::V4)].into_iter().flatten();
-        let mut addresses = Addresses::of(&server.name).external(public, self.address_family).build();
+        let public = [server.ipv6.map(IpAddr::V6), server.ipv4.map(IpAddr::V4)]
+            .into_iter()
+            .flatten();
+        let mut addresses = Addresses::of(&server.name)
+            .external(public, self.address_family)
+            .build();
         if self.forward_internal_ips {
             for address in node.addresses.iter().filter(|it| it.kind == InternalIP) {
                 match self.misconfigured(address, &addresses) {
                     None => addresses.push(address.clone()),
                     Some(why) => {
                         let message = format!("InternalIP {} is not kept: {why}", address.address);
-                        self.events.warning(EventSubject::Node(node), "MisconfiguredInternalIP", message);
+                        self.events.warning(
+                            EventSubject::Node(node),
+                            "MisconfiguredInternalIP",
+                            message,
+                        );
                     }
                 }
             }
@@ -104,12 +115,18 @@ impl DedicatedMetadata {
     /// Returns the reason why an InternalIP that the kubelet reports is not kept.
     fn misconfigured(&self, address: &NodeAddress, before: &[NodeAddress]) -> Option<&'static str> {
         if before.iter().any(|it| it.address == address.address) {
-            return Some("it is one of the node's other addresses already; give the kubelet another --node-ip");
+            return Some(
+                "it is one of the node's other addresses already; give the kubelet another --node-ip",
+            );
         }
         match (address.address.parse::<IpAddr>(), self.address_family) {
             (Err(_), _) => Some("it is no IP address"),
-            (Ok(IpAddr::V4(_)), AddressFamily::Ipv6) => Some("it is IPv4, and HCLOUD_INSTANCES_ADDRESS_FAMILY is ipv6"),
-            (Ok(IpAddr::V6(_)), AddressFamily::Ipv4) => Some("it is IPv6, and HCLOUD_INSTANCES_ADDRESS_FAMILY is ipv4"),
+            (Ok(IpAddr::V4(_)), AddressFamily::Ipv6) => {
+                Some("it is IPv4, and HCLOUD_INSTANCES_ADDRESS_FAMILY is ipv6")
+            }
+            (Ok(IpAddr::V6(_)), AddressFamily::Ipv4) => {
+                Some("it is IPv6, and HCLOUD_INSTANCES_ADDRESS_FAMILY is ipv4")
+            }
             _ => None,
         }
     }
@@ -118,5 +135,9 @@ impl DedicatedMetadata {
 /// Returns a product's name as the value of a label.
 fn instance_type(product: &str) -> String {
     let valid = |c: &char| c.is_ascii_alphanumeric() || "_.-".contains(*c);
-    product.chars().map(|c| if c == ' ' { '-' } else { c }).filter(valid).collect()
+    product
+        .chars()
+        .map(|c| if c == ' ' { '-' } else { c })
+        .filter(valid)
+        .collect()
 }

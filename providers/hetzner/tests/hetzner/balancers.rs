@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudProvider, Cluster, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancers, Node, Plan, Result,
-    Service,
+    CloudProvider, Cluster, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancers,
+    Node, Plan, Result, Service,
 };
 use hetzner_fake::{Balancer, Fake, Options, Target};
 use parking_lot::Mutex;
@@ -59,7 +59,10 @@ impl Scene {
             "metadata": {"name": "web", "namespace": "default", "uid": UID, "annotations": {}},
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
         });
-        let variables = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"), ("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")];
+        let variables = [
+            ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
+            ("HCLOUD_LOAD_BALANCERS_TYPE", "lb11"),
+        ];
         let config = Config::read(&harness::setup(variables)).unwrap();
         let mut scene = Self {
             fake: Fake::new(options),
@@ -77,7 +80,8 @@ impl Scene {
     /// Adds a Node on a new cloud server, and returns the server's ID.
     pub(super) fn add_node(&mut self, name: &str) -> u64 {
         let id = self.fake.add_server(name).id;
-        self.nodes.push(node(name, &format!("hcloud://{id}"), &json!({})));
+        self.nodes
+            .push(node(name, &format!("hcloud://{id}"), &json!({})));
         id
     }
 
@@ -87,7 +91,11 @@ impl Scene {
         for server in self.fake.servers() {
             self.fake.attach(&server.name, id);
         }
-        let network = config::Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: false };
+        let network = config::Network {
+            name_or_id: "kubernetes".to_owned(),
+            check_attached: false,
+            routes: false,
+        };
         self.config.network = Some(network);
         id
     }
@@ -95,8 +103,16 @@ impl Scene {
     /// Sets a variable; an empty value unsets it.
     pub(super) fn env(&mut self, name: &str, value: &str) {
         let name = format!("HCLOUD_LOAD_BALANCERS_{name}");
-        let key = HCLOUD.iter().map(|it| it.row().key).find(|key| *key == name).unwrap();
-        self.config.load_balancers = self.config.load_balancers.take().map(|defaults| defaults.set(key, value));
+        let key = HCLOUD
+            .iter()
+            .map(|it| it.row().key)
+            .find(|key| *key == name)
+            .unwrap();
+        self.config.load_balancers = self
+            .config
+            .load_balancers
+            .take()
+            .map(|defaults| defaults.set(key, value));
     }
 
     /// Sets an annotation of the Service.
@@ -106,11 +122,16 @@ impl Scene {
     }
 
     pub(super) fn forget(&mut self, key: &str) {
-        self.service.metadata.annotations.get_or_insert_default().remove(&format!("{PREFIX}{key}"));
+        self.service
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .remove(&format!("{PREFIX}{key}"));
     }
 
     pub(super) fn ports(&mut self, ports: Value) {
-        self.service.spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
+        self.service.spec.get_or_insert_default().ports =
+            Some(serde_json::from_value(ports).unwrap());
     }
 
     /// Shows the load balancer in the Service's status, as after `ensure`.
@@ -139,7 +160,12 @@ impl Scene {
     /// Syncs the Service, and returns the addresses and names of the status.
     pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
         let status = self.balancers().await.ensure(request).await?;
         Ok(status.unwrap().ingress.unwrap_or_default())
     }
@@ -147,7 +173,12 @@ impl Scene {
     /// Plans a sync of the Service.
     pub(super) async fn plan(&mut self) -> Result<Plan> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
         self.balancers().await.plan(request, Goal::Ensured).await
     }
 
@@ -162,13 +193,23 @@ impl Scene {
 
     pub(super) async fn try_update(&mut self) -> Result<()> {
         let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
         self.balancers().await.update_targets(request).await
     }
 
     pub(super) async fn try_get(&mut self) -> Result<Option<Vec<String>>> {
         let (service, cluster) = (self.service.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         let status = self.balancers().await.get(request).await?;
         Ok(status.map(|it| it.ingress.unwrap_or_default().iter().map(text).collect()))
     }
@@ -177,7 +218,12 @@ impl Scene {
         let now = "2026-11-21T20:00:00Z";
         self.service.metadata.deletion_timestamp = serde_json::from_value(json!(now)).unwrap();
         let (service, cluster) = (self.service.clone(), kubernetes());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         self.balancers().await.delete(request).await
     }
 
@@ -197,7 +243,12 @@ impl Scene {
 
     /// Returns the routes of the changes since the last call, in order, and resets them.
     pub(super) fn changes(&self) -> Vec<String> {
-        let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
+        let routes = self
+            .fake
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect();
         self.fake.forget_requests();
         routes
     }
@@ -215,8 +266,14 @@ impl Scene {
     /// Returns the ids of server targets and the addresses of IP targets.
     pub(super) fn targets(&self) -> Vec<String> {
         let text = |target: &Target| match target {
-            Target::Server { id, use_private_ip: false } => id.to_string(),
-            Target::Server { id, use_private_ip: true } => format!("{id} private"),
+            Target::Server {
+                id,
+                use_private_ip: false,
+            } => id.to_string(),
+            Target::Server {
+                id,
+                use_private_ip: true,
+            } => format!("{id} private"),
             Target::Ip(ip) => ip.to_string(),
             Target::LabelSelector { selector, .. } => selector.clone(),
         };
@@ -227,7 +284,11 @@ impl Scene {
 
     /// Returns the ids of the Nodes' servers.
     pub(super) fn servers(&self) -> Vec<String> {
-        self.fake.servers().iter().map(|server| server.id.to_string()).collect()
+        self.fake
+            .servers()
+            .iter()
+            .map(|server| server.id.to_string())
+            .collect()
     }
 }
 
@@ -241,7 +302,8 @@ fn text(ingress: &LoadBalancerIngress) -> String {
 }
 
 pub(super) fn node(name: &str, provider_id: &str, more: &Value) -> Arc<Node> {
-    let mut node = json!({"metadata": {"name": name, "uid": name}, "spec": {"providerID": provider_id}});
+    let mut node =
+        json!({"metadata": {"name": name, "uid": name}, "spec": {"providerID": provider_id}});
     for (key, value) in more.as_object().unwrap() {
         node[key] = value.clone();
         if key == "labels" {

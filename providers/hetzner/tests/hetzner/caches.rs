@@ -27,11 +27,20 @@ async fn look_ups_are_counted_as_hit_or_miss() {
     ];
     for (cache, mode) in names {
         let (mut machines, nodes) = in_mode(cache);
-        machines.look_up(&nodes[..50], LookupRequest::ADDRESSES).await;
+        machines
+            .look_up(&nodes[..50], LookupRequest::ADDRESSES)
+            .await;
         let miss = format!("instances_v2 {mode} miss");
         assert_eq!(machines.cache_results(), vec![miss.clone(); 50]);
-        machines.state(&nodes[0], LookupRequest::ADDRESSES).await.unwrap();
-        let again = if mode == "off" { miss } else { format!("instances_v2 {mode} hit") };
+        machines
+            .state(&nodes[0], LookupRequest::ADDRESSES)
+            .await
+            .unwrap();
+        let again = if mode == "off" {
+            miss
+        } else {
+            format!("instances_v2 {mode} hit")
+        };
         assert_eq!(machines.cache_results(), [again]);
     }
 }

@@ -8,7 +8,11 @@ use crate::harness::Harness;
 async fn told(harness: &Harness) -> Vec<String> {
     let changed = format!("{:?}", harness.fake.objects());
     let findings = harness.provider().diagnose().await;
-    assert_eq!(format!("{:?}", harness.fake.objects()), changed, "nothing is changed");
+    assert_eq!(
+        format!("{:?}", harness.fake.objects()),
+        changed,
+        "nothing is changed"
+    );
     let told = findings.iter().map(|it| {
         assert_eq!(it.severity == Severity::Ok, it.remedy.is_none(), "{it:?}");
         let remedy = it.remedy.as_deref().unwrap_or_default();
@@ -21,12 +25,16 @@ async fn told(harness: &Harness) -> Vec<String> {
 
 /// Returns the finding with this prefix.
 fn find<'a>(told: &'a [String], start: &str) -> &'a str {
-    told.iter().find(|it| it.starts_with(start)).unwrap_or_else(|| panic!("{start}: {told:#?}"))
+    told.iter()
+        .find(|it| it.starts_with(start))
+        .unwrap_or_else(|| panic!("{start}: {told:#?}"))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sound_installation_has_nothing_but_good_findings() {
-    let harness = Harness::default().set("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1").set("HCLOUD_NETWORK", "kubernetes");
+    let harness = Harness::default()
+        .set("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")
+        .set("HCLOUD_NETWORK", "kubernetes");
     let id = harness.fake.add_network("kubernetes", "10.0.0.0/8");
     harness.fake.run_attached_to(id);
     let told = told(&harness).await;
@@ -61,7 +69,9 @@ async fn a_token_that_is_wrong_or_may_only_read_is_told() {
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_does_not_answer_hides_the_rest() {
     let harness = Harness::default();
-    harness.fake.fail(hetzner_fake::Fault::status("GET /locations", 502));
+    harness
+        .fake
+        .fail(hetzner_fake::Fault::status("GET /locations", 502));
     let told = told(&harness).await;
     assert_eq!(told.len(), 1);
     assert!(find(&told, "Failure endpoint: http://hetzner/v1: ").contains("HCLOUD_ENDPOINT"));
@@ -80,43 +90,82 @@ async fn a_network_that_is_missing_or_not_attached_is_told() {
     assert!(find(&told(&harness).await, "Failure network: ").contains("correct HCLOUD_NETWORK"));
 
     harness.fake.add_network("kubernets", "10.0.0.0/8");
-    find(&told(&harness).await, "Failure network: this machine is not attached");
+    find(
+        &told(&harness).await,
+        "Failure network: this machine is not attached",
+    );
 
-    harness.fake.fail(hetzner_fake::Fault::status("GET /hetzner/v1/metadata/private-networks", 500));
-    find(&told(&harness).await, "Warning network: whether this machine is attached to it is not known");
+    harness.fake.fail(hetzner_fake::Fault::status(
+        "GET /hetzner/v1/metadata/private-networks",
+        500,
+    ));
+    find(
+        &told(&harness).await,
+        "Warning network: whether this machine is attached to it is not known",
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_or_type_of_load_balancers_that_does_not_exist_is_told_with_those_that_do() {
     let harness = Harness::default();
-    find(&told(&harness).await, "Warning load balancer location: none is configured");
+    find(
+        &told(&harness).await,
+        "Warning load balancer location: none is configured",
+    );
 
-    let harness = harness.set("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn9").set("HCLOUD_LOAD_BALANCERS_TYPE", "lb99");
+    let harness = harness
+        .set("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn9")
+        .set("HCLOUD_LOAD_BALANCERS_TYPE", "lb99");
     let wrong = told(&harness).await;
     assert!(find(&wrong, "Failure load balancer location: \"fsn9\"").contains("fsn1"));
     assert!(find(&wrong, "Failure load balancer type: \"lb99\"").contains("lb11"));
 
     let harness = Harness::default().set("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central");
-    find(&told(&harness).await, "Ok load balancer location: eu-central");
+    find(
+        &told(&harness).await,
+        "Ok load balancer location: eu-central",
+    );
     harness.fake.change_type("lb11", |it| {
         it.deprecation = Some(("2026-01-01T00:00:00Z".into(), "2026-06-01T00:00:00Z".into()));
     });
-    find(&told(&harness).await, "Warning load balancer type: lb11 is deprecated, and not available after 2026-06-01");
+    find(
+        &told(&harness).await,
+        "Warning load balancer type: lb11 is deprecated, and not available after 2026-06-01",
+    );
 
     let without = Harness::default().set("HCLOUD_LOAD_BALANCERS_ENABLED", "false");
-    assert!(told(&without).await.iter().all(|it| !it.contains("load balancer type")));
+    assert!(
+        told(&without)
+            .await
+            .iter()
+            .all(|it| !it.contains("load balancer type"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn robots_credential_is_tried_once() {
     let harness = Harness::default().with_robot();
-    find(&told(&harness).await, "Failure robot: ROBOT_USER shows no server at all");
+    find(
+        &told(&harness).await,
+        "Failure robot: ROBOT_USER shows no server at all",
+    );
     let harness = Harness::default().with_robot();
     harness.fake.add_robot_server(321, "bm-1");
-    find(&told(&harness).await, "Ok robot: the credential shows 1 server");
+    find(
+        &told(&harness).await,
+        "Ok robot: the credential shows 1 server",
+    );
     assert_eq!(harness.fake.count("GET /server"), 1);
 
-    let harness = Harness::default().with_robot().set("ROBOT_PASSWORD", "wrong");
-    assert!(find(&told(&harness).await, "Failure robot: ").contains("block this machine's address"));
-    assert_eq!(harness.fake.count("GET /server"), 1, "several in a row block the address");
+    let harness = Harness::default()
+        .with_robot()
+        .set("ROBOT_PASSWORD", "wrong");
+    assert!(
+        find(&told(&harness).await, "Failure robot: ").contains("block this machine's address")
+    );
+    assert_eq!(
+        harness.fake.count("GET /server"),
+        1,
+        "several in a row block the address"
+    );
 }

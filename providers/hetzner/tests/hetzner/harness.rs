@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, Context, Environment, Error, EventKind,
-    EventSubject, Events, KubernetesApi, Node, NodeAddress, ProviderSeries, Result, Route, Service, Setup,
+    AddressType, Caches, ClientBuilder, CloudMetrics, CloudProvider, Cluster, Context, Environment,
+    Error, EventKind, EventSubject, Events, KubernetesApi, Node, NodeAddress, ProviderSeries,
+    Result, Route, Service, Setup,
 };
 use hetzner_fake::{Fake, ROBOT_PASSWORD, ROBOT_USER, TOKEN};
 use parking_lot::Mutex;
@@ -49,19 +50,33 @@ impl Caches for ACluster {
 }
 
 impl Events for ACluster {
-    fn record(&self, component: &str, about: EventSubject<'_>, kind: EventKind, reason: &str, message: &str) {
-        assert_eq!((component, kind), ("hcloud-cloud-controller-manager", EventKind::Warning));
+    fn record(
+        &self,
+        component: &str,
+        about: EventSubject<'_>,
+        kind: EventKind,
+        reason: &str,
+        message: &str,
+    ) {
+        assert_eq!(
+            (component, kind),
+            ("hcloud-cloud-controller-manager", EventKind::Warning)
+        );
         let about = match about {
             EventSubject::Node(node) => node.name.to_string(),
             EventSubject::Service(service) => service.metadata.name.clone().unwrap(),
         };
-        self.events.lock().push(format!("{about} {reason}: {message}"));
+        self.events
+            .lock()
+            .push(format!("{about} {reason}: {message}"));
     }
 }
 
 impl CloudMetrics for ACluster {
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], _value: f64) {
-        self.series.lock().push(format!("{} {}", series.name, labels.join(" ")));
+        self.series
+            .lock()
+            .push(format!("{} {}", series.name, labels.join(" ")));
     }
 }
 
@@ -75,33 +90,64 @@ impl ClientBuilder for NoKubernetes {
 
 /// Returns the program's set-up: the token and the endpoint, and these variables.
 pub(crate) fn setup<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Setup {
-    let all = [("HCLOUD_TOKEN", TOKEN), ("HCLOUD_ENDPOINT", "http://hetzner/v1")];
-    Setup { environment: Environment::of(all.into_iter().chain(variables)), ..Setup::default() }
+    let all = [
+        ("HCLOUD_TOKEN", TOKEN),
+        ("HCLOUD_ENDPOINT", "http://hetzner/v1"),
+    ];
+    Setup {
+        environment: Environment::of(all.into_iter().chain(variables)),
+        ..Setup::default()
+    }
 }
 
 /// The variables for access to Robot.
-pub(crate) const WITH_ROBOT: [(&str, &str); 3] =
-    [("ROBOT_ENABLED", "true"), ("ROBOT_USER", ROBOT_USER), ("ROBOT_PASSWORD", ROBOT_PASSWORD)];
+pub(crate) const WITH_ROBOT: [(&str, &str); 3] = [
+    ("ROBOT_ENABLED", "true"),
+    ("ROBOT_USER", ROBOT_USER),
+    ("ROBOT_PASSWORD", ROBOT_PASSWORD),
+];
 
 /// Returns the provider over the fake. Nothing is sent yet.
 pub(crate) fn provider(config: &Config, setup: &Setup, fake: &Fake) -> Hetzner {
-    let cloud = transports::cloud(config, setup).service(fake.router()).build().unwrap();
-    let robot = config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
-    let robot = robot
-        .map(|(robot, credential)| transports::robot(robot, credential, setup).service(fake.router()).build().unwrap());
+    let cloud = transports::cloud(config, setup)
+        .service(fake.router())
+        .build()
+        .unwrap();
+    let robot = config
+        .robot
+        .as_ref()
+        .and_then(|robot| Some((robot, robot.credential.as_ref()?)));
+    let robot = robot.map(|(robot, credential)| {
+        transports::robot(robot, credential, setup)
+            .service(fake.router())
+            .build()
+            .unwrap()
+    });
     let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(fake.router());
     Hetzner::over(config.clone(), cloud, robot, metadata.build().unwrap())
 }
 
 pub(crate) fn context(cluster: &Arc<ACluster>) -> Context {
-    let (clients, events) = (Arc::new(NoKubernetes), Arc::clone(cluster) as Arc<dyn Events>);
+    let (clients, events) = (
+        Arc::new(NoKubernetes),
+        Arc::clone(cluster) as Arc<dyn Events>,
+    );
     let shutdown = Default::default();
-    Context { cluster: kubernetes(), cluster_cidrs: vec![RANGE.to_owned()], clients, events, shutdown }
+    Context {
+        cluster: kubernetes(),
+        cluster_cidrs: vec![RANGE.to_owned()],
+        clients,
+        events,
+        shutdown,
+    }
 }
 
 /// Returns the provider over the fake, started; the requests of the start are forgotten.
 pub(crate) async fn started(config: &Config, fake: &Fake, cluster: &Arc<ACluster>) -> Hetzner {
-    let setup = Setup { metrics: Arc::clone(cluster) as Arc<dyn CloudMetrics>, ..Setup::default() };
+    let setup = Setup {
+        metrics: Arc::clone(cluster) as Arc<dyn CloudMetrics>,
+        ..Setup::default()
+    };
     let provider = provider(config, &setup, fake);
     provider.initialize(&context(cluster)).await.unwrap();
     provider.set_caches(Arc::clone(cluster) as Arc<dyn Caches>);
@@ -127,16 +173,27 @@ impl Harness {
 
     /// Sets the value of `--cluster-cidr`.
     pub(crate) fn pods_in(self, range: &str) -> Self {
-        Self { cluster_cidr: Some(range.to_owned()), ..self }
+        Self {
+            cluster_cidr: Some(range.to_owned()),
+            ..self
+        }
     }
 
     pub(crate) fn with_robot(self) -> Self {
-        WITH_ROBOT.iter().fold(self, |this, (name, value)| this.set(name, value))
+        WITH_ROBOT
+            .iter()
+            .fold(self, |this, (name, value)| this.set(name, value))
     }
 
     fn setup(&self) -> Setup {
-        let variables = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        Setup { cluster_cidr: self.cluster_cidr.clone(), ..setup(variables) }
+        let variables = self
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        Setup {
+            cluster_cidr: self.cluster_cidr.clone(),
+            ..setup(variables)
+        }
     }
 
     pub(crate) fn provider(&self) -> Hetzner {
@@ -149,7 +206,12 @@ impl Harness {
     }
 
     pub(crate) async fn started(&self) -> Hetzner {
-        started(&Config::read(&self.setup()).unwrap(), &self.fake, &self.cluster).await
+        started(
+            &Config::read(&self.setup()).unwrap(),
+            &self.fake,
+            &self.cluster,
+        )
+        .await
     }
 
     /// Adds a Node on this machine, with this InternalIP and Pod CIDR.
@@ -171,7 +233,10 @@ impl Harness {
 }
 
 pub(crate) fn kubernetes() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// Returns the route that the controller requests: to this Node, at its InternalIP.

@@ -1,6 +1,9 @@
 //! Tests of the provider over the fake: one file for each part.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails where it does not find what it expects"
+)]
 
 mod annotations;
 mod balancers;

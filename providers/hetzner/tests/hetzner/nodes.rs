@@ -16,21 +16,47 @@ fn id(machines: &Machines, name: &str) -> String {
 async fn a_server_exists_by_id_and_by_name_and_what_is_not_there_does_not() {
     let mut machines = Machines::of(3);
     let by_id = node("another-name", &id(&machines, "worker-0"));
-    assert!(machines.exists(&by_id).await.unwrap(), "the id counts, not the name");
+    assert!(
+        machines.exists(&by_id).await.unwrap(),
+        "the id counts, not the name"
+    );
     assert!(machines.exists(&node("worker-1", "")).await.unwrap());
-    assert!(!machines.exists(&node("worker-0", "hcloud://77")).await.unwrap());
-    assert!(!machines.exists(&new_node("worker")).await.unwrap(), "names match as a whole");
+    assert!(
+        !machines
+            .exists(&node("worker-0", "hcloud://77"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !machines.exists(&new_node("worker")).await.unwrap(),
+        "names match as a whole"
+    );
     let reason = machines.state(&new_node("worker-9"), FRESH).await;
-    assert!(gone(&reason).unwrap().contains("looked in the project of HCLOUD_TOKEN"));
+    assert!(
+        gone(&reason)
+            .unwrap()
+            .contains("looked in the project of HCLOUD_TOKEN")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_is_shut_down_if_it_is_off_and_in_no_other_state() {
     let mut machines = Machines::of(1);
     let node = node("worker-0", &id(&machines, "worker-0"));
-    let states = ["running", "initializing", "starting", "stopping", "deleting", "migrating", "rebuilding", "unknown"];
+    let states = [
+        "running",
+        "initializing",
+        "starting",
+        "stopping",
+        "deleting",
+        "migrating",
+        "rebuilding",
+        "unknown",
+    ];
     for state in states {
-        machines.fake.change_server("worker-0", |server| state.clone_into(&mut server.status));
+        machines
+            .fake
+            .change_server("worker-0", |server| state.clone_into(&mut server.status));
         assert!(!machines.is_shut_down(&node).await.unwrap(), "{state}");
     }
     machines.fake.stop("worker-0");
@@ -43,12 +69,28 @@ async fn a_node_is_told_all_of_its_server() {
     let server = machines.fake.server("worker-0").unwrap();
     let metadata = machines.metadata(&node("worker-0", "")).await;
     assert_eq!(metadata.provider_id, format!("hcloud://{}", server.id));
-    assert_eq!((&*metadata.instance_type, &*metadata.region), (&*server.server_type, "fsn1"));
+    assert_eq!(
+        (&*metadata.instance_type, &*metadata.region),
+        (&*server.server_type, "fsn1")
+    );
     assert_eq!(metadata.zone, "fsn1-dc14");
-    let label = ("instance.hetzner.cloud/provided-by".to_owned(), "cloud".to_owned());
+    let label = (
+        "instance.hetzner.cloud/provided-by".to_owned(),
+        "cloud".to_owned(),
+    );
     assert_eq!(metadata.additional_labels, [label].into());
-    let addresses: Vec<_> = metadata.node_addresses.iter().map(ToString::to_string).collect();
-    assert_eq!(addresses, ["Hostname worker-0".to_owned(), format!("ExternalIP {}", server.ipv4.unwrap())]);
+    let addresses: Vec<_> = metadata
+        .node_addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            "Hostname worker-0".to_owned(),
+            format!("ExternalIP {}", server.ipv4.unwrap())
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +106,11 @@ async fn a_location_has_the_zone_that_it_always_had() {
     ];
     let mut machines = Machines::of(zones.len());
     for (n, (location, _)) in zones.iter().enumerate() {
-        machines.fake.change_server(&format!("worker-{n}"), |server| (*location).clone_into(&mut server.location));
+        machines
+            .fake
+            .change_server(&format!("worker-{n}"), |server| {
+                (*location).clone_into(&mut server.location)
+            });
     }
     for (n, (location, zone)) in zones.iter().enumerate() {
         let metadata = machines.metadata(&node(&format!("worker-{n}"), "")).await;
@@ -115,13 +161,23 @@ async fn the_address_in_the_configured_network_is_internal() {
     let ip = machines.fake.attach("worker-0", ours);
     machines.fake.attach("worker-0", other);
     machines.fake.attach("worker-1", other);
-    let network = |name: &str| Network { name_or_id: name.to_owned(), check_attached: false, routes: false };
+    let network = |name: &str| Network {
+        name_or_id: name.to_owned(),
+        check_attached: false,
+        routes: false,
+    };
     for name in ["kubernetes".to_owned(), ours.to_string()] {
         machines.config.network = Some(network(&name));
         machines.start().await;
         let internal = |addresses: Vec<String>| addresses.into_iter().skip(2).collect::<Vec<_>>();
-        assert_eq!(internal(machines.addresses(&node("worker-0", "")).await), [format!("InternalIP {ip}")]);
-        assert!(internal(machines.addresses(&node("worker-1", "")).await).is_empty(), "attached to another");
+        assert_eq!(
+            internal(machines.addresses(&node("worker-0", "")).await),
+            [format!("InternalIP {ip}")]
+        );
+        assert!(
+            internal(machines.addresses(&node("worker-1", "")).await).is_empty(),
+            "attached to another"
+        );
         assert!(internal(machines.addresses(&node("worker-2", "")).await).is_empty());
     }
     machines.config.network = None;
@@ -139,21 +195,38 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
         }
         machines.fake.add_server("worker-0");
         for request in [FRESH, LookupRequest::METADATA] {
-            let err = machines.state(&node("bm-1", "hrobot://321"), request).await.unwrap_err();
+            let err = machines
+                .state(&node("bm-1", "hrobot://321"), request)
+                .await
+                .unwrap_err();
             assert!(err.to_string().contains("ROBOT_ENABLED"), "{err}");
         }
-        assert!(machines.exists(&node("worker-0", "")).await.unwrap(), "names are looked for in the cloud only");
+        assert!(
+            machines.exists(&node("worker-0", "")).await.unwrap(),
+            "names are looked for in the cloud only"
+        );
         // The machine of a name that the cloud lacks is unknown, if there are dedicated servers.
-        assert_eq!(machines.exists(&new_node("bm-1")).await.ok(), if enabled { None } else { Some(false) });
+        assert_eq!(
+            machines.exists(&new_node("bm-1")).await.ok(),
+            if enabled { None } else { Some(false) }
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_odd_address_of_one_server_does_not_hide_the_others() {
     let mut machines = Machines::of(60);
-    machines.fake.change_server("worker-3", |server| (server.ipv4, server.ipv6) = (None, None));
+    machines.fake.change_server("worker-3", |server| {
+        (server.ipv4, server.ipv6) = (None, None)
+    });
     let nodes = nodes_of(&machines.fake);
-    assert!(machines.look_up(&nodes, LookupRequest::ADDRESSES).await.iter().all(Result::is_ok));
+    assert!(
+        machines
+            .look_up(&nodes, LookupRequest::ADDRESSES)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
     assert_eq!(machines.addresses(&nodes[3]).await, ["Hostname worker-3"]);
 }
 
@@ -171,12 +244,23 @@ async fn a_token_of_another_project_is_found_out_though_robot_shows_its_servers(
     machines.start().await;
     machines.fake.add_server_to("other", "somebody-elses");
     machines.fake.set_token(TOKEN, "other");
-    let answers = machines.look_up(&[Arc::clone(&nodes[0]), Arc::clone(&nodes[3])], FRESH).await;
+    let answers = machines
+        .look_up(&[Arc::clone(&nodes[0]), Arc::clone(&nodes[3])], FRESH)
+        .await;
     let err = answers[0].as_ref().unwrap_err();
-    assert!(err.is_unauthorized() && err.to_string().contains("HCLOUD_TOKEN shows no other cloud server"), "{err}");
+    assert!(
+        err.is_unauthorized()
+            && err
+                .to_string()
+                .contains("HCLOUD_TOKEN shows no other cloud server"),
+        "{err}"
+    );
     assert!(answers[1].is_ok());
     machines.fake.set_token(TOKEN, PROJECT);
     machines.fake.terminate("worker-0");
     tokio::time::sleep(LATER).await;
-    assert!(!machines.exists(&nodes[0]).await.unwrap(), "another one is shown");
+    assert!(
+        !machines.exists(&nodes[0]).await.unwrap(),
+        "another one is shown"
+    );
 }

@@ -4,7 +4,10 @@ use provider_hetzner::annotations;
 use provider_hetzner::variables::{HCLOUD, ROBOT};
 use provider_kit::declared::reference::{put, table};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/hetzner.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/providers/hetzner.md"
+);
 
 #[test]
 fn the_page_has_the_tables_that_the_declarations_make() {

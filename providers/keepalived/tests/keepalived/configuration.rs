@@ -7,13 +7,21 @@ use provider_kit::declared::reference::{put, table};
 
 fn mistakes(variables: &[(&str, &str)]) -> String {
     let environment = Environment::of(variables.iter().copied());
-    let setup = Setup { environment, ..Setup::default() };
-    factory(&setup).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
+    let setup = Setup {
+        environment,
+        ..Setup::default()
+    };
+    factory(&setup)
+        .err()
+        .map_or_else(|| "none".to_owned(), |error| error.to_string())
 }
 
 #[test]
 fn all_mistakes_in_the_variables_are_reported_at_the_start() {
-    let text = mistakes(&[("KEEPALIVED_DEFAULT_FORWARD_METHOD", "AJAX"), ("KEEPALIVED_SERVICE_CIDR", "10.0.0.0/33")]);
+    let text = mistakes(&[
+        ("KEEPALIVED_DEFAULT_FORWARD_METHOD", "AJAX"),
+        ("KEEPALIVED_SERVICE_CIDR", "10.0.0.0/33"),
+    ]);
     for part in [
         "KEEPALIVED_NAMESPACE is required: the namespace of the ConfigMap",
         "KEEPALIVED_CONFIG_MAP is required: the name of the ConfigMap",
@@ -31,8 +39,12 @@ fn range_of_ipv6_is_refused_at_the_start() {
         ("KEEPALIVED_CONFIG_MAP", "vip-configmap"),
         ("KEEPALIVED_SERVICE_CIDR", "10.0.0.0/24,2001:db8::/64"),
     ]);
-    let expected = "\"2001:db8::/64\" is IPv6, which kube-keepalived-vip does not support; remove it";
-    assert!(text.contains("KEEPALIVED_SERVICE_CIDR") && text.contains(expected), "{text}");
+    let expected =
+        "\"2001:db8::/64\" is IPv6, which kube-keepalived-vip does not support; remove it";
+    assert!(
+        text.contains("KEEPALIVED_SERVICE_CIDR") && text.contains(expected),
+        "{text}"
+    );
 }
 
 #[test]
@@ -51,13 +63,24 @@ fn variables_of_the_go_program_are_accepted() {
 
 #[test]
 fn reference_page_has_the_tables_of_the_declarations() {
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/keepalived.md");
+    const PAGE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/providers/keepalived.md"
+    );
     let page = std::fs::read_to_string(PAGE).expect("the page");
-    let tables = [("variables", table("variable", VARIABLES)), ("annotations", table("annotation", ANNOTATIONS))];
-    let fresh = tables.iter().fold(page.clone(), |page, (name, text)| put(&page, name, text).expect("a place for it"));
+    let tables = [
+        ("variables", table("variable", VARIABLES)),
+        ("annotations", table("annotation", ANNOTATIONS)),
+    ];
+    let fresh = tables.iter().fold(page.clone(), |page, (name, text)| {
+        put(&page, name, text).expect("a place for it")
+    });
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(PAGE, &fresh).expect("a written page");
     } else {
-        assert_eq!(page, fresh, "CCM_WRITE_REFERENCE=1 cargo test --workspace --test keepalived writes the page");
+        assert_eq!(
+            page, fresh,
+            "CCM_WRITE_REFERENCE=1 cargo test --workspace --test keepalived writes the page"
+        );
     }
 }

@@ -5,7 +5,11 @@ use std::sync::atomic::Ordering;
 use crate::harness::{Harness, Moment, Run};
 
 /// Plays what users do: two Services, a fixed address, and a deletion. Ends early if the run is killed.
-async fn story(harness: &Harness, run: &Run, services: &[cloud_provider::Service; 3]) -> Option<()> {
+async fn story(
+    harness: &Harness,
+    run: &Run,
+    services: &[cloud_provider::Service; 3],
+) -> Option<()> {
     let [web, api, gone] = services;
     run.ensure(gone).await?.expect("an address");
     run.ensure(web).await?.expect("an address");
@@ -25,10 +29,17 @@ fn services(harness: &Harness) -> [cloud_provider::Service; 3] {
 async fn program_killed_at_any_request_gives_out_no_address_twice_and_ends_in_the_same_state() {
     let undisturbed = Harness::new("10.0.0.0/28");
     let run = undisturbed.start(None).await;
-    story(&undisturbed, &run, &services(&undisturbed)).await.expect("an undisturbed run");
-    let (expected, requests) = (undisturbed.addresses(), run.requests.load(Ordering::Relaxed));
+    story(&undisturbed, &run, &services(&undisturbed))
+        .await
+        .expect("an undisturbed run");
+    let (expected, requests) = (
+        undisturbed.addresses(),
+        run.requests.load(Ordering::Relaxed),
+    );
     assert_eq!(expected.len(), 2, "{expected:?}");
-    for crash in (0..requests).flat_map(|number| [Moment::Before, Moment::After].map(|moment| (number, moment))) {
+    for crash in (0..requests)
+        .flat_map(|number| [Moment::Before, Moment::After].map(|moment| (number, moment)))
+    {
         let harness = Harness::new("10.0.0.0/28");
         let services = services(&harness);
         let killed = harness.start(Some(crash)).await;
@@ -36,8 +47,15 @@ async fn program_killed_at_any_request_gives_out_no_address_twice_and_ends_in_th
         assert!(ended.is_none(), "request {crash:?} was not sent");
         harness.addresses();
         let next = harness.start(None).await;
-        story(&harness, &next, &services).await.expect("an undisturbed run");
-        let users = |all: &[(String, String)]| all.iter().map(|(_, user)| user.clone()).collect::<Vec<_>>();
-        assert_eq!(users(&harness.addresses()), users(&expected), "killed at {crash:?}");
+        story(&harness, &next, &services)
+            .await
+            .expect("an undisturbed run");
+        let users =
+            |all: &[(String, String)]| all.iter().map(|(_, user)| user.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            users(&harness.addresses()),
+            users(&expected),
+            "killed at {crash:?}"
+        );
     }
 }

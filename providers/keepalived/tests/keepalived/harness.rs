@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, Error, Fence, KubernetesApi,
-    LoadBalancerRequest, LoadBalancers, Node, Result, Service, Setup, async_trait,
+    Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, Error, Fence,
+    KubernetesApi, LoadBalancerRequest, LoadBalancers, Node, Result, Service, Setup, async_trait,
 };
 use embedded_apiserver::ApiServer;
 use http_body_util::{BodyExt, Full};
@@ -46,12 +46,22 @@ impl KubernetesApi for Connection {
         }
         // Requests take time, so that others run meanwhile.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        let answer = self.api.router().oneshot(request.map(|body| axum::body::Body::new(Full::from(body)))).await;
+        let answer = self
+            .api
+            .router()
+            .oneshot(request.map(|body| axum::body::Body::new(Full::from(body))))
+            .await;
         if crash.is_some() {
             return std::future::pending().await;
         }
-        let (head, body) = answer.map_err(|error| Error::other(error.to_string()))?.into_parts();
-        let body = body.collect().await.map_err(|error| Error::other(error.to_string()))?.to_bytes();
+        let (head, body) = answer
+            .map_err(|error| Error::other(error.to_string()))?
+            .into_parts();
+        let body = body
+            .collect()
+            .await
+            .map_err(|error| Error::other(error.to_string()))?
+            .to_bytes();
         Ok(http::Response::from_parts(head, body.to_vec()))
     }
 }
@@ -70,7 +80,9 @@ impl Caches for ServiceCache {
 
     fn services(&self) -> Vec<Arc<Service>> {
         let services = self.0.list("services").into_iter();
-        services.map(|service| Arc::new(serde_json::from_value(service).expect("a Service"))).collect()
+        services
+            .map(|service| Arc::new(serde_json::from_value(service).expect("a Service")))
+            .collect()
     }
 }
 
@@ -86,14 +98,25 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: None }
+    Cluster {
+        name: "kubernetes".into(),
+        id: None,
+    }
 }
 
 impl Harness {
     pub(crate) fn new(ranges: &str) -> Self {
-        let variables = [("NAMESPACE", "kube-system"), ("CONFIG_MAP", "vip"), ("SERVICE_CIDR", ranges)];
-        let variables = variables.map(|(name, value)| (format!("KEEPALIVED_{name}"), value.to_owned()));
-        Self { api: ApiServer::new(), variables: variables.into() }
+        let variables = [
+            ("NAMESPACE", "kube-system"),
+            ("CONFIG_MAP", "vip"),
+            ("SERVICE_CIDR", ranges),
+        ];
+        let variables =
+            variables.map(|(name, value)| (format!("KEEPALIVED_{name}"), value.to_owned()));
+        Self {
+            api: ApiServer::new(),
+            variables: variables.into(),
+        }
     }
 
     /// Creates a Service, and returns it as the controller has it.
@@ -105,7 +128,10 @@ impl Harness {
 
     /// Writes the addresses into the status of a Service, and returns the Service as the controller has it then.
     pub(crate) fn show(&self, name: &str, addresses: &[String]) -> Service {
-        let mut object = self.api.get("services", Some("default"), name).expect("a Service");
+        let mut object = self
+            .api
+            .get("services", Some("default"), name)
+            .expect("a Service");
         let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
         object["status"]["loadBalancer"]["ingress"] = json!(ingress);
         self.api.remove("services", Some("default"), name);
@@ -114,14 +140,29 @@ impl Harness {
 
     /// Starts the program, which is killed at this request if there is one.
     pub(crate) async fn start(&self, crash: Option<(usize, Moment)>) -> Run {
-        let environment = Environment::of(self.variables.iter().map(|(name, value)| (&**name, &**value)));
-        let setup = Setup { environment, fence: Fence::open(), ..Setup::default() };
+        let environment = Environment::of(
+            self.variables
+                .iter()
+                .map(|(name, value)| (&**name, &**value)),
+        );
+        let setup = Setup {
+            environment,
+            fence: Fence::open(),
+            ..Setup::default()
+        };
         let provider = Keepalived::new(&setup).expect("valid variables");
         let requests = Arc::new(AtomicUsize::new(0));
         provider.set_caches(Arc::new(ServiceCache(self.api.clone())));
-        let connection = Connection { api: self.api.clone(), requests: Arc::clone(&requests), crash };
+        let connection = Connection {
+            api: self.api.clone(),
+            requests: Arc::clone(&requests),
+            crash,
+        };
         let context = ScriptedCluster::default().context(cluster());
-        let context = Context { clients: Arc::new(connection), ..context };
+        let context = Context {
+            clients: Arc::new(connection),
+            ..context
+        };
         // A run that is killed here never gets further.
         tokio::select! {
             started = provider.initialize(&context) => started.expect("a start"),
@@ -132,20 +173,37 @@ impl Harness {
 
     /// Returns the ConfigMap of the provider.
     pub(crate) fn config_map(&self) -> Value {
-        self.api.get("configmaps", Some("kube-system"), "vip").unwrap_or_default()
+        self.api
+            .get("configmaps", Some("kube-system"), "vip")
+            .unwrap_or_default()
     }
 
     /// Returns the addresses and their users, as kube-keepalived-vip reads them, after a check that each is given out once.
     pub(crate) fn addresses(&self) -> Vec<(String, String)> {
         let map = self.config_map();
-        let text = map["metadata"]["annotations"]["k8s.co/cloud-provider-config"].as_str().unwrap_or("{}");
+        let text = map["metadata"]["annotations"]["k8s.co/cloud-provider-config"]
+            .as_str()
+            .unwrap_or("{}");
         let entries: Value = serde_json::from_str(text).expect("JSON");
         let entries = entries["services"].as_array().cloned().unwrap_or_default();
-        let distinct: BTreeSet<_> = entries.iter().map(|entry| entry["ip"].to_string()).collect();
-        assert_eq!(distinct.len(), entries.len(), "an address is given out twice: {text}");
+        let distinct: BTreeSet<_> = entries
+            .iter()
+            .map(|entry| entry["ip"].to_string())
+            .collect();
+        assert_eq!(
+            distinct.len(),
+            entries.len(),
+            "an address is given out twice: {text}"
+        );
         let data = map["data"].as_object().cloned().unwrap_or_default();
-        assert_eq!(data.len(), entries.len(), "the data does not follow from the annotation: {map}");
-        data.into_iter().map(|(ip, value)| (ip, value.as_str().unwrap_or_default().to_owned())).collect()
+        assert_eq!(
+            data.len(),
+            entries.len(),
+            "the data does not follow from the annotation: {map}"
+        );
+        data.into_iter()
+            .map(|(ip, value)| (ip, value.as_str().unwrap_or_default().to_owned()))
+            .collect()
     }
 }
 
@@ -162,7 +220,12 @@ impl Run {
     /// Returns the addresses of the Service after a sync; `None` if the run was killed.
     pub(crate) async fn ensure(&self, service: &Service) -> Option<Result<Vec<String>>> {
         let cluster = cluster();
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &[],
+            callbacks: &(),
+        };
         let status = tokio::select! {
             status = self.balancers().ensure(request) => status,
             () = settled() => return None,
@@ -177,7 +240,12 @@ impl Run {
     /// Deletes the addresses of the Service; `None` if the run was killed.
     pub(crate) async fn delete(&self, service: &Service) -> Option<Result<()>> {
         let cluster = cluster();
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &[],
+            callbacks: &(),
+        };
         tokio::select! {
             outcome = self.balancers().delete(request) => Some(outcome),
             () = settled() => None,

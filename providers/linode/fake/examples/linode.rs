@@ -16,7 +16,10 @@ async fn main() -> std::io::Result<()> {
     for number in 0..count {
         fake.lock().add_linode(ACCOUNT, &format!("worker-{number}"));
     }
-    println!("LINODE_URL={} LINODE_API_TOKEN={TOKEN} LINODE_REGION=us-east", port.url());
+    println!(
+        "LINODE_URL={} LINODE_API_TOKEN={TOKEN} LINODE_REGION=us-east",
+        port.url()
+    );
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
             "delete" => cloud.linodes.retain(|it| it["label"] != name),

@@ -9,7 +9,10 @@ use crate::{Answer, ApiRequest, Linodes, array, find, ok, page, refuse};
 pub(crate) fn firewalls_of(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
     let is_its = |it: &&Value| array(&it["devices"]).any(|device| device["entity"]["id"] == id);
-    page(request, cloud.firewalls.iter().filter(is_its).cloned().collect())
+    page(
+        request,
+        cloud.firewalls.iter().filter(is_its).cloned().collect(),
+    )
 }
 
 pub(crate) fn firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
@@ -21,7 +24,8 @@ pub(crate) fn firewalls(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
 }
 
 fn is_of_length(it: &Value, from: usize, to: usize) -> bool {
-    it.as_str().is_some_and(|it| (from..=to).contains(&it.len()))
+    it.as_str()
+        .is_some_and(|it| (from..=to).contains(&it.len()))
 }
 
 fn is_one_of(it: &Value, all: &[&str]) -> bool {
@@ -34,26 +38,47 @@ fn check_rules(rules: &Value) -> Result<(), Refused> {
     }
     for policy in ["inbound_policy", "outbound_policy"] {
         if !is_one_of(&rules[policy], &["ACCEPT", "DROP"]) {
-            return Err(refuse(&format!("rules.{policy}: Must be one of ACCEPT, DROP")));
+            return Err(refuse(&format!(
+                "rules.{policy}: Must be one of ACCEPT, DROP"
+            )));
         }
     }
-    array(&rules["inbound"]).chain(array(&rules["outbound"])).try_for_each(check_rule)
+    array(&rules["inbound"])
+        .chain(array(&rules["outbound"]))
+        .try_for_each(check_rule)
 }
 
 fn check_rule(rule: &Value) -> Result<(), Refused> {
     let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
-    let families = ["ipv4", "ipv6"].map(|family| array(&rule["addresses"][family]).collect::<Vec<_>>());
-    let are_addresses = families.iter().all(|all| all.len() <= 255 && all.iter().all(|it| is_range(it)))
+    let families =
+        ["ipv4", "ipv6"].map(|family| array(&rule["addresses"][family]).collect::<Vec<_>>());
+    let are_addresses = families
+        .iter()
+        .all(|all| all.len() <= 255 && all.iter().all(|it| is_range(it)))
         && families.iter().any(|all| !all.is_empty());
     let pieces = rule["ports"].as_str().unwrap_or_default().split(',');
-    let pieces: usize = pieces.map(|piece| if piece.contains('-') { 2 } else { 1 }).sum();
+    let pieces: usize = pieces
+        .map(|piece| if piece.contains('-') { 2 } else { 1 })
+        .sum();
     let is_described = rule["description"].is_null() || is_of_length(&rule["description"], 1, 100);
     for (is_right, text) in [
-        (is_one_of(&rule["action"], &["ACCEPT", "DROP"]), "action: Must be one of ACCEPT, DROP"),
-        (is_one_of(&rule["protocol"], &["TCP", "UDP"]), "protocol: invalid"),
-        (is_of_length(&rule["label"], 3, 32), "label: Must be 3-32 characters"),
+        (
+            is_one_of(&rule["action"], &["ACCEPT", "DROP"]),
+            "action: Must be one of ACCEPT, DROP",
+        ),
+        (
+            is_one_of(&rule["protocol"], &["TCP", "UDP"]),
+            "protocol: invalid",
+        ),
+        (
+            is_of_length(&rule["label"], 3, 32),
+            "label: Must be 3-32 characters",
+        ),
         (is_described, "description: Must be 1-100 characters"),
-        (are_addresses, "addresses: Must be ranges, at most 255 of a family"),
+        (
+            are_addresses,
+            "addresses: Must be ranges, at most 255 of a family",
+        ),
         (pieces <= 15, "ports: Must have at most 15 pieces"),
     ] {
         if !is_right {
@@ -72,20 +97,33 @@ fn check_label(label: &Value) -> Result<(), Refused> {
         && text.starts_with(|it: char| it.is_ascii_alphabetic())
         && text.chars().all(is_inner)
         && !["--", "__", ".."].iter().any(|twice| text.contains(twice));
-    if is_right { Ok(()) } else { Err(refuse("label: Must be 3-32 characters that begin with a letter")) }
+    if is_right {
+        Ok(())
+    } else {
+        Err(refuse(
+            "label: Must be 3-32 characters that begin with a letter",
+        ))
+    }
 }
 
 pub(crate) fn create_firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     check_tags(&request.body)?;
     check_label(&request.body["label"])?;
-    let is_taken = |it: &Value| it["label"] == request.body["label"] && it["account"] == *request.project;
+    let is_taken =
+        |it: &Value| it["label"] == request.body["label"] && it["account"] == *request.project;
     if cloud.firewalls.iter().any(is_taken) {
-        return Err(refuse("label: Label must be unique among your Cloud Firewalls"));
+        return Err(refuse(
+            "label: Label must be unique among your Cloud Firewalls",
+        ));
     }
     check_rules(&request.body["rules"])?;
     let mut devices = Vec::new();
     for id in array(&request.body["devices"]["nodebalancers"]) {
-        if !cloud.nodebalancers.iter().any(|it| it["id"] == *id && it["account"] == *request.project) {
+        if !cloud
+            .nodebalancers
+            .iter()
+            .any(|it| it["id"] == *id && it["account"] == *request.project)
+        {
             return Err(refuse("devices: There is no such NodeBalancer"));
         }
         devices.push(json!({"id": cloud.number(), "entity": {"id": id, "type": "nodebalancer"}}));
@@ -125,13 +163,19 @@ pub(crate) fn add_device(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     }
     let device = json!({"id": cloud.number(), "entity": {"id": request.body["id"], "type": request.body["type"]}});
     let found = find(&mut cloud.firewalls, request, 0)?;
-    found["devices"].as_array_mut().into_iter().for_each(|all| all.push(device.clone()));
+    found["devices"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.push(device.clone()));
     Ok(Reply::new(200, device))
 }
 
 pub(crate) fn delete_device(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let found = find(&mut cloud.firewalls, request, 0)?;
     let id = request.nth_id(1).parse().ok();
-    found["devices"].as_array_mut().into_iter().for_each(|all| all.retain(|it| it["id"].as_u64() != id));
+    found["devices"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.retain(|it| it["id"].as_u64() != id));
     Ok(Reply::new(200, json!({})))
 }

@@ -22,14 +22,16 @@ pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 
 use self::firewalls::{
-    add_device, create_firewall, delete_device, delete_firewall, devices, firewall, firewalls, firewalls_of, set_rules,
+    add_device, create_firewall, delete_device, delete_firewall, devices, firewall, firewalls,
+    firewalls_of, set_rules,
 };
 use self::linodes::{
-    interfaces, linode, linodes, profile, profiles, regions, set_ranges, subnet, subnets, vpc, vpc_ips, vpcs,
+    interfaces, linode, linodes, profile, profiles, regions, set_ranges, subnet, subnets, vpc,
+    vpc_ips, vpcs,
 };
 use self::nodebalancers::{
-    configs, create_config, create_nodebalancer, delete_config, delete_nodebalancer, nodebalancer, nodebalancers,
-    nodes, rebuild, release, update_nodebalancer,
+    configs, create_config, create_nodebalancer, delete_config, delete_nodebalancer, nodebalancer,
+    nodebalancers, nodes, rebuild, release, update_nodebalancer,
 };
 
 /// The token of [`ACCOUNT`]. A fake's token is no secret.
@@ -90,17 +92,23 @@ fn not_found() -> Refused {
 
 /// Returns `true` if an object fits the conditions of `X-Filter`.
 fn fits(it: &Value, filter: &Value) -> bool {
-    filter.as_object().into_iter().flatten().all(|(key, wanted)| match (key.as_str(), &it[key]) {
-        ("+or", _) => array(wanted).any(|filter| fits(it, filter)),
-        ("subnet_id", has) => {
-            wanted.as_str().is_some_and(|all| all.split(',').any(|id| has.as_u64() == id.parse().ok()))
-        }
-        (_, Value::Array(has)) => match wanted.get("+contains").and_then(Value::as_str) {
-            Some(part) => has.iter().any(|it| it.as_str().is_some_and(|it| it.contains(part))),
-            None => has.contains(wanted),
-        },
-        (_, has) => has == wanted,
-    })
+    filter
+        .as_object()
+        .into_iter()
+        .flatten()
+        .all(|(key, wanted)| match (key.as_str(), &it[key]) {
+            ("+or", _) => array(wanted).any(|filter| fits(it, filter)),
+            ("subnet_id", has) => wanted
+                .as_str()
+                .is_some_and(|all| all.split(',').any(|id| has.as_u64() == id.parse().ok())),
+            (_, Value::Array(has)) => match wanted.get("+contains").and_then(Value::as_str) {
+                Some(part) => has
+                    .iter()
+                    .any(|it| it.as_str().is_some_and(|it| it.contains(part))),
+                None => has.contains(wanted),
+            },
+            (_, has) => has == wanted,
+        })
 }
 
 fn without(mut it: Value, keys: &[&str]) -> Value {
@@ -112,35 +120,67 @@ fn without(mut it: Value, keys: &[&str]) -> Value {
 
 /// Returns a page of the objects of the request's account.
 fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
-    let filter = request.header("x-filter").map_or(Ok(json!({})), serde_json::from_str::<Value>);
+    let filter = request
+        .header("x-filter")
+        .map_or(Ok(json!({})), serde_json::from_str::<Value>);
     let filter = filter.map_err(|_| refuse("X-Filter is no JSON"))?;
-    let number =
-        |key, default| request.query(key).map_or(Ok(default), |text| text.parse::<usize>().map_err(|_| refuse(key)));
+    let number = |key, default| {
+        request.query(key).map_or(Ok(default), |text| {
+            text.parse::<usize>().map_err(|_| refuse(key))
+        })
+    };
     let (at, size) = (number("page", 1)?, number("page_size", 100)?);
     if !(25..=500).contains(&size) {
         return Err(refuse("page_size: Must be 25-500"));
     }
-    let all = all.into_iter().filter(|it| it["account"].is_null() || it["account"] == *request.project);
-    let Page { items, number, last, total, next } =
-        Page::numbered(all.filter(|it| fits(it, &filter)), at, size, &request.effects);
+    let all = all
+        .into_iter()
+        .filter(|it| it["account"].is_null() || it["account"] == *request.project);
+    let Page {
+        items,
+        number,
+        last,
+        total,
+        next,
+    } = Page::numbered(
+        all.filter(|it| fits(it, &filter)),
+        at,
+        size,
+        &request.effects,
+    );
     let pages = match next {
         Next::Nothing => last.min(number),
         Next::Following => last.max(number + 1),
         Next::Itself => number + 1,
     };
     let number = if next == Next::Itself { 1 } else { number };
-    let items: Vec<_> = items.into_iter().map(|it| without(it, &["account", "devices", "nodes", "vpc"])).collect();
-    Ok(Reply::new(200, json!({"data": items, "page": number, "pages": pages, "results": total})))
+    let items: Vec<_> = items
+        .into_iter()
+        .map(|it| without(it, &["account", "devices", "nodes", "vpc"]))
+        .collect();
+    Ok(Reply::new(
+        200,
+        json!({"data": items, "page": number, "pages": pages, "results": total}),
+    ))
 }
 
 fn ok(it: &Value) -> Answer {
-    Ok(Reply::new(200, without(it.clone(), &["account", "devices", "nodes", "vpc"])))
+    Ok(Reply::new(
+        200,
+        without(it.clone(), &["account", "devices", "nodes", "vpc"]),
+    ))
 }
 
-fn find<'a>(all: &'a mut [Value], request: &ApiRequest, nth: usize) -> Result<&'a mut Value, Refused> {
+fn find<'a>(
+    all: &'a mut [Value],
+    request: &ApiRequest,
+    nth: usize,
+) -> Result<&'a mut Value, Refused> {
     let id = request.nth_id(nth).parse().ok();
     let mut found = all.iter_mut().filter(|it| it["id"].as_u64() == id);
-    found.find(|it| it["account"].is_null() || it["account"] == *request.project).ok_or_else(not_found)
+    found
+        .find(|it| it["account"].is_null() || it["account"] == *request.project)
+        .ok_or_else(not_found)
 }
 
 /// Controls of tests over the state.
@@ -154,7 +194,9 @@ impl Linodes {
     /// Adds a Linode, and returns its ID.
     pub fn add_linode(&mut self, account: &str, name: &str) -> u64 {
         let id = self.number();
-        let [high, low] = u16::try_from(id % 1_000_000).unwrap_or_default().to_be_bytes();
+        let [high, low] = u16::try_from(id % 1_000_000)
+            .unwrap_or_default()
+            .to_be_bytes();
         self.linodes.push(json!({
             "id": id, "account": account, "label": name, "status": "running", "type": "g6-standard-4", "region": "us-east",
             "ipv4": [format!("203.0.{high}.{low}"), format!("192.168.{high}.{low}")],
@@ -167,8 +209,12 @@ impl Linodes {
 
     /// Adds a NodeBalancer with one port, and returns its ID.
     pub fn add_nodebalancer(&mut self, label: &str) -> u64 {
-        let id = self.insert(ACCOUNT, &json!({"label": label, "region": "us-east", "tags": []}));
-        let config = json!({"port": 80, "protocol": "tcp", "algorithm": "roundrobin", "check": "none"});
+        let id = self.insert(
+            ACCOUNT,
+            &json!({"label": label, "region": "us-east", "tags": []}),
+        );
+        let config =
+            json!({"port": 80, "protocol": "tcp", "algorithm": "roundrobin", "check": "none"});
         let _ = self.add_config(id, &config);
         id
     }
@@ -178,9 +224,16 @@ impl Linodes {
     pub fn copy_nodebalancers(&mut self) {
         for original in self.nodebalancers.clone() {
             let label = format!("twin-{}", original["id"]);
-            let id = self.insert(ACCOUNT, &json!({"label": label, "region": "us-east", "tags": original["tags"]}));
-            let configs: Vec<_> =
-                self.configs.iter().filter(|it| it["nodebalancer_id"] == original["id"]).cloned().collect();
+            let id = self.insert(
+                ACCOUNT,
+                &json!({"label": label, "region": "us-east", "tags": original["tags"]}),
+            );
+            let configs: Vec<_> = self
+                .configs
+                .iter()
+                .filter(|it| it["nodebalancer_id"] == original["id"])
+                .cloned()
+                .collect();
             for mut config in configs {
                 (config["id"], config["nodebalancer_id"]) = (self.number().into(), id.into());
                 for node in config["nodes"].as_array_mut().into_iter().flatten() {
@@ -199,8 +252,16 @@ const API: &[Route<Linodes>] = &[
     ("GET", "/linode/instances/{id}", linode),
     ("GET", "/linode/instances/{id}/configs", profiles),
     ("GET", "/linode/instances/{id}/interfaces", interfaces),
-    ("PUT", "/linode/instances/{id}/configs/{config}/interfaces/{interface}", set_ranges),
-    ("PUT", "/linode/instances/{id}/interfaces/{interface}", set_ranges),
+    (
+        "PUT",
+        "/linode/instances/{id}/configs/{config}/interfaces/{interface}",
+        set_ranges,
+    ),
+    (
+        "PUT",
+        "/linode/instances/{id}/interfaces/{interface}",
+        set_ranges,
+    ),
     ("GET", "/vpcs", vpcs),
     ("GET", "/vpcs/{id}", vpc),
     ("GET", "/vpcs/{id}/subnets", subnets),
@@ -214,8 +275,16 @@ const API: &[Route<Linodes>] = &[
     ("DELETE", "/nodebalancers/{id}", delete_nodebalancer),
     ("GET", "/nodebalancers/{id}/configs", configs),
     ("POST", "/nodebalancers/{id}/configs", create_config),
-    ("DELETE", "/nodebalancers/{id}/configs/{config}", delete_config),
-    ("POST", "/nodebalancers/{id}/configs/{config}/rebuild", rebuild),
+    (
+        "DELETE",
+        "/nodebalancers/{id}/configs/{config}",
+        delete_config,
+    ),
+    (
+        "POST",
+        "/nodebalancers/{id}/configs/{config}/rebuild",
+        rebuild,
+    ),
     ("GET", "/nodebalancers/{id}/configs/{config}/nodes", nodes),
     ("GET", "/nodebalancers/{id}/firewalls", firewalls_of),
     ("GET", "/networking/firewalls", firewalls),
@@ -225,14 +294,22 @@ const API: &[Route<Linodes>] = &[
     ("PUT", "/networking/firewalls/{id}/rules", set_rules),
     ("GET", "/networking/firewalls/{id}/devices", devices),
     ("POST", "/networking/firewalls/{id}/devices", add_device),
-    ("DELETE", "/networking/firewalls/{id}/devices/{device}", delete_device),
+    (
+        "DELETE",
+        "/networking/firewalls/{id}/devices/{device}",
+        delete_device,
+    ),
     ("DELETE", "/networking/reserved/ips/{address}", release),
 ];
 
 impl Cloud for Linodes {
     type Service = ();
     type Refusal = Refused;
-    const ROUTES: &'static [Routes<Self>] = &[Routes { prefix: "/v4", service: (), table: API }];
+    const ROUTES: &'static [Routes<Self>] = &[Routes {
+        prefix: "/v4",
+        service: (),
+        table: API,
+    }];
 
     /// Lists have a limit of their own.
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
@@ -240,25 +317,49 @@ impl Cloud for Linodes {
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
             return Err(Refused::new(401, "", "Invalid Token"));
         }
-        let is_list =
-            request.route.starts_with("GET ") && !request.route.ends_with('}') && request.route != "GET /profile";
+        let is_list = request.route.starts_with("GET ")
+            && !request.route.ends_with('}')
+            && request.route != "GET /profile";
         let limit = self.limits[usize::from(!is_list)];
         let minute = Duration::from_secs(60);
-        let allowance = self.buckets.entry(is_list).or_insert_with(|| Bucket::new(limit, minute, limit)).take();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let allowance = self
+            .buckets
+            .entry(is_list)
+            .or_insert_with(|| Bucket::new(limit, minute, limit))
+            .take();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         request.on_answer.extend([
             ("x-ratelimit-limit", allowance.limit.to_string()),
             ("x-ratelimit-remaining", allowance.remaining.to_string()),
-            ("x-ratelimit-reset", (now + allowance.full_in).as_secs().to_string()),
+            (
+                "x-ratelimit-reset",
+                (now + allowance.full_in).as_secs().to_string(),
+            ),
         ]);
         if allowance.is_exceeded {
-            return Err(Refused { retry_after: Some(1), ..Refused::new(429, "", "Too many requests") });
+            return Err(Refused {
+                retry_after: Some(1),
+                ..Refused::new(429, "", "Too many requests")
+            });
         }
-        if request.is_broken() { Err(refuse("the body is no JSON")) } else { Ok(()) }
+        if request.is_broken() {
+            Err(refuse("the body is no JSON"))
+        } else {
+            Ok(())
+        }
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
-        let reason = if refused.message.is_empty() { &refused.code } else { &refused.message };
-        Reply::new(refused.status.unwrap_or(400), json!({"errors": [{ "reason": reason }]}))
+        let reason = if refused.message.is_empty() {
+            &refused.code
+        } else {
+            &refused.message
+        };
+        Reply::new(
+            refused.status.unwrap_or(400),
+            json!({"errors": [{ "reason": reason }]}),
+        )
     }
 }

@@ -10,7 +10,10 @@ pub(crate) fn profile(_: &mut Linodes, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn regions(_: &mut Linodes, request: &ApiRequest) -> Answer {
-    page(request, vec![json!({"id": "us-east"}), json!({"id": "de-fra-2"})])
+    page(
+        request,
+        vec![json!({"id": "us-east"}), json!({"id": "de-fra-2"})],
+    )
 }
 
 pub(crate) fn linodes(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
@@ -29,7 +32,9 @@ fn interface(linode: &Value) -> Value {
         return json!({"id": 5, "purpose": "vpc", "vpc_id": VPC, "subnet_id": SUBNET, "ip_ranges": vpc["ranges"],
             "ipv4": {"vpc": vpc["address"]}, "ipv6": ipv6});
     }
-    let ranges: Vec<_> = array(&vpc["ranges"]).map(|range| json!({ "range": range })).collect();
+    let ranges: Vec<_> = array(&vpc["ranges"])
+        .map(|range| json!({ "range": range }))
+        .collect();
     let ipv4 = json!({"addresses": [{"address": vpc["address"]}], "ranges": ranges});
     json!({"id": 5, "vpc": {"vpc_id": VPC, "subnet_id": SUBNET, "ipv4": ipv4, "ipv6": ipv6}})
 }
@@ -37,7 +42,10 @@ fn interface(linode: &Value) -> Value {
 /// Returns the configuration profiles of a Linode.
 pub(crate) fn profiles(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let interface = interface(find(&mut cloud.linodes, request, 0)?);
-    page(request, vec![json!({"id": 6, "interfaces": [{"id": 4, "purpose": "public"}, interface]})])
+    page(
+        request,
+        vec![json!({"id": 6, "interfaces": [{"id": 4, "purpose": "public"}, interface]})],
+    )
 }
 
 pub(crate) fn interfaces(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
@@ -53,7 +61,9 @@ pub(crate) fn set_ranges(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     }
     linode["vpc"]["ranges"] = match is_legacy {
         true => request.body["ip_ranges"].clone(),
-        false => array(&request.body["vpc"]["ipv4"]["ranges"]).map(|it| it["range"].clone()).collect(),
+        false => array(&request.body["vpc"]["ipv4"]["ranges"])
+            .map(|it| it["range"].clone())
+            .collect(),
     };
     if !linode["vpc"]["ranges"].is_array() {
         return Err(refuse("ip_ranges: Must be a list"));
@@ -63,7 +73,10 @@ pub(crate) fn set_ranges(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
 
 fn the_subnets() -> [Value; 2] {
     let subnet = |id: u64, label: &str, range: &str| json!({"id": id, "label": label, "ipv4": range, "linodes": []});
-    [subnet(SUBNET, "default", "10.0.0.0/8"), subnet(71, "backends", "172.16.0.0/16")]
+    [
+        subnet(SUBNET, "default", "10.0.0.0/8"),
+        subnet(71, "backends", "172.16.0.0/16"),
+    ]
 }
 
 fn the_vpc() -> Value {
@@ -88,7 +101,11 @@ pub(crate) fn subnet(_: &mut Linodes, request: &ApiRequest) -> Answer {
 
 pub(crate) fn vpc_ips(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let mut all = Vec::new();
-    for linode in cloud.linodes.iter().filter(|it| it["account"] == *request.project) {
+    for linode in cloud
+        .linodes
+        .iter()
+        .filter(|it| it["account"] == *request.project)
+    {
         let vpc = &linode["vpc"];
         let entry = json!({"linode_id": linode["id"], "vpc_id": VPC, "subnet_id": SUBNET, "address": null, "address_range": null,
             "active": true});
@@ -98,7 +115,10 @@ pub(crate) fn vpc_ips(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
             entry
         };
         if request.path.ends_with("/ipv6s") {
-            let address = vpc["ipv6"].as_str().unwrap_or_default().replace("::/64", "::5");
+            let address = vpc["ipv6"]
+                .as_str()
+                .unwrap_or_default()
+                .replace("::/64", "::5");
             let mut entry = with("ipv6_range", &vpc["ipv6"]);
             entry["ipv6_is_public"] = false.into();
             entry["ipv6_addresses"] = json!([{ "slaac_address": address }]);

@@ -14,8 +14,12 @@ use crate::{Answer, ApiRequest, Linodes, array, find, not_found, ok, page, refus
 impl Linodes {
     pub(crate) fn insert(&mut self, account: &str, body: &Value) -> u64 {
         let id = self.number();
-        let [high, low] = u16::try_from(id % 1_000_000).unwrap_or_default().to_be_bytes();
-        let ip = body["ipv4"].as_str().map_or_else(|| format!("198.51.{high}.{low}"), str::to_owned);
+        let [high, low] = u16::try_from(id % 1_000_000)
+            .unwrap_or_default()
+            .to_be_bytes();
+        let ip = body["ipv4"]
+            .as_str()
+            .map_or_else(|| format!("198.51.{high}.{low}"), str::to_owned);
         let subnet = &body["frontend_vpcs"][0]["subnet_id"];
         self.nodebalancers.push(json!({
             "id": id, "account": account, "label": body["label"], "region": body["region"], "tags": body["tags"],
@@ -34,26 +38,44 @@ impl Linodes {
     }
 
     /// Returns the configuration that a body describes; fields that the API does not accept keep their defaults.
-    fn config(&mut self, nodebalancer: u64, body: &Value, id: Option<u64>) -> Result<Value, Refused> {
+    fn config(
+        &mut self,
+        nodebalancer: u64,
+        body: &Value,
+        id: Option<u64>,
+    ) -> Result<Value, Refused> {
         let is_udp = |it: &Value| it["protocol"] == "udp";
-        let others = self
-            .configs
-            .iter()
-            .filter(|it| it["nodebalancer_id"] == nodebalancer && Some(&it["id"]) != id.map(Value::from).as_ref());
+        let others = self.configs.iter().filter(|it| {
+            it["nodebalancer_id"] == nodebalancer && Some(&it["id"]) != id.map(Value::from).as_ref()
+        });
         if { others }.any(|it| it["port"] == body["port"] && is_udp(it) == is_udp(body)) {
             return Err(refuse("port: Must be unique per NodeBalancer"));
         }
-        let known = |key: &str, all: &[&str]| body[key].is_null() || all.iter().any(|it| body[key] == **it);
+        let known =
+            |key: &str, all: &[&str]| body[key].is_null() || all.iter().any(|it| body[key] == **it);
         let (algorithms, sticky): (&[&str], &[&str]) = match is_udp(body) {
-            true => (&["roundrobin", "leastconn", "ring_hash"], &["none", "session", "source_ip"]),
-            false => (&["roundrobin", "leastconn", "source"], &["none", "table", "http_cookie"]),
+            true => (
+                &["roundrobin", "leastconn", "ring_hash"],
+                &["none", "session", "source_ip"],
+            ),
+            false => (
+                &["roundrobin", "leastconn", "source"],
+                &["none", "table", "http_cookie"],
+            ),
         };
         for (key, all) in [
             ("protocol", &["tcp", "udp", "http", "https"][..]),
             ("algorithm", algorithms),
             ("stickiness", sticky),
             ("check", &["none", "connection", "http", "http_body"]),
-            ("proxy_protocol", if is_udp(body) { &["none"] } else { &["none", "v1", "v2"] }),
+            (
+                "proxy_protocol",
+                if is_udp(body) {
+                    &["none"]
+                } else {
+                    &["none", "v1", "v2"]
+                },
+            ),
         ] {
             if !known(key, all) {
                 return Err(refuse(&format!("{key}: invalid")));
@@ -65,22 +87,37 @@ impl Linodes {
             ("check_attempts", 1, 30),
             ("udp_check_port", 1, 65535),
         ] {
-            let is_right = body[key].is_null() || body[key].as_u64().is_some_and(|it| (from..=to).contains(&it));
+            let is_right = body[key].is_null()
+                || body[key]
+                    .as_u64()
+                    .is_some_and(|it| (from..=to).contains(&it));
             if !is_right {
                 return Err(refuse(&format!("{key}: Must be {from}-{to}")));
             }
         }
         let is_inner = |it: char| it.is_ascii_alphanumeric() || "/-%?&=.".contains(it);
-        if !body["check_path"].as_str().unwrap_or_default().chars().all(is_inner) {
+        if !body["check_path"]
+            .as_str()
+            .unwrap_or_default()
+            .chars()
+            .all(is_inner)
+        {
             return Err(refuse("check_path: invalid"));
         }
-        if body["protocol"] == "tcp" && ["http_cookie"].iter().any(|it| body["stickiness"] == **it) {
+        if body["protocol"] == "tcp" && ["http_cookie"].iter().any(|it| body["stickiness"] == **it)
+        {
             return Err(refuse("stickiness: invalid with tcp"));
         }
-        if body["port"].as_u64().is_none_or(|port| !(1..=65535).contains(&port)) {
+        if body["port"]
+            .as_u64()
+            .is_none_or(|port| !(1..=65535).contains(&port))
+        {
             return Err(refuse("port: Must be 1-65535"));
         }
-        if let Some(key) = ["node_port", "pool", "ssl_fingerprint", "id"].iter().find(|key| body.get(**key).is_some()) {
+        if let Some(key) = ["node_port", "pool", "ssl_fingerprint", "id"]
+            .iter()
+            .find(|key| body.get(**key).is_some())
+        {
             return Err(refuse(&format!("{key}: unknown")));
         }
         let id = id.unwrap_or_else(|| self.number());
@@ -90,7 +127,12 @@ impl Linodes {
             "check_passive": true, "check_path": "", "check_body": "", "udp_check_port": 80, "cipher_suite": "recommended",
             "ssl_fingerprint": "", "ssl_commonname": "", "ssl_cert": null, "ssl_key": null, "nodes": [],
         });
-        for (key, value) in body.as_object().into_iter().flatten().filter(|(key, _)| *key != "nodes") {
+        for (key, value) in body
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| *key != "nodes")
+        {
             config[key] = value.clone();
         }
         if body["protocol"] == "https" {
@@ -113,11 +155,24 @@ impl Linodes {
     }
 
     fn node(&mut self, node: &Value, config: u64, nodebalancer: u64) -> Result<Value, Refused> {
-        let ip = node["address"].as_str().and_then(|it| it.parse::<SocketAddr>().ok()).map(|it| it.ip());
-        let owner = self.nodebalancers.iter().find(|it| it["id"] == nodebalancer).map(|it| it["account"].clone());
+        let ip = node["address"]
+            .as_str()
+            .and_then(|it| it.parse::<SocketAddr>().ok())
+            .map(|it| it.ip());
+        let owner = self
+            .nodebalancers
+            .iter()
+            .find(|it| it["id"] == nodebalancer)
+            .map(|it| it["account"].clone());
         let text = ip.map(|ip| ip.to_string()).unwrap_or_default();
-        let has = |it: &&Value| array(&it["ipv4"]).any(|ip| *ip == text) || it["vpc"]["address"] == text;
-        if self.linodes.iter().find(has).is_some_and(|it| Some(&it["account"]) != owner.as_ref()) {
+        let has =
+            |it: &&Value| array(&it["ipv4"]).any(|ip| *ip == text) || it["vpc"]["address"] == text;
+        if self
+            .linodes
+            .iter()
+            .find(has)
+            .is_some_and(|it| Some(&it["account"]) != owner.as_ref())
+        {
             return Err(refuse("address: Must be of a Linode of this account"));
         }
         let is_private = match ip {
@@ -132,7 +187,12 @@ impl Linodes {
             return Err(refuse("label: Must be 3-32 characters"));
         }
         let there = |it: &&Value| it["id"] == config;
-        let known = self.configs.iter().find(there).map(|it| it["nodes"].clone()).unwrap_or_default();
+        let known = self
+            .configs
+            .iter()
+            .find(there)
+            .map(|it| it["nodes"].clone())
+            .unwrap_or_default();
         if !node["id"].is_null() && !array(&known).any(|it| it["id"] == node["id"]) {
             return Err(refuse("id: There is no such node"));
         }
@@ -144,8 +204,14 @@ impl Linodes {
 }
 
 fn fingerprint(pem: &str) -> String {
-    let body: String = pem.lines().filter(|line| !line.starts_with("---")).collect();
-    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &STANDARD.decode(body).unwrap_or_default());
+    let body: String = pem
+        .lines()
+        .filter(|line| !line.starts_with("---"))
+        .collect();
+    let digest = digest(
+        &SHA1_FOR_LEGACY_USE_ONLY,
+        &STANDARD.decode(body).unwrap_or_default(),
+    );
     let mut text = String::new();
     for byte in digest.as_ref() {
         let _ = write!(text, "{byte:02X}:");
@@ -158,8 +224,15 @@ pub(crate) fn nodebalancers(cloud: &mut Linodes, request: &ApiRequest) -> Answer
 }
 
 pub(crate) fn check_tags(body: &Value) -> Result<(), Refused> {
-    let is_wrong = |tag: &Value| tag.as_str().is_none_or(|tag| !(3..=50).contains(&tag.len()));
-    if array(&body["tags"]).any(is_wrong) { Err(refuse("tags: Must be 3-50 characters")) } else { Ok(()) }
+    let is_wrong = |tag: &Value| {
+        tag.as_str()
+            .is_none_or(|tag| !(3..=50).contains(&tag.len()))
+    };
+    if array(&body["tags"]).any(is_wrong) {
+        Err(refuse("tags: Must be 3-50 characters"))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
@@ -169,15 +242,27 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
     if !(3..=32).contains(&label.len()) || !label.chars().all(is_inner) {
         return Err(refuse("label: Must be 3-32 characters"));
     }
-    if cloud.nodebalancers.iter().any(|it| it["account"] == *request.project && it["label"] == label) {
-        return Err(refuse("label: Label must be unique among your NodeBalancers"));
+    if cloud
+        .nodebalancers
+        .iter()
+        .any(|it| it["account"] == *request.project && it["label"] == label)
+    {
+        return Err(refuse(
+            "label: Label must be unique among your NodeBalancers",
+        ));
     }
-    if !["us-east", "de-fra-2"].iter().any(|region| body["region"] == **region) {
+    if !["us-east", "de-fra-2"]
+        .iter()
+        .any(|region| body["region"] == **region)
+    {
         return Err(refuse("region: is not valid"));
     }
     check_tags(body)?;
     check_throttle(body)?;
-    if !["common", "premium", "premium_40gb"].iter().any(|kind| body["type"].is_null() || body["type"] == **kind) {
+    if !["common", "premium", "premium_40gb"]
+        .iter()
+        .any(|kind| body["type"].is_null() || body["type"] == **kind)
+    {
         return Err(refuse("type: is not valid"));
     }
     let known = [
@@ -192,7 +277,12 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
         "vpcs",
         "frontend_vpcs",
     ];
-    if let Some(key) = body.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| !known.contains(&&***key))
+    if let Some(key) = body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key)
+        .find(|key| !known.contains(&&***key))
     {
         return Err(refuse(&format!("{key}: unknown")));
     }
@@ -210,10 +300,20 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
         }
     }
     let device = json!({"id": cloud.number(), "entity": {"id": id, "type": "nodebalancer"}});
-    for firewall in cloud.firewalls.iter_mut().filter(|it| it["id"] == body["firewall_id"]) {
-        firewall["devices"].as_array_mut().into_iter().for_each(|all| all.push(device.clone()));
+    for firewall in cloud
+        .firewalls
+        .iter_mut()
+        .filter(|it| it["id"] == body["firewall_id"])
+    {
+        firewall["devices"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.push(device.clone()));
     }
-    cloud.nodebalancers.last().map_or_else(|| Err(not_found()), ok)
+    cloud
+        .nodebalancers
+        .last()
+        .map_or_else(|| Err(not_found()), ok)
 }
 
 pub(crate) fn nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
@@ -223,21 +323,34 @@ pub(crate) fn nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer 
 fn check_throttle(body: &Value) -> Result<(), Refused> {
     let throttle = &body["client_conn_throttle"];
     let is_right = throttle.is_null() || throttle.as_u64().is_some_and(|it| it <= 20);
-    if is_right { Ok(()) } else { Err(refuse("client_conn_throttle: Must be 0-20")) }
+    if is_right {
+        Ok(())
+    } else {
+        Err(refuse("client_conn_throttle: Must be 0-20"))
+    }
 }
 
 pub(crate) fn update_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     check_tags(&request.body)?;
     check_throttle(&request.body)?;
     let known = ["label", "tags", "client_conn_throttle"];
-    if let Some(key) =
-        request.body.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| !known.contains(&&***key))
+    if let Some(key) = request
+        .body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key)
+        .find(|key| !known.contains(&&***key))
     {
         return Err(refuse(&format!("{key}: cannot be changed")));
     }
     let found = find(&mut cloud.nodebalancers, request, 0)?;
     for key in ["label", "tags", "client_conn_throttle"] {
-        request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+        request
+            .body
+            .get(key)
+            .into_iter()
+            .for_each(|value| found[key] = value.clone());
     }
     ok(found)
 }
@@ -245,24 +358,40 @@ pub(crate) fn update_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
 pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let found = find(&mut cloud.nodebalancers, request, 0)?;
     let id = found["id"].clone();
-    if array(&found["locks"]).any(|lock| lock.as_str().is_some_and(|lock| lock.starts_with("cannot_delete"))) {
+    if array(&found["locks"]).any(|lock| {
+        lock.as_str()
+            .is_some_and(|lock| lock.starts_with("cannot_delete"))
+    }) {
         return Err(refuse("This resource is locked and cannot be deleted"));
     }
     cloud.nodebalancers.retain(|it| it["id"] != id);
     cloud.configs.retain(|it| it["nodebalancer_id"] != id);
     for firewall in &mut cloud.firewalls {
-        firewall["devices"].as_array_mut().into_iter().for_each(|all| all.retain(|it| it["entity"]["id"] != id));
+        firewall["devices"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.retain(|it| it["entity"]["id"] != id));
     }
     Ok(Reply::new(200, json!({})))
 }
 
 pub(crate) fn configs(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
-    page(request, cloud.configs.iter().filter(|it| it["nodebalancer_id"] == id).cloned().collect())
+    page(
+        request,
+        cloud
+            .configs
+            .iter()
+            .filter(|it| it["nodebalancer_id"] == id)
+            .cloned()
+            .collect(),
+    )
 }
 
 pub(crate) fn create_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
-    let id = find(&mut cloud.nodebalancers, request, 0)?["id"].as_u64().unwrap_or_default();
+    let id = find(&mut cloud.nodebalancers, request, 0)?["id"]
+        .as_u64()
+        .unwrap_or_default();
     if !request.body["nodes"].is_null() {
         return Err(refuse("nodes: unknown"));
     }
@@ -273,7 +402,11 @@ pub(crate) fn create_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer
 fn config<'a>(cloud: &'a mut Linodes, request: &ApiRequest) -> Result<&'a mut Value, Refused> {
     let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
     let found = find(&mut cloud.configs, request, 1)?;
-    if found["nodebalancer_id"] == id { Ok(found) } else { Err(not_found()) }
+    if found["nodebalancer_id"] == id {
+        Ok(found)
+    } else {
+        Err(not_found())
+    }
 }
 
 pub(crate) fn delete_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
@@ -284,7 +417,8 @@ pub(crate) fn delete_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer
 
 pub(crate) fn rebuild(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let there = config(cloud, request)?;
-    let [nodebalancer, id] = ["nodebalancer_id", "id"].map(|key| there[key].as_u64().unwrap_or_default());
+    let [nodebalancer, id] =
+        ["nodebalancer_id", "id"].map(|key| there[key].as_u64().unwrap_or_default());
     let rebuilt = cloud.config(nodebalancer, &request.body, Some(id))?;
     config(cloud, request)?.clone_from(&rebuilt);
     ok(&rebuilt)

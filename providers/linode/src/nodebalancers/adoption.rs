@@ -12,7 +12,9 @@ const TAGS: &str = "tags";
 
 /// Refuses to create a NodeBalancer for a Service whose annotation names one that does not exist.
 pub(super) fn check_requested_exists(identity: &Identity<'_>) -> Result<()> {
-    let Some(id) = &identity.requested_id else { return Ok(()) };
+    let Some(id) = &identity.requested_id else {
+        return Ok(());
+    };
     Err(Error::invalid(format!(
         "annotation {}: there is no NodeBalancer {id} in this account; remove the annotation to have one created",
         key::ID.key()
@@ -20,9 +22,16 @@ pub(super) fn check_requested_exists(identity: &Identity<'_>) -> Result<()> {
 }
 
 /// Returns the desired state with the tags that the NodeBalancer has: its user chose them.
-pub(super) fn with_own_tags(desired: ResourceGraph, observed: &ObservedLoadBalancer) -> ResourceGraph {
+pub(super) fn with_own_tags(
+    desired: ResourceGraph,
+    observed: &ObservedLoadBalancer,
+) -> ResourceGraph {
     let settings = desired.balancer_attributes().cloned();
-    let has = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes).and_then(|has| has.get(TAGS));
+    let has = observed
+        .graph
+        .as_ref()
+        .and_then(ResourceGraph::balancer_attributes)
+        .and_then(|has| has.get(TAGS));
     match (settings, has) {
         (Some(settings), Some(tags)) => desired.balancer(settings.set(TAGS, tags)),
         _ => desired,
@@ -41,9 +50,15 @@ impl NodeBalancers {
         let api = &self.source.api;
         for config in self.configs(&actual.id).await? {
             let ids = [&*actual.id, &config.id.to_string()];
-            api.http.remove(Call::delete("/nodebalancers/{id}/configs/{config}", &ids)).await?;
+            api.http
+                .remove(Call::delete("/nodebalancers/{id}/configs/{config}", &ids))
+                .await?;
         }
-        if actual.graph.as_ref().is_some_and(|graph| graph.resources.contains_key(&firewall::resource())) {
+        if actual
+            .graph
+            .as_ref()
+            .is_some_and(|graph| graph.resources.contains_key(&firewall::resource()))
+        {
             self.delete_firewall(actual).await?;
         }
         if let Some(named) = spec.firewall_id {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use cloud_provider::{Error, EventSubject, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey, Targets, check_account,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port,
+    ResourceGraph, ResourceKey, Targets, check_account,
 };
 use provider_kit::text_tags::ADOPTED;
 use provider_kit::transport::Call;
@@ -19,16 +19,30 @@ use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
 use crate::annotations as key;
 
 /// Settings that the engine compares, but that are not fields of the request.
-const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "ssl_fingerprint"];
+const COMPARED: [&str; 3] = [
+    provider_kit::load_balancers::POOL,
+    "node_port",
+    "ssl_fingerprint",
+];
 
 impl NodeBalancers {
-    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
-        let Some(actual) = change.actual else { return self.create(change, spec).await };
+    pub(super) async fn carry_out(
+        &self,
+        change: Change<'_>,
+        spec: &NodeBalancerSpec,
+    ) -> Result<Applied> {
+        let Some(actual) = change.actual else {
+            return self.create(change, spec).await;
+        };
         if let Some(firewall) = firewall::left(&actual.id) {
             firewall::delete_unused(&self.source.api, firewall).await?;
             return Ok(Applied::Removed);
         }
-        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+        if change
+            .operations
+            .iter()
+            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+        {
             return self.remove(actual, change.identity, spec).await;
         }
         if change.operations.contains(&Operation::Untag) {
@@ -41,14 +55,22 @@ impl NodeBalancers {
     /// firewall is attached, so that no traffic bypasses the ACL.
     async fn create(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         let identity = change.identity;
-        let graph = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
+        let graph = change
+            .outcome_of_all()
+            .and_then(|outcome| outcome.graph)
+            .unwrap_or_default();
         if self.cluster.nodes().is_none_or(|nodes| nodes.is_empty()) {
-            return Err(Error::other("no nodes available: a NodeBalancer is created when the cluster has a Node"));
+            return Err(Error::other(
+                "no nodes available: a NodeBalancer is created when the cluster has a Node",
+            ));
         }
         self.check_account(&graph, spec).await?;
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let tags = self.tags(identity.cluster, spec);
-        let mut body = settings.clone().matching(|setting| setting != FRONTEND).nested();
+        let mut body = settings
+            .clone()
+            .matching(|setting| setting != FRONTEND)
+            .nested();
         body["label"] = identity.name.as_str().into();
         body["tags"] = json!(OWNER_TAGS.among(&identity.owner_tags(), tags));
         let subnet = self.backend_subnet(spec).await?;
@@ -56,9 +78,15 @@ impl NodeBalancers {
             body["vpcs"] = json!([subnet]);
         }
         if let Some(id) = self.frontend_subnet(spec).await? {
-            let ranges = [("ipv4_range", spec.frontend.range), ("ipv6_range", spec.frontend_v6)];
+            let ranges = [
+                ("ipv4_range", spec.frontend.range),
+                ("ipv6_range", spec.frontend_v6),
+            ];
             let mut entry = json!({ "subnet_id": id });
-            for (key, range) in ranges.into_iter().filter_map(|(key, range)| Some((key, range?))) {
+            for (key, range) in ranges
+                .into_iter()
+                .filter_map(|(key, range)| Some((key, range?)))
+            {
                 entry[key] = range.to_string().into();
             }
             body["frontend_vpcs"] = json!([entry]);
@@ -73,30 +101,57 @@ impl NodeBalancers {
             }
         }
         body["configs"] = configs.into();
-        let call = secrets.into_iter().fold(Call::post(ALL, &[]).json(&body), Call::hide);
+        let call = secrets
+            .into_iter()
+            .fold(Call::post(ALL, &[]).json(&body), Call::hide);
         let made: NodeBalancer = self.source.api.http.read(call).await?;
         let made = made.into_actual();
         if let Some(firewall) = spec.firewall_id {
-            self.named_firewalls.lock().insert(made.id.clone(), firewall);
+            self.named_firewalls
+                .lock()
+                .insert(made.id.clone(), firewall);
         }
         if spec.acl.is_none() {
-            return Ok(Applied::all(change, ObservedLoadBalancer { graph: Some(graph), ..made }));
+            return Ok(Applied::all(
+                change,
+                ObservedLoadBalancer {
+                    graph: Some(graph),
+                    ..made
+                },
+            ));
         }
-        let mut begun =
-            ResourceGraph::default().balancer(settings).pool(POOL, Attributes::default(), Some(Targets::default()));
+        let mut begun = ResourceGraph::default().balancer(settings).pool(
+            POOL,
+            Attributes::default(),
+            Some(Targets::default()),
+        );
         if let Some(settings) = graph.resources.get(&firewall::resource()) {
             firewall::create(&self.source.api, identity, &made.id, &made.name, settings).await?;
             begun = begun.resource(firewall::resource(), settings.clone());
         }
-        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(begun), ..made })))
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer {
+            graph: Some(begun),
+            ..made
+        })))
     }
 
     /// Checks that the token is for the account of the Nodes: a NodeBalancer in another account would not be found
     /// again.
     async fn check_account(&self, graph: &ResourceGraph, spec: &NodeBalancerSpec) -> Result<()> {
-        let (targets, mut nodes) = (graph.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
-        nodes.retain(|node| spec.backend_address(node, &self.config).is_some_and(|it| targets.contains(&it)));
-        check_account(&self.source, nodes, "set LINODE_API_TOKEN to a token of the account that has them").await
+        let (targets, mut nodes) = (
+            graph.targets_of(POOL),
+            self.cluster.nodes().unwrap_or_default(),
+        );
+        nodes.retain(|node| {
+            spec.backend_address(node, &self.config)
+                .is_some_and(|it| targets.contains(&it))
+        });
+        check_account(
+            &self.source,
+            nodes,
+            "set LINODE_API_TOKEN to a token of the account that has them",
+        )
+        .await
     }
 
     async fn update(
@@ -106,15 +161,28 @@ impl NodeBalancers {
         spec: &NodeBalancerSpec,
     ) -> Result<Applied> {
         let (identity, api) = (change.identity, &self.source.api);
-        let (before, outcome) = (actual.graph.clone().unwrap_or_default(), change.outcome_of_all());
-        let Some(outcome) = outcome else { return Ok(Applied::all(change, actual.clone())) };
+        let (before, outcome) = (
+            actual.graph.clone().unwrap_or_default(),
+            change.outcome_of_all(),
+        );
+        let Some(outcome) = outcome else {
+            return Ok(Applied::all(change, actual.clone()));
+        };
         let after = outcome.graph.clone().unwrap_or_default();
         let settings = after.balancer_attributes().cloned().unwrap_or_default();
-        let changes: Vec<_> = change.operations.iter().flat_map(Operation::changes).collect();
+        let changes: Vec<_> = change
+            .operations
+            .iter()
+            .flat_map(Operation::changes)
+            .collect();
         let changes_balancer = |key: &str| {
-            let of_balancer =
-                change.operations.iter().filter(|it| it.updates(|resource| *resource == ResourceKey::Balancer));
-            of_balancer.flat_map(Operation::changes).any(|it| it.key == key)
+            let of_balancer = change
+                .operations
+                .iter()
+                .filter(|it| it.updates(|resource| *resource == ResourceKey::Balancer));
+            of_balancer
+                .flat_map(Operation::changes)
+                .any(|it| it.key == key)
         };
         if change.operations.contains(&Operation::Tag)
             || changes_balancer("client_conn_throttle")
@@ -133,30 +201,51 @@ impl NodeBalancers {
             let mark = identity.is_adoption(actual).then(|| ADOPTED.to_owned());
             let tags = OWNER_TAGS.among(&owner, tags.into_iter().chain(mark).collect());
             let mut body = json!({"label": actual.name, "tags": tags});
-            body["client_conn_throttle"] = settings.get("client_conn_throttle").cloned().unwrap_or_default();
-            api.http.send(Call::put(ONE, &[&actual.id]).json(&stated(body))).await?;
+            body["client_conn_throttle"] = settings
+                .get("client_conn_throttle")
+                .cloned()
+                .unwrap_or_default();
+            api.http
+                .send(Call::put(ONE, &[&actual.id]).json(&stated(body)))
+                .await?;
         }
-        if let Some(wanted) = changes.iter().find(|it| it.key == "firewall_id").and_then(|it| it.to.as_u64()) {
+        if let Some(wanted) = changes
+            .iter()
+            .find(|it| it.key == "firewall_id")
+            .and_then(|it| it.to.as_u64())
+        {
             firewall::attach(api, wanted, &actual.id).await?;
             // Only the firewall that the annotation named before is detached: a user may have attached another one.
             let former = self.named_firewalls.lock().get(&actual.id).copied();
-            match (former.filter(|former| *former != wanted), before.balancer_attributes()) {
+            match (
+                former.filter(|former| *former != wanted),
+                before.balancer_attributes(),
+            ) {
                 (Some(former), _) => firewall::detach(api, former, &actual.id).await?,
                 (None, Some(settings)) => self.report_attached(identity, actual, settings, wanted),
                 (None, None) => {}
             }
-            self.named_firewalls.lock().insert(actual.id.clone(), wanted);
+            self.named_firewalls
+                .lock()
+                .insert(actual.id.clone(), wanted);
         }
-        let (had, wants) = (before.resources.get(&firewall::resource()), after.resources.get(&firewall::resource()));
+        let (had, wants) = (
+            before.resources.get(&firewall::resource()),
+            after.resources.get(&firewall::resource()),
+        );
         if let Some(wants) = wants.filter(|wants| had != Some(*wants)) {
             self.write_firewall(identity, actual, wants).await?;
         }
-        self.write_configs(identity, actual, (&before, &after), change.operations, spec).await?;
+        self.write_configs(identity, actual, (&before, &after), change.operations, spec)
+            .await?;
         if had.is_some() && wants.is_none() {
             self.delete_firewall(actual).await?;
         }
         let adopted = identity.is_adoption(actual);
-        Ok(Applied::all(change, ObservedLoadBalancer { adopted, ..outcome }))
+        Ok(Applied::all(
+            change,
+            ObservedLoadBalancer { adopted, ..outcome },
+        ))
     }
 
     /// Reports a firewall that stays attached, because an annotation may not be what attached it.
@@ -167,14 +256,24 @@ impl NodeBalancers {
         settings: &Attributes,
         wanted: u64,
     ) {
-        let Some(stays) = settings.number::<u64>("firewall_id").filter(|id| *id != wanted) else { return };
+        let Some(stays) = settings
+            .number::<u64>("firewall_id")
+            .filter(|id| *id != wanted)
+        else {
+            return;
+        };
         let text = format!(
             "firewall {stays} stays attached to {} beside firewall {wanted}: it is unknown if annotation {} named it; detach it if \
              its rules shall not apply",
             actual.place(),
             key::FIREWALL_ID.key()
         );
-        self.deduplicator.warn(true, EventSubject::Service(identity.service), "FirewallStaysAttached", &text);
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(identity.service),
+            "FirewallStaysAttached",
+            &text,
+        );
     }
 
     async fn write_firewall(
@@ -183,7 +282,10 @@ impl NodeBalancers {
         actual: &ObservedLoadBalancer,
         wants: &Attributes,
     ) -> Result<()> {
-        let (api, there) = (&self.source.api, firewall::of(&self.source.api, &actual.id).await?);
+        let (api, there) = (
+            &self.source.api,
+            firewall::of(&self.source.api, &actual.id).await?,
+        );
         match there.iter().find(|it| it.is_own(actual)) {
             Some(own) => firewall::update(api, identity, own.id, wants).await,
             None => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
@@ -210,34 +312,60 @@ impl NodeBalancers {
     ) -> Result<()> {
         let is_touched = |port: &Port| {
             let is_it = |resource: &ResourceKey| *resource == ResourceKey::Listener(port.clone());
-            operations.iter().any(|it| it.targets_of().is_some() || it.resource().is_some_and(is_it))
+            operations
+                .iter()
+                .any(|it| it.targets_of().is_some() || it.resource().is_some_and(is_it))
         };
-        let touched: Vec<_> = after.listeners().filter(|(port, _)| is_touched(port)).collect();
-        let gone: Vec<_> =
-            before.listeners().filter(|(port, _)| !after.listeners().any(|(it, _)| it == *port)).collect();
+        let touched: Vec<_> = after
+            .listeners()
+            .filter(|(port, _)| is_touched(port))
+            .collect();
+        let gone: Vec<_> = before
+            .listeners()
+            .filter(|(port, _)| !after.listeners().any(|(it, _)| it == *port))
+            .collect();
         if touched.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let (api, id, subnet) = (&self.source.api, &*actual.id, self.backend_subnet(spec).await?);
+        let (api, id, subnet) = (
+            &self.source.api,
+            &*actual.id,
+            self.backend_subnet(spec).await?,
+        );
         let there = self.configs(id).await?;
-        let of = |port: &Port| there.iter().find(|it| it.port == port.number && it.transport() == port.protocol);
+        let of = |port: &Port| {
+            there
+                .iter()
+                .find(|it| it.port == port.number && it.transport() == port.protocol)
+        };
         for (port, settings) in touched {
             let (mut config, secret) = self.config(identity, port, settings, spec).await?;
             let (number, backends) = match of(port) {
                 Some(there) => (there.id, self.backends(id, there.id).await?),
                 None => {
-                    let call = secret.iter().cloned().fold(Call::post(CONFIGS, &[id]).json(&config), Call::hide);
+                    let call = secret
+                        .iter()
+                        .cloned()
+                        .fold(Call::post(CONFIGS, &[id]).json(&config), Call::hide);
                     let made: Value = api.http.read(call).await?;
                     (made["id"].as_u64().unwrap_or_default(), Vec::new())
                 }
             };
             config["nodes"] = self.nodes(after, (port, settings), spec, subnet, &backends);
-            let rebuild = Call::post("/nodebalancers/{id}/configs/{config}/rebuild", &[id, &number.to_string()]);
-            let rebuild = secret.into_iter().fold(rebuild.json(&config).repeatable(), Call::hide);
+            let rebuild = Call::post(
+                "/nodebalancers/{id}/configs/{config}/rebuild",
+                &[id, &number.to_string()],
+            );
+            let rebuild = secret
+                .into_iter()
+                .fold(rebuild.json(&config).repeatable(), Call::hide);
             api.http.send(rebuild).await?;
         }
         for config in gone.into_iter().filter_map(|(port, _)| of(port)) {
-            let call = Call::delete("/nodebalancers/{id}/configs/{config}", &[id, &config.id.to_string()]);
+            let call = Call::delete(
+                "/nodebalancers/{id}/configs/{config}",
+                &[id, &config.id.to_string()],
+            );
             api.http.remove(call).await?;
         }
         Ok(())
@@ -256,7 +384,9 @@ impl NodeBalancers {
         if let Some(fields) = config.as_object_mut() {
             fields.retain(|key, _| !COMPARED.contains(&&**key));
         }
-        let Some(name) = wanted(spec, port).and_then(|it| it.secret.as_ref()) else { return Ok((config, None)) };
+        let Some(name) = wanted(spec, port).and_then(|it| it.secret.as_ref()) else {
+            return Ok((config, None));
+        };
         let pair = self.key_pair(identity.service, name).await?;
         config["ssl_cert"] = pair.certificate.into();
         config["ssl_key"] = pair.key.expose_secret().into();
@@ -273,16 +403,24 @@ impl NodeBalancers {
         there: &[Backend],
     ) -> Value {
         let nodes = self.cluster.nodes().unwrap_or_default();
-        let names = nodes.iter().filter_map(|node| Some((spec.backend_address(node, &self.config)?, &*node.name)));
+        let names = nodes
+            .iter()
+            .filter_map(|node| Some((spec.backend_address(node, &self.config)?, &*node.name)));
         let names: HashMap<_, _> = names.collect();
         let stated = wanted(spec, port).and_then(|it| it.config.node_port);
         let port = stated.or(settings.number("node_port")).unwrap_or_default();
-        let ids: HashMap<_, _> = there.iter().filter_map(|it| Some((it.socket()?, it.id))).collect();
+        let ids: HashMap<_, _> = there
+            .iter()
+            .filter_map(|it| Some((it.socket()?, it.id)))
+            .collect();
         let backend = |address: &str| {
             let socket = SocketAddr::new(address.parse::<IpAddr>().ok()?, port);
             let mut entry = Map::new();
             entry.insert("address".to_owned(), socket.to_string().into());
-            entry.insert("label".to_owned(), label(names.get(address).copied().unwrap_or(address)).into());
+            entry.insert(
+                "label".to_owned(),
+                label(names.get(address).copied().unwrap_or(address)).into(),
+            );
             entry.insert("weight".to_owned(), 100.into());
             if settings.text("protocol") != Some("udp") {
                 entry.insert("mode".to_owned(), "accept".into());
@@ -301,25 +439,49 @@ impl NodeBalancers {
             return Ok(None);
         }
         let is_named = vpc.is_some() || label.is_some();
-        match (*id, is_named, self.config.backend_subnet_id, &self.config.backend_subnet_name) {
+        match (
+            *id,
+            is_named,
+            self.config.backend_subnet_id,
+            &self.config.backend_subnet_name,
+        ) {
             (Some(id), ..) | (None, false, Some(id), _) => Ok(Some(id)),
-            (None, false, None, Some(label)) => self.source.vpcs.subnet(None, Some(label)).await.map(Some),
-            _ => self.source.vpcs.subnet(vpc.as_deref(), label.as_deref()).await.map(Some),
+            (None, false, None, Some(label)) => {
+                self.source.vpcs.subnet(None, Some(label)).await.map(Some)
+            }
+            _ => self
+                .source
+                .vpcs
+                .subnet(vpc.as_deref(), label.as_deref())
+                .await
+                .map(Some),
         }
     }
 
     /// Returns the VPC entry of a new NodeBalancer.
-    async fn backend_range(&self, spec: &NodeBalancerSpec, subnet: Option<u64>) -> Result<Option<Value>> {
-        let Some(subnet) = subnet else { return Ok(None) };
-        let is_stated =
-            spec.backend.vpc.is_some() || spec.backend.label.is_some() || self.config.backend_subnet_id.is_some();
-        Ok(Some(match (spec.backend.range, self.config.backend_range.filter(|_| !is_stated)) {
-            (Some(range), _) => json!({"subnet_id": subnet, "ipv4_range": range.to_string()}),
-            (None, Some(range)) => {
-                json!({"subnet_id": subnet, "ipv4_range": range.to_string(), "ipv4_range_auto_assign": true})
-            }
-            (None, None) => json!({"subnet_id": subnet}),
-        }))
+    async fn backend_range(
+        &self,
+        spec: &NodeBalancerSpec,
+        subnet: Option<u64>,
+    ) -> Result<Option<Value>> {
+        let Some(subnet) = subnet else {
+            return Ok(None);
+        };
+        let is_stated = spec.backend.vpc.is_some()
+            || spec.backend.label.is_some()
+            || self.config.backend_subnet_id.is_some();
+        Ok(Some(
+            match (
+                spec.backend.range,
+                self.config.backend_range.filter(|_| !is_stated),
+            ) {
+                (Some(range), _) => json!({"subnet_id": subnet, "ipv4_range": range.to_string()}),
+                (None, Some(range)) => {
+                    json!({"subnet_id": subnet, "ipv4_range": range.to_string(), "ipv4_range_auto_assign": true})
+                }
+                (None, None) => json!({"subnet_id": subnet}),
+            },
+        ))
     }
 
     pub(super) async fn frontend_subnet(&self, spec: &NodeBalancerSpec) -> Result<Option<u64>> {
@@ -327,7 +489,11 @@ impl NodeBalancers {
             (Some(id), _) => Ok(Some(id)),
             (None, true) => {
                 let Subnet { vpc, label, .. } = &spec.frontend;
-                self.source.vpcs.subnet(vpc.as_deref(), label.as_deref()).await.map(Some)
+                self.source
+                    .vpcs
+                    .subnet(vpc.as_deref(), label.as_deref())
+                    .await
+                    .map(Some)
             }
             (None, false) => Ok(None),
         }
@@ -335,7 +501,12 @@ impl NodeBalancers {
 
     pub(super) async fn untag(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let tags: Vec<_> = actual.labels.keys().collect();
-        self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
+        self.source
+            .api
+            .http
+            .send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags })))
+            .await
+            .map(drop)
     }
 
     /// Deletes a NodeBalancer, and then its firewall: the API may refuse the first deletion, and a NodeBalancer must not be
@@ -347,7 +518,11 @@ impl NodeBalancers {
         spec: &NodeBalancerSpec,
     ) -> Result<Applied> {
         if spec.preserve {
-            tracing::info!(id = actual.id, service = identity.service.metadata.name, "NodeBalancer is preserved");
+            tracing::info!(
+                id = actual.id,
+                service = identity.service.metadata.name,
+                "NodeBalancer is preserved"
+            );
             if actual.owner_tags != OwnerTags::default() {
                 self.untag(actual).await?;
             }
@@ -355,15 +530,32 @@ impl NodeBalancers {
         }
         let api = &self.source.api;
         let mut firewalls = Vec::new();
-        if actual.graph.as_ref().is_none_or(|graph| graph.resources.contains_key(&firewall::resource())) {
+        if actual
+            .graph
+            .as_ref()
+            .is_none_or(|graph| graph.resources.contains_key(&firewall::resource()))
+        {
             match firewall::of(api, &actual.id).await {
                 Err(error) if error.is_not_found() => return Ok(Applied::Gone),
-                found => firewalls = found?.into_iter().filter(|it| it.is_own(actual)).map(|it| it.id).collect(),
+                found => {
+                    firewalls = found?
+                        .into_iter()
+                        .filter(|it| it.is_own(actual))
+                        .map(|it| it.id)
+                        .collect()
+                }
             }
         }
-        if let Some(ip) = actual.ingress.iter().filter_map(|it| it.ip.as_deref()).find(|_| spec.releases_ip) {
+        if let Some(ip) = actual
+            .ingress
+            .iter()
+            .filter_map(|it| it.ip.as_deref())
+            .find(|_| spec.releases_ip)
+        {
             self.check_locks(actual).await?;
-            api.http.remove(Call::delete("/networking/reserved/ips/{address}", &[ip])).await?;
+            api.http
+                .remove(Call::delete("/networking/reserved/ips/{address}", &[ip]))
+                .await?;
         }
         let applied = match api.http.send(Call::delete(ONE, &[&actual.id])).await {
             Ok(_) => Applied::Removed,
@@ -378,7 +570,13 @@ impl NodeBalancers {
 
     /// Checks that no lock keeps the NodeBalancer from being deleted, before its reserved address is released.
     async fn check_locks(&self, actual: &ObservedLoadBalancer) -> Result<()> {
-        let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[&actual.id])).await? else {
+        let Some(found) = self
+            .source
+            .api
+            .http
+            .find::<NodeBalancer>(Call::get(ONE, &[&actual.id]))
+            .await?
+        else {
             return Ok(());
         };
         match found.locks.filter(|locks| !locks.is_empty()) {
@@ -394,7 +592,9 @@ impl NodeBalancers {
 
 /// Returns the port of the Service that a listener is for.
 fn wanted<'a>(spec: &'a NodeBalancerSpec, port: &Port) -> Option<&'a PortSpec> {
-    spec.ports.iter().find(|it| it.number == port.number && it.config.transport() == port.protocol)
+    spec.ports
+        .iter()
+        .find(|it| it.number == port.number && it.config.transport() == port.protocol)
 }
 
 /// Removes `null` fields from a body.
@@ -408,6 +608,10 @@ fn stated(mut body: Value) -> Value {
 /// Returns the label of a backend: 3 to 32 characters.
 fn label(name: &str) -> String {
     let name = name.replace([':', '.'], "-");
-    let name = if name.len() < 3 { format!("node-{name}") } else { name };
+    let name = if name.len() < 3 {
+        format!("node-{name}")
+    } else {
+        name
+    };
     name.chars().take(32).collect()
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use cloud_provider::{Result, Service};
 use ipnet::IpNet;
 use provider_kit::inventory::SharedPriority;
-use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey};
+use provider_kit::load_balancers::{
+    Attributes, Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey,
+};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -72,10 +74,19 @@ pub(super) fn resource() -> ResourceKey {
 /// Returns the settings that a Service wants of its ACL firewall.
 pub(super) fn desired(spec: &NodeBalancerSpec) -> Option<Attributes> {
     let acl = spec.acl.as_ref()?;
-    let ports: BTreeSet<_> = spec.ports.iter().map(|it| format!("{}/{}", it.config.transport(), it.number)).collect();
+    let ports: BTreeSet<_> = spec
+        .ports
+        .iter()
+        .map(|it| format!("{}/{}", it.config.transport(), it.number))
+        .collect();
     let ranges: BTreeSet<_> = acl.ranges.iter().map(ToString::to_string).collect();
     let policy = if acl.allows { "DROP" } else { "ACCEPT" };
-    Some(Attributes::default().set("policy", policy).set("ports", ports).set("ranges", ranges))
+    Some(
+        Attributes::default()
+            .set("policy", policy)
+            .set("ports", ports)
+            .set("ranges", ranges),
+    )
 }
 
 impl Firewall {
@@ -87,10 +98,13 @@ impl Firewall {
         let owner = OWNER_TAGS.take_from(&mut tags);
         let has_label = self.label == short(&balancer.name);
         match owner.service {
-            Some(service) if balancer.owner_tags.service.is_some() => Some(service) == balancer.owner_tags.service,
+            Some(service) if balancer.owner_tags.service.is_some() => {
+                Some(service) == balancer.owner_tags.service
+            }
             Some(_) => has_label,
             None => {
-                let has_tags = !tags.is_empty() && tags.iter().all(|tag| balancer.labels.contains_key(tag));
+                let has_tags =
+                    !tags.is_empty() && tags.iter().all(|tag| balancer.labels.contains_key(tag));
                 has_label && (is_generated(&self.label) || has_tags)
             }
         }
@@ -99,16 +113,33 @@ impl Firewall {
     pub(super) fn observed(&self) -> Attributes {
         let (mut ports, mut ranges) = (BTreeSet::new(), BTreeSet::new());
         for rule in &self.rules.inbound {
-            let texts = rule.ports.as_deref().unwrap_or_default().split(',').map(str::trim);
-            ports.extend(texts.flat_map(numbers).map(|port| format!("{}/{port}", rule.protocol)));
+            let texts = rule
+                .ports
+                .as_deref()
+                .unwrap_or_default()
+                .split(',')
+                .map(str::trim);
+            ports.extend(
+                texts
+                    .flat_map(numbers)
+                    .map(|port| format!("{}/{port}", rule.protocol)),
+            );
             for family in ["ipv4", "ipv6"] {
-                let all = rule.addresses[family].as_array().into_iter().flatten().filter_map(Value::as_str);
-                ranges.extend(
-                    all.map(|text| text.parse::<IpNet>().map_or_else(|_| text.to_owned(), |it| it.to_string())),
-                );
+                let all = rule.addresses[family]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str);
+                ranges.extend(all.map(|text| {
+                    text.parse::<IpNet>()
+                        .map_or_else(|_| text.to_owned(), |it| it.to_string())
+                }));
             }
         }
-        Attributes::default().set("policy", &self.rules.inbound_policy).set("ports", ports).set("ranges", ranges)
+        Attributes::default()
+            .set("policy", &self.rules.inbound_policy)
+            .set("ports", ports)
+            .set("ranges", ranges)
     }
 }
 
@@ -120,7 +151,9 @@ fn short(label: &str) -> String {
 /// Returns `true` for a label such as `ccm-4a5b6c7d8e9f`.
 fn is_generated(label: &str) -> bool {
     let is_hex = |byte: u8| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase();
-    label.rsplit_once('-').is_some_and(|(_, hash)| hash.len() == 12 && hash.bytes().all(is_hex))
+    label
+        .rsplit_once('-')
+        .is_some_and(|(_, hash)| hash.len() == 12 && hash.bytes().all(is_hex))
 }
 
 /// Returns a label that the API accepts for the firewall of a NodeBalancer: it begins with a letter, and has no two dashes
@@ -139,10 +172,22 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
 }
 
 /// Returns the mistake, if there are more ports and ranges than the rules of a firewall can hold.
-pub(super) fn too_large<'a>(acl: &Acl, ports: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
-    let (v6, v4): (Vec<&IpNet>, Vec<&IpNet>) = acl.ranges.iter().partition(|range| matches!(range, IpNet::V6(_)));
+pub(super) fn too_large<'a>(
+    acl: &Acl,
+    ports: impl Iterator<Item = &'a str> + Clone,
+) -> Option<String> {
+    let (v6, v4): (Vec<&IpNet>, Vec<&IpNet>) = acl
+        .ranges
+        .iter()
+        .partition(|range| matches!(range, IpNet::V6(_)));
     let chunks = v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES);
-    let of = |protocol: &str| ports.clone().filter(|it| *it == protocol).count().div_ceil(MOST_PORTS);
+    let of = |protocol: &str| {
+        ports
+            .clone()
+            .filter(|it| *it == protocol)
+            .count()
+            .div_ceil(MOST_PORTS)
+    };
     let count = chunks * (of("TCP") + of("UDP"));
     (count > MOST_RULES).then(|| {
         format!(
@@ -157,7 +202,10 @@ pub(super) fn too_large<'a>(acl: &Acl, ports: impl Iterator<Item = &'a str> + Cl
 /// Returns the rules of an ACL firewall.
 fn rules(service: &Service, settings: &Attributes) -> Value {
     let texts = |key: &str| -> Vec<String> {
-        settings.get(key).and_then(|it| serde_json::from_value(it.clone()).ok()).unwrap_or_default()
+        settings
+            .get(key)
+            .and_then(|it| serde_json::from_value(it.clone()).ok())
+            .unwrap_or_default()
     };
     let (ports, ranges) = (texts("ports"), texts("ranges"));
     let (v6, v4): (Vec<_>, Vec<_>) = ranges.into_iter().partition(|range| range.contains(':'));
@@ -165,10 +213,16 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
     let action = if policy == "DROP" { "ACCEPT" } else { "DROP" };
     let name = service.metadata.name.as_deref().unwrap_or_default();
     let label: String = format!("{action}-{name}").chars().take(LABEL).collect();
-    let description: String = format!("Created for Service {name}").chars().take(100).collect();
+    let description: String = format!("Created for Service {name}")
+        .chars()
+        .take(100)
+        .collect();
     let mut inbound = Vec::new();
     for protocol in ["TCP", "UDP"] {
-        let own: Vec<_> = ports.iter().filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('/')).collect();
+        let own: Vec<_> = ports
+            .iter()
+            .filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('/'))
+            .collect();
         for own in own.chunks(MOST_PORTS) {
             for at in 0..v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES) {
                 let mut addresses = json!({});
@@ -177,8 +231,10 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
                         addresses[family] = json!(chunk);
                     }
                 }
-                inbound.push(json!({"action": action, "label": label, "description": description,
-                    "protocol": protocol, "ports": own.join(","), "addresses": addresses}));
+                inbound.push(
+                    json!({"action": action, "label": label, "description": description,
+                    "protocol": protocol, "ports": own.join(","), "addresses": addresses}),
+                );
             }
         }
     }
@@ -187,7 +243,11 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
 
 /// Reads the firewalls of a NodeBalancer.
 pub(super) async fn of(api: &Api, id: &str) -> Result<Vec<Firewall>> {
-    api.all(Call::get("/nodebalancers/{id}/firewalls", &[id]), |it: &Firewall| it.id).await
+    api.all(
+        Call::get("/nodebalancers/{id}/firewalls", &[id]),
+        |it: &Firewall| it.id,
+    )
+    .await
 }
 
 /// Creates a firewall that is attached to the NodeBalancer by the same request.
@@ -201,34 +261,62 @@ pub(super) async fn create(
     let body = json!({"label": label_of(label, &identity.name), "tags": OWNER_TAGS.among(&identity.owner_tags(), Vec::new()),
         "rules": rules(identity.service, settings),
         "devices": {"nodebalancers": [id.parse::<u64>().unwrap_or_default()]}});
-    api.http.send(Call::post("/networking/firewalls", &[]).json(&body)).await.map(drop)
+    api.http
+        .send(Call::post("/networking/firewalls", &[]).json(&body))
+        .await
+        .map(drop)
 }
 
 /// Writes the rules of a firewall.
-pub(super) async fn update(api: &Api, identity: &Identity<'_>, firewall: u64, settings: &Attributes) -> Result<()> {
+pub(super) async fn update(
+    api: &Api,
+    identity: &Identity<'_>,
+    firewall: u64,
+    settings: &Attributes,
+) -> Result<()> {
     let call = Call::put("/networking/firewalls/{id}/rules", &[&firewall.to_string()]);
-    api.http.send(call.json(&rules(identity.service, settings))).await.map(drop)
+    api.http
+        .send(call.json(&rules(identity.service, settings)))
+        .await
+        .map(drop)
 }
 
 /// Attaches a firewall that a user created.
 pub(super) async fn attach(api: &Api, firewall: u64, id: &str) -> Result<()> {
-    let call = Call::post("/networking/firewalls/{id}/devices", &[&firewall.to_string()]);
+    let call = Call::post(
+        "/networking/firewalls/{id}/devices",
+        &[&firewall.to_string()],
+    );
     let body = json!({"id": id.parse::<u64>().unwrap_or_default(), "type": "nodebalancer"});
     api.http.send(call.json(&body)).await.map(drop)
 }
 
 async fn devices(api: &Api, firewall: u64) -> Result<Vec<Device>> {
-    api.all(Call::get("/networking/firewalls/{id}/devices", &[&firewall.to_string()]), |it: &Device| it.id).await
+    api.all(
+        Call::get(
+            "/networking/firewalls/{id}/devices",
+            &[&firewall.to_string()],
+        ),
+        |it: &Device| it.id,
+    )
+    .await
 }
 
 /// Detaches a firewall from a NodeBalancer.
 pub(super) async fn detach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     let devices = devices(api, firewall).await?;
     let is_it = |it: &&Device| it.entity.kind == "nodebalancer" && it.entity.id.to_string() == id;
-    let Some(device) = devices.iter().find(is_it) else { return Ok(()) };
+    let Some(device) = devices.iter().find(is_it) else {
+        return Ok(());
+    };
     let parameters = [firewall.to_string(), device.id.to_string()];
     let parameters = [&*parameters[0], &*parameters[1]];
-    api.http.remove(Call::delete("/networking/firewalls/{id}/devices/{device}", &parameters)).await
+    api.http
+        .remove(Call::delete(
+            "/networking/firewalls/{id}/devices/{device}",
+            &parameters,
+        ))
+        .await
 }
 
 /// Deletes an ACL firewall while its NodeBalancer stays. A firewall that also protects another object is only detached.
@@ -236,14 +324,24 @@ pub(super) async fn delete(api: &Api, firewall: u64, id: &str) -> Result<()> {
     if devices(api, firewall).await?.len() > 1 {
         return detach(api, firewall, id).await;
     }
-    api.http.remove(Call::delete("/networking/firewalls/{id}", &[&firewall.to_string()])).await
+    api.http
+        .remove(Call::delete(
+            "/networking/firewalls/{id}",
+            &[&firewall.to_string()],
+        ))
+        .await
 }
 
 /// Deletes an ACL firewall after its NodeBalancer. A firewall that also protects another object stays.
 pub(super) async fn delete_unused(api: &Api, firewall: u64) -> Result<()> {
     match devices(api, firewall).await {
         Ok(devices) if devices.is_empty() => {
-            api.http.remove(Call::delete("/networking/firewalls/{id}", &[&firewall.to_string()])).await
+            api.http
+                .remove(Call::delete(
+                    "/networking/firewalls/{id}",
+                    &[&firewall.to_string()],
+                ))
+                .await
         }
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
@@ -262,16 +360,37 @@ pub(super) async fn find_left(
     owner_tag: &str,
 ) -> Result<Vec<ObservedLoadBalancer>> {
     let call = Call::get("/networking/firewalls", &[]);
-    let (filter, shared_priority) = (json!({"tags": owner_tag}), SharedPriority::of(Priority::Urgent));
-    let found = api.list(call, Some(filter), &shared_priority, |it: Firewall| it, |it: &Firewall| it.id).await?;
-    let found = found.complete()?.into_items().into_iter().map(Firewall::into_actual);
-    Ok(found.filter(|it| it.owner_tags.service.as_deref() == Some(identity.uid())).collect())
+    let (filter, shared_priority) = (
+        json!({"tags": owner_tag}),
+        SharedPriority::of(Priority::Urgent),
+    );
+    let found = api
+        .list(
+            call,
+            Some(filter),
+            &shared_priority,
+            |it: Firewall| it,
+            |it: &Firewall| it.id,
+        )
+        .await?;
+    let found = found
+        .complete()?
+        .into_items()
+        .into_iter()
+        .map(Firewall::into_actual);
+    Ok(found
+        .filter(|it| it.owner_tags.service.as_deref() == Some(identity.uid()))
+        .collect())
 }
 
 /// Reads a firewall whose NodeBalancer no longer exists.
 pub(super) async fn read_left(api: &Api, firewall: u64) -> Result<Option<ObservedLoadBalancer>> {
     let call = Call::get("/networking/firewalls/{id}", &[&firewall.to_string()]);
-    Ok(api.http.find::<Firewall>(call).await?.map(Firewall::into_actual))
+    Ok(api
+        .http
+        .find::<Firewall>(call)
+        .await?
+        .map(Firewall::into_actual))
 }
 
 impl Firewall {

@@ -13,8 +13,14 @@ use crate::annotations as key;
 /// # Errors
 /// *Invalid*, with what to do.
 pub(super) fn check(desired: &ResourceGraph, observed: &ObservedLoadBalancer) -> Result<()> {
-    let wanted = desired.balancer_attributes().and_then(|it| it.text(FRONTEND));
-    let has = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes).and_then(|it| it.text(FRONTEND));
+    let wanted = desired
+        .balancer_attributes()
+        .and_then(|it| it.text(FRONTEND));
+    let has = observed
+        .graph
+        .as_ref()
+        .and_then(ResourceGraph::balancer_attributes)
+        .and_then(|it| it.text(FRONTEND));
     match (wanted, has) {
         (Some(wanted), Some(has)) if wanted != has => Err(Error::invalid(format!(
             "{} is reached from {has}, and the Service wants {wanted}: the API cannot change it. Delete and create the Service, or \
@@ -32,15 +38,23 @@ pub(super) fn ignored(
     observed: &ObservedLoadBalancer,
     spec: &NodeBalancerSpec,
 ) -> Vec<(&'static str, String)> {
-    let (wanted, has) =
-        (desired.balancer_attributes(), observed.graph.as_ref().and_then(|it| it.balancer_attributes()));
+    let (wanted, has) = (
+        desired.balancer_attributes(),
+        observed
+            .graph
+            .as_ref()
+            .and_then(|it| it.balancer_attributes()),
+    );
     let differs = |name: &str| {
         let (wanted, has) = (wanted?.text(name)?, has?.text(name)?);
         (wanted != has).then_some((wanted, has))
     };
     let mut warnings = Vec::new();
     if let Some((wanted, has)) = differs("ipv4") {
-        let text = format!("NodeBalancer {} keeps address {has}: reserved address {wanted} is ignored", observed.id);
+        let text = format!(
+            "NodeBalancer {} keeps address {has}: reserved address {wanted} is ignored",
+            observed.id
+        );
         warnings.push(("NodeBalancerIPChangeIgnored", text));
     }
     if let Some((wanted, has)) = differs("type").filter(|_| spec.states_kind) {

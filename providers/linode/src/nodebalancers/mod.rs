@@ -12,7 +12,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service,
+    async_trait,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -22,9 +23,9 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
-    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness,
-    Naming, Notice, ObservedLoadBalancer, OwnerTags, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
-    check_adoption,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, OwnerTags, Published, Query,
+    ResourceGraph, ResourceKey, Scope, Targets, check_adoption,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
@@ -35,8 +36,8 @@ use serde_json::json;
 
 use self::firewall::Firewall;
 use self::object::{
-    ATTACHED, Backend, NodeBalancer, OWNER_TAGS, POOL, PortConfig, Settings, frontend, legacy_owner, requested_id,
-    shown_addresses,
+    ATTACHED, Backend, NodeBalancer, OWNER_TAGS, POOL, PortConfig, Settings, frontend,
+    legacy_owner, requested_id, shown_addresses,
 };
 use self::spec::NodeBalancerSpec;
 use crate::annotations::{FIREWALL_ACL, FIREWALL_ID, ID, PRIVATE_IP, PUBLIC_IPV6, Protocol};
@@ -69,10 +70,23 @@ pub(crate) struct NodeBalancers {
 impl NodeBalancers {
     pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
         let address_annotations = [PRIVATE_IP, PUBLIC_IPV6].map(str::to_owned);
-        let (deduplicator, config) = (EventDeduplicator::new(cluster.events().clone()), Arc::clone(&source.config));
+        let (deduplicator, config) = (
+            EventDeduplicator::new(cluster.events().clone()),
+            Arc::clone(&source.config),
+        );
         let (requested, unknown, moving) = (Mutex::default(), Mutex::default(), Mutex::default());
         let named_firewalls = Mutex::default();
-        Self { source, config, cluster, deduplicator, requested, unknown, moving, named_firewalls, address_annotations }
+        Self {
+            source,
+            config,
+            cluster,
+            deduplicator,
+            requested,
+            unknown,
+            moving,
+            named_firewalls,
+            address_annotations,
+        }
     }
 
     async fn list(
@@ -81,28 +95,55 @@ impl NodeBalancers {
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<NodeBalancer>> {
         let (call, id) = (Call::get(ALL, &[]), |it: &NodeBalancer| it.id);
-        self.source.api.list(call, filter, shared_priority, |it: NodeBalancer| it, id).await
+        self.source
+            .api
+            .list(call, filter, shared_priority, |it: NodeBalancer| it, id)
+            .await
     }
 
     /// Reads NodeBalancers that may be the Service's: by owner tag, by name, by the addresses in its status and by the
     /// ID in its annotation.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
-        let shared_priority =
-            SharedPriority::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
+        let shared_priority = SharedPriority::of(if identity.is_leaving() {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        });
         let owner = owner_tag(identity);
         let mut any = vec![json!({"tags": owner}), json!({"label": identity.name})];
-        let ipv4 = identity.legacy_owner.as_deref().map(|it| it.split(' ').next().unwrap_or(it));
+        let ipv4 = identity
+            .legacy_owner
+            .as_deref()
+            .map(|it| it.split(' ').next().unwrap_or(it));
         let ipv4 = ipv4.filter(|it| it.parse::<Ipv4Addr>().is_ok());
         any.extend(ipv4.map(|ip| json!({"ipv4": ip})));
         let left = shown_addresses(identity.service);
-        any.extend(left.iter().filter(|_| identity.requested_id.is_some()).map(|ip| json!({"ipv4": ip})));
+        any.extend(
+            left.iter()
+                .filter(|_| identity.requested_id.is_some())
+                .map(|ip| json!({"ipv4": ip})),
+        );
         // A host name and an IPv6 address cannot be filtered by: the whole list is compared.
-        let is_vague = ipv4.is_none() && identity.requested_id.is_none() && !shown(identity.service).is_empty();
+        let is_vague = ipv4.is_none()
+            && identity.requested_id.is_none()
+            && !shown(identity.service).is_empty();
         let filter = (!is_vague).then(|| json!({"+or": any}));
-        let mut found = self.list(filter, &shared_priority).await?.complete()?.into_items();
-        let requested = identity.requested_id.as_ref().filter(|id| !found.iter().any(|it| it.id.to_string() == **id));
+        let mut found = self
+            .list(filter, &shared_priority)
+            .await?
+            .complete()?
+            .into_items();
+        let requested = identity
+            .requested_id
+            .as_ref()
+            .filter(|id| !found.iter().any(|it| it.id.to_string() == **id));
         if let Some(id) = requested {
-            let by_id = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await?;
+            let by_id = self
+                .source
+                .api
+                .http
+                .find::<NodeBalancer>(Call::get(ONE, &[id]))
+                .await?;
             if by_id.is_some() {
                 self.unknown.lock().remove(id);
             } else {
@@ -111,14 +152,19 @@ impl NodeBalancers {
             found.extend(by_id);
         }
         let actual = |it: NodeBalancer| {
-            let is_shown = identity.legacy_owner.as_deref().is_some_and(|owner| it.is_found_by(owner));
+            let is_shown = identity
+                .legacy_owner
+                .as_deref()
+                .is_some_and(|owner| it.is_found_by(owner));
             let mut actual = self.actual(it);
             if is_shown {
                 actual.legacy_owner.clone_from(&identity.legacy_owner);
             }
-            let is_its = actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
+            let is_its =
+                actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
             let is_its = is_its || actual.name == identity.name;
-            (is_its || actual.owner_tags.service.as_deref() == Some(identity.uid())).then_some(actual)
+            (is_its || actual.owner_tags.service.as_deref() == Some(identity.uid()))
+                .then_some(actual)
         };
         let found: Vec<_> = found.into_iter().filter_map(actual).collect();
         let has_acl = || self.spec(identity.service).spec.acl.is_some();
@@ -131,12 +177,21 @@ impl NodeBalancers {
     fn actual(&self, shown: NodeBalancer) -> ObservedLoadBalancer {
         let mut actual = shown.into_actual();
         // Also if somebody has removed the mark of the adoption.
-        actual.adopted |= self.config.adoptable_tag.as_ref().is_some_and(|tag| tag.is_among(actual.labels.keys()));
+        actual.adopted |= self
+            .config
+            .adoptable_tag
+            .as_ref()
+            .is_some_and(|tag| tag.is_among(actual.labels.keys()));
         if self.requested.lock().contains(&actual.id) {
             actual.legacy_owner = Some(format!("ID {}", actual.id));
             return actual;
         }
-        let has = |ips: &[String]| actual.ingress.iter().any(|it| it.ip.as_ref().is_some_and(|ip| ips.contains(ip)));
+        let has = |ips: &[String]| {
+            actual
+                .ingress
+                .iter()
+                .any(|it| it.ip.as_ref().is_some_and(|ip| ips.contains(ip)))
+        };
         if let Some((_, owner)) = self.moving.lock().values().find(|(ips, _)| has(ips)) {
             actual.legacy_owner = Some(owner.clone());
         }
@@ -148,7 +203,13 @@ impl NodeBalancers {
         if let Some(firewall) = firewall::left(id) {
             return firewall::read_left(&self.source.api, firewall).await;
         }
-        let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await? else {
+        let Some(found) = self
+            .source
+            .api
+            .http
+            .find::<NodeBalancer>(Call::get(ONE, &[id]))
+            .await?
+        else {
             return Ok(None);
         };
         if detail == Detail::State {
@@ -156,34 +217,61 @@ impl NodeBalancers {
         }
         let actual = self.actual(found.clone());
         let configs = self.configs(id).await?;
-        let backends = try_join_all(configs.iter().map(|config| self.backends(id, config.id))).await?;
+        let backends =
+            try_join_all(configs.iter().map(|config| self.backends(id, config.id))).await?;
         let firewalls = firewall::of(&self.source.api, id).await?;
         let is_own = |it: &&Firewall| it.is_own(&actual);
-        let attached: Vec<u64> = firewalls.iter().filter(|it| !is_own(it)).map(|it| it.id).collect();
+        let attached: Vec<u64> = firewalls
+            .iter()
+            .filter(|it| !is_own(it))
+            .map(|it| it.id)
+            .collect();
         let mut graph = found.graph(configs.into_iter().zip(backends).collect(), &attached)?;
         if let Some(own) = firewalls.iter().find(is_own) {
             graph = graph.resource(firewall::resource(), own.observed());
         }
-        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..actual }))
+        Ok(Some(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..actual
+        }))
     }
 
     /// Reads a Secret of the Service's namespace.
     async fn key_pair(&self, service: &Service, secret: &str) -> Result<KeyPair> {
-        KeyPair::read(&self.cluster, service.metadata.namespace.as_deref().unwrap_or("default"), secret).await
+        KeyPair::read(
+            &self.cluster,
+            service.metadata.namespace.as_deref().unwrap_or("default"),
+            secret,
+        )
+        .await
     }
 
     async fn configs(&self, id: &str) -> Result<Vec<PortConfig>> {
-        self.source.api.all(Call::get(CONFIGS, &[id]), |it: &PortConfig| it.id).await
+        self.source
+            .api
+            .all(Call::get(CONFIGS, &[id]), |it: &PortConfig| it.id)
+            .await
     }
 
     async fn backends(&self, id: &str, config: u64) -> Result<Vec<Backend>> {
-        let call = Call::get("/nodebalancers/{id}/configs/{config}/nodes", &[id, &config.to_string()]);
+        let call = Call::get(
+            "/nodebalancers/{id}/configs/{config}/nodes",
+            &[id, &config.to_string()],
+        );
         self.source.api.all(call, |it: &Backend| it.id).await
     }
 
     /// Refuses to sync a NodeBalancer of the Service, while its annotation names another one that does not exist.
-    fn check_requested(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
-        match identity.requested_id.as_ref().filter(|id| **id != observed.id && self.unknown.lock().contains(*id)) {
+    fn check_requested(
+        &self,
+        identity: &Identity<'_>,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<()> {
+        match identity
+            .requested_id
+            .as_ref()
+            .filter(|id| **id != observed.id && self.unknown.lock().contains(*id))
+        {
             Some(id) => Err(Error::invalid(format!(
                 "annotation {}: there is no NodeBalancer {id} in this account; set {} to keep {}",
                 ID.key(),
@@ -203,37 +291,64 @@ impl NodeBalancers {
         identity: &Identity<'_>,
         spec: &NodeBalancerSpec,
     ) -> Result<ResourceGraph> {
-        let Some(graph) = &observed.graph else { return Ok(desired) };
+        let Some(graph) = &observed.graph else {
+            return Ok(desired);
+        };
         let settings = graph.balancer_attributes();
         let first = settings.and_then(|it| it.number::<u64>("firewall_id"));
-        let attached = settings.and_then(|it| it.get(ATTACHED)).and_then(|ids| ids.as_array());
-        let mut attached: Vec<u64> = attached.into_iter().flatten().filter_map(serde_json::Value::as_u64).collect();
+        let attached = settings
+            .and_then(|it| it.get(ATTACHED))
+            .and_then(|ids| ids.as_array());
+        let mut attached: Vec<u64> = attached
+            .into_iter()
+            .flatten()
+            .filter_map(serde_json::Value::as_u64)
+            .collect();
         attached.extend(first);
         if let Some(wanted) = spec.firewall_id.filter(|id| attached.contains(id)) {
-            self.named_firewalls.lock().insert(observed.id.clone(), wanted);
+            self.named_firewalls
+                .lock()
+                .insert(observed.id.clone(), wanted);
             desired.keep(graph, &ResourceKey::Balancer, &["firewall_id"]);
         }
-        let (Some(foreign), Some(_)) = (attached.first(), &spec.acl) else { return Ok(desired) };
+        let (Some(foreign), Some(_)) = (attached.first(), &spec.acl) else {
+            return Ok(desired);
+        };
         if graph.resources.contains_key(&firewall::resource()) {
             return Ok(desired);
         }
-        let text =
-            format!("firewall {foreign} is attached to {} and was not created for its Service", observed.place());
+        let text = format!(
+            "firewall {foreign} is attached to {} and was not created for its Service",
+            observed.place()
+        );
         if spec.states_acl {
             let (id, acl) = (FIREWALL_ID.key(), FIREWALL_ACL.key());
-            return Err(Error::invalid(format!("{text}; detach it, or name it in annotation {id} and remove {acl}")));
+            return Err(Error::invalid(format!(
+                "{text}; detach it, or name it in annotation {id} and remove {acl}"
+            )));
         }
-        let text = format!("source ranges are not in effect: {text}. Detach it, or restrict clients in its rules");
-        self.deduplicator.warn(true, EventSubject::Service(identity.service), "SourceRangesIgnored", &text);
+        let text = format!(
+            "source ranges are not in effect: {text}. Detach it, or restrict clients in its rules"
+        );
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(identity.service),
+            "SourceRangesIgnored",
+            &text,
+        );
         desired.resources.remove(&firewall::resource());
         Ok(desired)
     }
 
     /// Returns the tags of a NodeBalancer but for its owner tags, in the order of the Go cloud controller manager.
     fn tags(&self, cluster: &Cluster, spec: &NodeBalancerSpec) -> Vec<String> {
-        let all = std::iter::once(&cluster.name).chain(&self.config.tags).chain(&spec.tags);
+        let all = std::iter::once(&cluster.name)
+            .chain(&self.config.tags)
+            .chain(&spec.tags);
         let mut seen = BTreeSet::new();
-        all.filter(|tag| !tag.is_empty() && seen.insert(*tag)).cloned().collect()
+        all.filter(|tag| !tag.is_empty() && seen.insert(*tag))
+            .cloned()
+            .collect()
     }
 
     /// Returns the backend addresses of these Nodes; `None` if none is known.
@@ -261,7 +376,10 @@ impl NodeBalancers {
 /// Returns the owner tag of a Service.
 fn owner_tag(identity: &Identity<'_>) -> String {
     let owner = identity.owner_tags();
-    let only = OwnerTags { cluster: None, ..owner };
+    let only = OwnerTags {
+        cluster: None,
+        ..owner
+    };
     OWNER_TAGS.among(&only, Vec::new()).remove(0)
 }
 
@@ -277,13 +395,19 @@ impl LoadBalancerCloud for NodeBalancers {
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         if let Some(id) = requested_id(service) {
             let owner = format!("ID {id}");
-            self.moving.lock().insert(uid.to_owned(), (shown_addresses(service), owner));
+            self.moving
+                .lock()
+                .insert(uid.to_owned(), (shown_addresses(service), owner));
             self.requested.lock().insert(id);
         } else {
             self.moving.lock().remove(uid);
         }
         Naming {
-            name: format!("{}-{}", self.config.prefix, &sha256_hex(uid.as_bytes())[..12]),
+            name: format!(
+                "{}-{}",
+                self.config.prefix,
+                &sha256_hex(uid.as_bytes())[..12]
+            ),
             legacy_owner: legacy_owner(service),
             is_legacy_owner_stated: requested_id(service).is_some(),
             requested_id: requested_id(service),
@@ -295,11 +419,16 @@ impl LoadBalancerCloud for NodeBalancers {
         NodeBalancerSpec::of(service, &self.config)
     }
 
-    async fn desired(&self, input: &DesiredStateInput<'_, NodeBalancerSpec>) -> Result<ResourceGraph> {
-        let (spec, request, mut pending_events) = (input.spec, input.request, PendingEvents::default());
+    async fn desired(
+        &self,
+        input: &DesiredStateInput<'_, NodeBalancerSpec>,
+    ) -> Result<ResourceGraph> {
+        let (spec, request, mut pending_events) =
+            (input.spec, input.request, PendingEvents::default());
         let targets = self.targets(spec, request.nodes, &mut pending_events);
         if input.scope == Scope::Targets {
-            self.deduplicator.record_new(request.service, "targets", &pending_events);
+            self.deduplicator
+                .record_new(request.service, "targets", &pending_events);
             return Ok(ResourceGraph::default().pool(POOL, Attributes::default(), targets));
         }
         let settings = Settings {
@@ -316,24 +445,45 @@ impl LoadBalancerCloud for NodeBalancers {
         for port in &spec.ports {
             let mut config = port.config.clone();
             if let Some(name) = &port.secret {
-                config.ssl_fingerprint =
-                    self.key_pair(request.service, name).await?.fingerprint(&SHA1_FOR_LEGACY_USE_ONLY);
+                config.ssl_fingerprint = self
+                    .key_pair(request.service, name)
+                    .await?
+                    .fingerprint(&SHA1_FOR_LEGACY_USE_ONLY);
             }
-            graph = graph.listener(port.number, config.transport(), POOL, Attributes::desired(&config)?);
+            graph = graph.listener(
+                port.number,
+                config.transport(),
+                POOL,
+                Attributes::desired(&config)?,
+            );
         }
         if let Some(settings) = firewall::desired(spec) {
             graph = graph.resource(firewall::resource(), settings);
         }
-        spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
-        self.deduplicator.record_new(request.service, "", &pending_events);
+        spec.warnings
+            .iter()
+            .for_each(|text| pending_events.warn("QuestionableAnnotation", text));
+        self.deduplicator
+            .record_new(request.service, "", &pending_events);
         Ok(graph)
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(_) => {
-                let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
-                self.source.api.list(call, None, &SharedPriority::default(), |it| self.actual(it), id).await
+                let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| {
+                    it.id.clone()
+                });
+                self.source
+                    .api
+                    .list(
+                        call,
+                        None,
+                        &SharedPriority::default(),
+                        |it| self.actual(it),
+                        id,
+                    )
+                    .await
             }
             Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, detail) => {
@@ -352,7 +502,12 @@ impl LoadBalancerCloud for NodeBalancers {
         identity: &Identity<'_>,
         spec: &NodeBalancerSpec,
     ) -> Result<ResourceGraph> {
-        check_adoption(observed, identity, self.config.adoptable_tag.as_ref(), &self.adoption_tags(observed))?;
+        check_adoption(
+            observed,
+            identity,
+            self.config.adoptable_tag.as_ref(),
+            &self.adoption_tags(observed),
+        )?;
         // A sync of targets alone has no settings.
         if desired.balancer_attributes().is_none() {
             return Ok(desired);
@@ -363,15 +518,27 @@ impl LoadBalancerCloud for NodeBalancers {
         }
         fixed::check(&desired, observed)?;
         for (reason, text) in fixed::ignored(&desired, observed, spec) {
-            self.deduplicator.warn(true, EventSubject::Service(identity.service), reason, &text);
+            self.deduplicator
+                .warn(true, EventSubject::Service(identity.service), reason, &text);
         }
         desired = self.fit_firewalls(desired, observed, identity, spec)?;
         let empty = Targets::default();
-        let has_none = |graph: &ResourceGraph| graph.targets.get(POOL).is_none_or(|targets| *targets == empty);
+        let has_none = |graph: &ResourceGraph| {
+            graph
+                .targets
+                .get(POOL)
+                .is_none_or(|targets| *targets == empty)
+        };
         if has_none(&desired) && observed.graph.as_ref().is_none_or(has_none) {
-            let listeners: Vec<_> = desired.listeners().map(|(port, it)| (port.clone(), it.clone())).collect();
+            let listeners: Vec<_> = desired
+                .listeners()
+                .map(|(port, it)| (port.clone(), it.clone()))
+                .collect();
             for (port, settings) in listeners {
-                desired.resources.insert(ResourceKey::Listener(port), settings.only(&PortConfig::WITHOUT_BACKENDS));
+                desired.resources.insert(
+                    ResourceKey::Listener(port),
+                    settings.only(&PortConfig::WITHOUT_BACKENDS),
+                );
             }
         }
         Ok(desired)
@@ -382,7 +549,12 @@ impl LoadBalancerCloud for NodeBalancers {
         Adoption::Adopt
     }
 
-    async fn check_creation(&self, identity: &Identity<'_>, _: &NodeBalancerSpec, _: &ResourceGraph) -> Result<()> {
+    async fn check_creation(
+        &self,
+        identity: &Identity<'_>,
+        _: &NodeBalancerSpec,
+        _: &ResourceGraph,
+    ) -> Result<()> {
         adoption::check_requested_exists(identity)
     }
 
@@ -401,15 +573,28 @@ impl LoadBalancerCloud for NodeBalancers {
                 to.place(),
                 from.place()
             );
-            self.deduplicator.warn(true, EventSubject::Service(service), "NodeBalancerMoved", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "NodeBalancerMoved",
+                &text,
+            );
         }
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &NodeBalancerSpec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        _: &Service,
+        spec: &NodeBalancerSpec,
+    ) -> Published {
         // Pods must connect to the NodeBalancer's address (`ipMode: Proxy`), because a shortcut would omit its TLS and
         // its PROXY header.
         let speaks = |port: &spec::PortSpec| {
-            port.config.proxy_protocol.as_deref().is_some_and(|it| it != "none")
+            port.config
+                .proxy_protocol
+                .as_deref()
+                .is_some_and(|it| it != "none")
                 || port.config.protocol == Protocol::Https
         };
         let is_proxy = spec.ports.iter().any(speaks);
@@ -426,7 +611,12 @@ impl LoadBalancerCloud for NodeBalancers {
             it
         };
         let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
-        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
-        Published { status, annotations: Vec::new() }
+        let status = LoadBalancerStatus {
+            ingress: (!ingress.is_empty()).then_some(ingress),
+        };
+        Published {
+            status,
+            annotations: Vec::new(),
+        }
     }
 }

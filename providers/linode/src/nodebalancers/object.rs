@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cloud_provider::{LoadBalancerIngress, Result, Service};
-use provider_kit::load_balancers::{Attributes, Field, ObservedLoadBalancer, Resource, ResourceGraph, Targets};
+use provider_kit::load_balancers::{
+    Attributes, Field, ObservedLoadBalancer, Resource, ResourceGraph, Targets,
+};
 use provider_kit::status::shown;
 use provider_kit::text_tags::{ADOPTED, TextTags};
 use serde::{Deserialize, Serialize};
@@ -140,7 +142,11 @@ impl PortConfig {
 
     /// Returns the transport protocol. TCP and UDP can share a port.
     pub(crate) fn transport(&self) -> &'static str {
-        if self.protocol == Protocol::Udp { "UDP" } else { "TCP" }
+        if self.protocol == Protocol::Udp {
+            "UDP"
+        } else {
+            "TCP"
+        }
     }
 }
 
@@ -161,32 +167,55 @@ impl Backend {
 /// first address of the status, else its host name, which begins with the IPv4 address.
 pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     let requested = requested_id(service).map(|id| format!("ID {id}"));
-    let ip = || shown(service).iter().find_map(|it| Some(it.ip.as_ref()?.parse::<IpAddr>().ok()?.to_string()));
+    let ip = || {
+        shown(service)
+            .iter()
+            .find_map(|it| Some(it.ip.as_ref()?.parse::<IpAddr>().ok()?.to_string()))
+    };
     let name = || shown(service).iter().find_map(|it| it.hostname.clone());
     let ip = || ip().or_else(|| named_address(&name()?).map(|ip| ip.to_string()));
-    let subnet = key::FRONTEND_SUBNET_ID.text_on(service).and_then(|text| text.trim().parse().ok());
-    requested.or_else(|| ip().map(|ip| in_subnet(&ip, subnet))).or_else(name)
+    let subnet = key::FRONTEND_SUBNET_ID
+        .text_on(service)
+        .and_then(|text| text.trim().parse().ok());
+    requested
+        .or_else(|| ip().map(|ip| in_subnet(&ip, subnet)))
+        .or_else(name)
 }
 
 /// Returns the addresses that the Service shows.
 pub(crate) fn shown_addresses(service: &Service) -> Vec<String> {
-    shown(service).iter().filter_map(|it| it.ip.clone()).collect()
+    shown(service)
+        .iter()
+        .filter_map(|it| it.ip.clone())
+        .collect()
 }
 
 /// Returns the legacy owner tag of a NodeBalancer with this address. In VPCs, several can have one address.
 fn in_subnet(ip: &str, subnet: Option<u64>) -> String {
-    subnet.map_or_else(|| ip.to_owned(), |subnet| format!("{ip} in subnet {subnet}"))
+    subnet.map_or_else(
+        || ip.to_owned(),
+        |subnet| format!("{ip} in subnet {subnet}"),
+    )
 }
 
 /// Returns the address in `203-0-113-9.ip.linodeusercontent.com`.
 fn named_address(hostname: &str) -> Option<Ipv4Addr> {
     let name = hostname.split('.').next()?;
-    name.strip_prefix("nb-").unwrap_or(name).replace('-', ".").parse().ok()
+    name.strip_prefix("nb-")
+        .unwrap_or(name)
+        .replace('-', ".")
+        .parse()
+        .ok()
 }
 
 /// Returns the ID in the annotation. A text that is not a number is a mistake of the spec.
 pub(crate) fn requested_id(service: &Service) -> Option<String> {
-    let id = key::ID.text_on(service)?.trim().parse::<u64>().ok().filter(|id| *id > 0)?;
+    let id = key::ID
+        .text_on(service)?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .filter(|id| *id > 0)?;
     Some(id.to_string())
 }
 
@@ -196,7 +225,12 @@ impl NodeBalancer {
     pub(crate) fn is_found_by(&self, legacy_owner: &str) -> bool {
         let is_it = |text: &Option<String>| text.as_deref() == Some(legacy_owner);
         is_it(&self.ipv4)
-            || is_it(&self.ipv4.as_deref().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)))
+            || is_it(
+                &self
+                    .ipv4
+                    .as_deref()
+                    .map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
+            )
             || self.ipv6_address().as_deref() == Some(legacy_owner)
             || is_it(&self.hostname)
             || legacy_owner == format!("ID {}", self.id)
@@ -212,15 +246,31 @@ impl NodeBalancer {
         let adopted = self.tags.iter().any(|tag| tag == ADOPTED);
         self.tags.retain(|tag| tag != ADOPTED);
         let hostname = self.hostname.clone().filter(|name| !name.is_empty());
-        let entry = |ip: String| LoadBalancerIngress { hostname: hostname.clone(), ..ObservedLoadBalancer::ip(&ip) };
+        let entry = |ip: String| LoadBalancerIngress {
+            hostname: hostname.clone(),
+            ..ObservedLoadBalancer::ip(&ip)
+        };
         ObservedLoadBalancer {
             id: self.id.to_string(),
-            ingress: self.ipv4.clone().into_iter().chain(self.ipv6_address()).map(entry).collect(),
+            ingress: self
+                .ipv4
+                .clone()
+                .into_iter()
+                .chain(self.ipv6_address())
+                .map(entry)
+                .collect(),
             name: self.label.unwrap_or_default(),
             owner_tags,
             adopted,
-            labels: self.tags.into_iter().map(|tag| (tag, String::new())).collect(),
-            legacy_owner: self.ipv4.as_deref().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
+            labels: self
+                .tags
+                .into_iter()
+                .map(|tag| (tag, String::new()))
+                .collect(),
+            legacy_owner: self
+                .ipv4
+                .as_deref()
+                .map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
             ..ObservedLoadBalancer::default()
         }
     }
@@ -236,30 +286,50 @@ impl NodeBalancer {
             client_conn_throttle: self.client_conn_throttle,
             tags,
             firewall_id,
-            frontend: self.frontend_address_type.as_ref().map(|_| frontend(self.frontend_vpc_subnet_id)),
+            frontend: self
+                .frontend_address_type
+                .as_ref()
+                .map(|_| frontend(self.frontend_vpc_subnet_id)),
         }
     }
 
     /// Builds the resources from the configurations and their backends.
-    pub(crate) fn graph(&self, configs: Vec<(PortConfig, Vec<Backend>)>, attached: &[u64]) -> Result<ResourceGraph> {
+    pub(crate) fn graph(
+        &self,
+        configs: Vec<(PortConfig, Vec<Backend>)>,
+        attached: &[u64],
+    ) -> Result<ResourceGraph> {
         let ips = |backends: &[Backend]| -> Targets {
             let sockets = backends.iter().filter_map(Backend::socket);
             sockets.map(|it| it.ip().to_string()).collect()
         };
         let none = Targets::default();
-        let targets = configs.iter().fold(none, |all, (_, backends)| all.with(&ips(backends)));
-        let settings = Attributes::observed(&self.settings(attached.first().copied()))?.set(ATTACHED, attached);
+        let targets = configs
+            .iter()
+            .fold(none, |all, (_, backends)| all.with(&ips(backends)));
+        let settings = Attributes::observed(&self.settings(attached.first().copied()))?
+            .set(ATTACHED, attached);
         let mut graph = ResourceGraph::default().balancer(settings);
         for (mut config, backends) in configs {
-            let mut ports: Vec<u16> = backends.iter().filter_map(|it| Some(it.socket()?.port())).collect();
+            let mut ports: Vec<u16> = backends
+                .iter()
+                .filter_map(|it| Some(it.socket()?.port()))
+                .collect();
             ports.dedup();
             let is_whole = ips(&backends) == targets && ports.len() == 1;
             config.node_port = ports.first().copied().filter(|_| is_whole);
             config.check_path = config.check_path.filter(|it| !it.is_empty());
             config.check_body = config.check_body.filter(|it| !it.is_empty());
-            let fingerprint = config.ssl_fingerprint.map(|it| it.replace(':', "").to_lowercase());
+            let fingerprint = config
+                .ssl_fingerprint
+                .map(|it| it.replace(':', "").to_lowercase());
             config.ssl_fingerprint = fingerprint.filter(|it| !it.is_empty());
-            graph = graph.listener(config.port, config.transport(), POOL, Attributes::observed(&config)?);
+            graph = graph.listener(
+                config.port,
+                config.transport(),
+                POOL,
+                Attributes::observed(&config)?,
+            );
         }
         Ok(graph.pool(POOL, Attributes::default(), Some(targets)))
     }

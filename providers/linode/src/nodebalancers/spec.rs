@@ -16,7 +16,10 @@ use crate::config::{Config, NodeBalancerType};
 use crate::vpcs::without_length;
 
 /// Tags by which this program knows NodeBalancers: those of all clouds.
-const RESERVED_TAGS: ReservedTags = ReservedTags { prefixes: &[], keys: &[] };
+const RESERVED_TAGS: ReservedTags = ReservedTags {
+    prefixes: &[],
+    keys: &[],
+};
 
 /// NodeBalancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
@@ -92,26 +95,50 @@ struct Defaults {
 /// Warns of unknown annotations. `port-<number>` has no declaration.
 fn warn_of_unknown(service: &Service, annotations: &mut Annotations<'_>) {
     let of_port = format!("{}port-", key::PREFIX);
-    let known = service.metadata.annotations.iter().flatten().filter(|(key, _)| !key.starts_with(&of_port));
+    let known = service
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .filter(|(key, _)| !key.starts_with(&of_port));
     let mut view = Service::default();
-    view.metadata.annotations = Some(known.map(|(key, value)| (key.clone(), value.clone())).collect());
+    view.metadata.annotations = Some(
+        known
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    );
     let mut declared = Annotations::of(&view);
     declared.unknown(key::PREFIX, key::ALL);
-    declared.warnings().iter().for_each(|warning| annotations.warning(warning));
+    declared
+        .warnings()
+        .iter()
+        .for_each(|warning| annotations.warning(warning));
 }
 
 /// Warns of fields of the Service that NodeBalancers do not have.
-fn warn_of_ignored_fields(service: &Service, ports: &[PortSpec], annotations: &mut Annotations<'_>) {
+fn warn_of_ignored_fields(
+    service: &Service,
+    ports: &[PortSpec],
+    annotations: &mut Annotations<'_>,
+) {
     let Some(spec) = &service.spec else { return };
-    if let Some(ip) =
-        spec.load_balancer_ip.as_ref().filter(|ip| !ip.is_empty() && !annotations.is_set(&key::RESERVED_IP))
+    if let Some(ip) = spec
+        .load_balancer_ip
+        .as_ref()
+        .filter(|ip| !ip.is_empty() && !annotations.is_set(&key::RESERVED_IP))
     {
         let annotation = key::RESERVED_IP.key();
-        annotations
-            .warning(format!("loadBalancerIP: {ip} has no effect; set annotation {annotation} to a reserved address"));
+        annotations.warning(format!(
+            "loadBalancerIP: {ip} has no effect; set annotation {annotation} to a reserved address"
+        ));
     }
     let is_kept = |port: &PortSpec| {
-        port.config.algorithm == "source" || port.config.stickiness.as_deref().is_some_and(|it| it != "none")
+        port.config.algorithm == "source"
+            || port
+                .config
+                .stickiness
+                .as_deref()
+                .is_some_and(|it| it != "none")
     };
     if spec.session_affinity.as_deref() == Some("ClientIP") && !ports.iter().all(is_kept) {
         let (algorithm, stickiness) = (key::ALGORITHM.key(), key::STICKY.key());
@@ -132,20 +159,29 @@ impl NodeBalancerSpec {
             annotations.mistake(error.to_string());
             Vec::new()
         });
-        let ports: Vec<_> = ports.iter().map(|port| defaults.port(service, *port, &mut annotations)).collect();
+        let ports: Vec<_> = ports
+            .iter()
+            .map(|port| defaults.port(service, *port, &mut annotations))
+            .collect();
         let firewall_id = annotations.get(&key::FIREWALL_ID);
         let stated = annotations.get(&key::FIREWALL_ACL);
         let states_acl = stated.is_some();
         let acl = stated.or_else(|| source_ranges(service, &mut annotations));
         if let (Some(_), Some(_)) = (firewall_id, &acl) {
             let (id, acl) = (key::FIREWALL_ID.key(), key::FIREWALL_ACL.key());
-            let setting = if states_acl { format!("annotation {acl}") } else { "loadBalancerSourceRanges".to_owned() };
-            annotations
-                .warning(format!("{setting} has no effect with annotation {id}: that firewall decides about clients"));
+            let setting = if states_acl {
+                format!("annotation {acl}")
+            } else {
+                "loadBalancerSourceRanges".to_owned()
+            };
+            annotations.warning(format!(
+                "{setting} has no effect with annotation {id}: that firewall decides about clients"
+            ));
         }
         let acl = acl.filter(|_| firewall_id.is_none());
-        let too_large =
-            acl.as_ref().and_then(|acl| firewall::too_large(acl, ports.iter().map(|it| it.config.transport())));
+        let too_large = acl
+            .as_ref()
+            .and_then(|acl| firewall::too_large(acl, ports.iter().map(|it| it.config.transport())));
         if let Some(mistake) = too_large {
             annotations.mistake(mistake);
         }
@@ -173,12 +209,20 @@ impl NodeBalancerSpec {
         let frontend_v6 = annotations.get(&key::FRONTEND_V6);
         // Read to report an invalid value.
         annotations.get(&key::ID);
-        let [id, vpc, label] = [key::FRONTEND_SUBNET_ID.key(), key::FRONTEND_VPC.key(), key::FRONTEND_SUBNET.key()];
+        let [id, vpc, label] = [
+            key::FRONTEND_SUBNET_ID.key(),
+            key::FRONTEND_VPC.key(),
+            key::FRONTEND_SUBNET.key(),
+        ];
         if frontend.id.is_none() && frontend.vpc.is_some() != frontend.label.is_some() {
-            annotations.mistake(format!("annotations {vpc} and {label}: only one is set; set both or neither"));
+            annotations.mistake(format!(
+                "annotations {vpc} and {label}: only one is set; set both or neither"
+            ));
         }
         if !frontend.is_named() && (frontend.range.is_some() || frontend_v6.is_some()) {
-            annotations.mistake(format!("a frontend range needs annotation {id}, or {vpc} and {label}"));
+            annotations.mistake(format!(
+                "a frontend range needs annotation {id}, or {vpc} and {label}"
+            ));
         }
         let mut tags = annotations.get(&key::TAGS).unwrap_or_default();
         tags.retain(|tag| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
@@ -191,9 +235,15 @@ impl NodeBalancerSpec {
             preserve: annotations.get(&key::PRESERVE).unwrap_or_default(),
             reserved_ip: annotations.get(&key::RESERVED_IP),
             releases_ip: annotations.get(&key::RETAIN_IP) == Some(false),
-            hostname_only: annotations.get(&key::HOSTNAME_ONLY).unwrap_or(config.hostname_only),
-            ipv6_ingress: annotations.get(&key::IPV6_INGRESS).unwrap_or(config.ipv6_ingress),
-            ipv6_backends: annotations.get(&key::IPV6_BACKENDS).unwrap_or(config.ipv6_backends),
+            hostname_only: annotations
+                .get(&key::HOSTNAME_ONLY)
+                .unwrap_or(config.hostname_only),
+            ipv6_ingress: annotations
+                .get(&key::IPV6_INGRESS)
+                .unwrap_or(config.ipv6_ingress),
+            ipv6_backends: annotations
+                .get(&key::IPV6_BACKENDS)
+                .unwrap_or(config.ipv6_backends),
             firewall_id,
             acl,
             states_acl,
@@ -214,12 +264,26 @@ impl NodeBalancerSpec {
     /// Returns the address at which a Node is a backend.
     pub(crate) fn backend_address(&self, node: &Node, config: &Config) -> Option<String> {
         if self.ipv6_backends {
-            let ip = node.annotations.get(key::PUBLIC_IPV6).and_then(without_length);
+            let ip = node
+                .annotations
+                .get(key::PUBLIC_IPV6)
+                .and_then(without_length);
             return ip.filter(IpAddr::is_ipv6).map(|ip| ip.to_string());
         }
-        let annotated = node.annotations.get(key::PRIVATE_IP).filter(|_| !self.uses_vpc(config));
-        let internal = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP).map(|it| &*it.address);
-        annotated.or(internal)?.parse().ok().map(|ip: IpAddr| ip.to_string())
+        let annotated = node
+            .annotations
+            .get(key::PRIVATE_IP)
+            .filter(|_| !self.uses_vpc(config));
+        let internal = node
+            .addresses
+            .iter()
+            .find(|it| it.kind == AddressType::InternalIP)
+            .map(|it| &*it.address);
+        annotated
+            .or(internal)?
+            .parse()
+            .ok()
+            .map(|ip: IpAddr| ip.to_string())
     }
 }
 
@@ -234,7 +298,10 @@ impl Subnet {
 fn source_ranges(service: &Service, annotations: &mut Annotations<'_>) -> Option<Acl> {
     match configured_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => None,
-        Ok(ranges) => Some(Acl { allows: true, ranges: ranges.into_iter().collect() }),
+        Ok(ranges) => Some(Acl {
+            allows: true,
+            ranges: ranges.into_iter().collect(),
+        }),
         Err(error) => {
             annotations.mistake(error.to_string());
             None
@@ -244,22 +311,33 @@ fn source_ranges(service: &Service, annotations: &mut Annotations<'_>) -> Option
 
 impl Defaults {
     fn of(annotations: &mut Annotations<'_>) -> Self {
-        let (check, check_body) =
-            (annotations.get(&key::CHECK), annotations.get(&key::CHECK_BODY).filter(|it| !it.is_empty()));
+        let (check, check_body) = (
+            annotations.get(&key::CHECK),
+            annotations
+                .get(&key::CHECK_BODY)
+                .filter(|it| !it.is_empty()),
+        );
         for (setting, is_set, kinds) in [
-            (key::CHECK_PATH.key(), annotations.is_set(&key::CHECK_PATH), &["http", "http_body"][..]),
+            (
+                key::CHECK_PATH.key(),
+                annotations.is_set(&key::CHECK_PATH),
+                &["http", "http_body"][..],
+            ),
             (key::CHECK_BODY.key(), check_body.is_some(), &["http_body"]),
         ] {
             let kind = check.as_deref().unwrap_or("connection");
             if is_set && !kinds.contains(&kind) {
                 let (check, kinds) = (key::CHECK.key(), kinds.join(" or "));
-                annotations
-                    .warning(format!("annotation {setting} has no effect with {check}: {kind}; set {check}: {kinds}"));
+                annotations.warning(format!(
+                    "annotation {setting} has no effect with {check}: {kind}; set {check}: {kinds}"
+                ));
             }
         }
         if check.as_deref() == Some("http_body") && check_body.is_none() {
             let [body, check] = [key::CHECK_BODY.key(), key::CHECK.key()];
-            annotations.mistake(format!("annotation {body} is required with annotation {check}: http_body"));
+            annotations.mistake(format!(
+                "annotation {body} is required with annotation {check}: http_body"
+            ));
         }
         Self {
             protocol: annotations.get(&key::PROTOCOL),
@@ -279,12 +357,26 @@ impl Defaults {
         }
     }
 
-    fn port(&self, service: &Service, port: ServicePort, annotations: &mut Annotations<'_>) -> PortSpec {
+    fn port(
+        &self,
+        service: &Service,
+        port: ServicePort,
+        annotations: &mut Annotations<'_>,
+    ) -> PortSpec {
         let annotation = format!("{}port-{}", key::PREFIX, port.number);
-        let text = service.metadata.annotations.as_ref().and_then(|all| all.get(&annotation));
-        let own = text.map_or_else(|| Ok(PortText::default()), |text| serde_json::from_str(text));
+        let text = service
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(&annotation));
+        let own = text.map_or_else(
+            || Ok(PortText::default()),
+            |text| serde_json::from_str(text),
+        );
         let own: PortText = own.unwrap_or_else(|error| {
-            annotations.mistake(format!("annotation {annotation}: {error}; it must be a JSON object of texts"));
+            annotations.mistake(format!(
+                "annotation {annotation}: {error}; it must be a JSON object of texts"
+            ));
             PortText::default()
         });
         let mut choose = |member: &str, value: &Option<String>, choices: &[&str]| {
@@ -292,44 +384,83 @@ impl Defaults {
             let choice = one_of(value, choices);
             if choice.is_none() {
                 let accepted = choices.join(", ");
-                annotations.mistake(format!("port {}: {member} {value:?} is not one of {accepted}", port.number));
+                annotations.mistake(format!(
+                    "port {}: {member} {value:?} is not one of {accepted}",
+                    port.number
+                ));
             }
             choice
         };
         let named = own.protocol.map(|text| text.to_ascii_lowercase());
         let named = choose("protocol", &named, &["tcp", "udp", "http", "https"]);
-        let named = named.and_then(|text| <Protocol as provider_kit::declared::Value>::KIND.parse(&text));
+        let named =
+            named.and_then(|text| <Protocol as provider_kit::declared::Value>::KIND.parse(&text));
         // A default for TCP ports does not apply to UDP ports, and the reverse.
         let fits = |it: &Protocol| (*it == Protocol::Udp) == (port.protocol == "UDP");
-        let plain = if port.protocol == "UDP" { Protocol::Udp } else { Protocol::Tcp };
+        let plain = if port.protocol == "UDP" {
+            Protocol::Udp
+        } else {
+            Protocol::Tcp
+        };
         let protocol = named.or(self.protocol.filter(fits)).unwrap_or(plain);
         let is_udp = protocol == Protocol::Udp;
-        let algorithms: &[&str] =
-            if is_udp { &["roundrobin", "leastconn", "ring_hash"] } else { &["roundrobin", "leastconn", "source"] };
-        let algorithm = choose("algorithm", &own.algorithm.or(self.algorithm.clone()), algorithms);
+        let algorithms: &[&str] = if is_udp {
+            &["roundrobin", "leastconn", "ring_hash"]
+        } else {
+            &["roundrobin", "leastconn", "source"]
+        };
+        let algorithm = choose(
+            "algorithm",
+            &own.algorithm.or(self.algorithm.clone()),
+            algorithms,
+        );
         let (sticky, default): (&[&str], _) = match protocol {
             Protocol::Tcp => (&[], None),
             Protocol::Udp => (&["none", "session", "source_ip"], Some("session")),
             Protocol::Http | Protocol::Https => (&["none", "table", "http_cookie"], Some("table")),
         };
-        let stickiness = own.stickiness.or(self.stickiness.clone()).filter(|_| !sticky.is_empty());
+        let stickiness = own
+            .stickiness
+            .or(self.stickiness.clone())
+            .filter(|_| !sticky.is_empty());
         let stickiness = choose("stickiness", &stickiness, sticky).or(default.map(str::to_owned));
         let proxy = own.proxy_protocol.or(self.proxy_protocol.clone());
-        let proxy = choose("proxy-protocol", &proxy, &["none", "v1", "v2"]).unwrap_or_else(|| "none".to_owned());
-        let udp_check = own.udp_check_port.as_ref().map(|text| text.parse::<u16>().ok().filter(|port| *port > 0));
+        let proxy = choose("proxy-protocol", &proxy, &["none", "v1", "v2"])
+            .unwrap_or_else(|| "none".to_owned());
+        let udp_check = own
+            .udp_check_port
+            .as_ref()
+            .map(|text| text.parse::<u16>().ok().filter(|port| *port > 0));
         let secret = own.tls_secret_name.filter(|name| !name.is_empty());
         for (is_wrong, text) in [
-            (is_udp && proxy != "none", "the PROXY protocol is not possible with UDP"),
-            (is_udp && secret.is_some(), "TLS is not possible with UDP: remove tls-secret-name"),
-            (protocol == Protocol::Https && secret.is_none(), "https needs tls-secret-name"),
-            (udp_check == Some(None), "udp-check-port is not a whole number from 1 to 65535"),
+            (
+                is_udp && proxy != "none",
+                "the PROXY protocol is not possible with UDP",
+            ),
+            (
+                is_udp && secret.is_some(),
+                "TLS is not possible with UDP: remove tls-secret-name",
+            ),
+            (
+                protocol == Protocol::Https && secret.is_none(),
+                "https needs tls-secret-name",
+            ),
+            (
+                udp_check == Some(None),
+                "udp-check-port is not a whole number from 1 to 65535",
+            ),
         ] {
             if is_wrong {
                 annotations.mistake(format!("annotation {annotation}: {text}"));
             }
         }
-        let check =
-            if is_udp { "none".to_owned() } else { self.check.clone().unwrap_or_else(|| "connection".to_owned()) };
+        let check = if is_udp {
+            "none".to_owned()
+        } else {
+            self.check
+                .clone()
+                .unwrap_or_else(|| "connection".to_owned())
+        };
         let config = PortConfig {
             port: port.number,
             protocol,
@@ -343,10 +474,17 @@ impl Defaults {
             check_path: self.check_path.clone().filter(|_| !is_udp),
             check_body: self.check_body.clone().filter(|_| !is_udp),
             check_passive: self.passive && !is_udp,
-            udp_check_port: udp_check.flatten().or(self.udp_check_port).filter(|_| is_udp),
+            udp_check_port: udp_check
+                .flatten()
+                .or(self.udp_check_port)
+                .filter(|_| is_udp),
             node_port: Some(port.node_port),
             ..PortConfig::default()
         };
-        PortSpec { number: port.number, config, secret: secret.filter(|_| protocol == Protocol::Https) }
+        PortSpec {
+            number: port.number,
+            config,
+            secret: secret.filter(|_| protocol == Protocol::Https),
+        }
     }
 }

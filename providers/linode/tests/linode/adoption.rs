@@ -11,11 +11,17 @@ const TAG: &str = "ccm-rs-adoptable";
 fn add(harness: &Harness, is_used: bool, tags: &Value) -> String {
     let mut cloud = harness.fake.lock();
     let id = cloud.add_nodebalancer("by-hand");
-    cloud.nodebalancers.iter_mut().filter(|it| it["id"] == id).for_each(|it| it["tags"] = tags.clone());
+    cloud
+        .nodebalancers
+        .iter_mut()
+        .filter(|it| it["id"] == id)
+        .for_each(|it| it["tags"] = tags.clone());
     if is_used {
-        let node =
-            json!({"id": 9001, "address": "192.168.0.9:8443", "label": "theirs", "weight": 100, "mode": "accept"});
-        cloud.configs.iter_mut().for_each(|config| config["nodes"] = json!([node.clone()]));
+        let node = json!({"id": 9001, "address": "192.168.0.9:8443", "label": "theirs", "weight": 100, "mode": "accept"});
+        cloud
+            .configs
+            .iter_mut()
+            .for_each(|config| config["nodes"] = json!([node.clone()]));
     }
     id.to_string()
 }
@@ -28,8 +34,16 @@ async fn adopted_nodebalancer_is_released_and_never_deleted() {
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     let (adopted, configs) = harness.nodebalancer();
-    let tags: Vec<_> = adopted["tags"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert!(tags.contains(&"ccmrs-adopted") && tags.contains(&"mine"), "{tags:?}");
+    let tags: Vec<_> = adopted["tags"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert!(
+        tags.contains(&"ccmrs-adopted") && tags.contains(&"mine"),
+        "{tags:?}"
+    );
     assert_eq!(configs.len(), 2);
     // After a restart, the tags alone show that it was adopted.
     let provider = harness.started().await;
@@ -37,25 +51,48 @@ async fn adopted_nodebalancer_is_released_and_never_deleted() {
     assert_eq!(harness.changes(), [""; 0]);
     harness.delete(&provider, &service).await.unwrap();
     let (left, configs) = harness.nodebalancer();
-    assert_eq!((&left["id"].to_string(), &left["tags"]), (&id, &json!(["mine"])));
+    assert_eq!(
+        (&left["id"].to_string(), &left["tags"]),
+        (&id, &json!(["mine"]))
+    );
     assert!(configs.is_empty(), "{configs:?}");
     let events = harness.events();
-    assert!(events.iter().any(|it| it.contains("LoadBalancerNotDeleted")), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .any(|it| it.contains("LoadBalancerNotDeleted")),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodebalancer_in_use_is_not_adopted_without_the_required_tag() {
-    for (required, tag, is_adopted) in [(None, TAG, false), (Some(TAG), "mine", false), (Some(TAG), TAG, true)] {
+    for (required, tag, is_adopted) in [
+        (None, TAG, false),
+        (Some(TAG), "mine", false),
+        (Some(TAG), TAG, true),
+    ] {
         let harness = Harness::new();
-        let harness = if let Some(required) = required { harness.requiring(required) } else { harness };
+        let harness = if let Some(required) = required {
+            harness.requiring(required)
+        } else {
+            harness
+        };
         let id = add(&harness, true, &json!([tag]));
         let before = harness.nodebalancer();
         let mut service = service(&[("nodebalancer-id", &id)]);
         let provider = harness.started().await;
         let outcome = harness.ensure(&provider, &mut service).await;
-        assert_eq!(outcome.is_ok(), is_adopted, "{required:?} {tag}: {outcome:?}");
+        assert_eq!(
+            outcome.is_ok(),
+            is_adopted,
+            "{required:?} {tag}: {outcome:?}"
+        );
         if let Err(error) = outcome {
-            assert!(error.is_invalid() && error.to_string().contains("tag"), "{error}");
+            assert!(
+                error.is_invalid() && error.to_string().contains("tag"),
+                "{error}"
+            );
             assert!(harness.update_targets(&provider, &service).await.is_err());
             let _ = harness.delete(&provider, &service).await;
             assert_eq!(harness.nodebalancer(), before);
@@ -70,9 +107,22 @@ async fn plan_says_that_the_named_nodebalancer_does_not_exist() {
     let service = service(&[("nodebalancer-id", "4711")]);
     harness.cluster.set_services([service.clone()]);
     let (nodes, cluster) = (harness.cluster.nodes(), cluster());
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
-    let error = provider.load_balancers().unwrap().plan(request, Goal::Ensured).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("there is no NodeBalancer 4711"), "{error}");
+    let request = LoadBalancerRequest {
+        cluster: &cluster,
+        service: &service,
+        nodes: &nodes,
+        callbacks: &(),
+    };
+    let error = provider
+        .load_balancers()
+        .unwrap()
+        .plan(request, Goal::Ensured)
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_invalid() && error.to_string().contains("there is no NodeBalancer 4711"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,30 +7,59 @@ use provider_linode::{annotations, factory};
 use crate::harness::Harness;
 
 fn mistakes(settings: &[(&str, &str)]) -> String {
-    let harness = settings.iter().fold(Harness::new(), |harness, (name, value)| harness.set(name, value));
-    factory(&harness.setup()).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
+    let harness = settings
+        .iter()
+        .fold(Harness::new(), |harness, (name, value)| {
+            harness.set(name, value)
+        });
+    factory(&harness.setup())
+        .err()
+        .map_or_else(|| "none".to_owned(), |error| error.to_string())
 }
 
 #[test]
 fn region_and_token_are_required() {
     let text = mistakes(&[("LINODE_REGION", ""), ("LINODE_API_TOKEN", "")]);
-    assert!(text.contains("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE") && text.contains("LINODE_REGION"), "{text}");
+    assert!(
+        text.contains("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE")
+            && text.contains("LINODE_REGION"),
+        "{text}"
+    );
 }
 
 #[test]
 fn flags_that_contradict_each_other_are_refused() {
     let table: &[(&[(&str, &str)], &str)] = &[
         (&[("--nodebalancer-prefix", "a b")], "--nodebalancer-prefix"),
-        (&[("--nodebalancer-prefix", "x-23456789012345678x")], "--nodebalancer-prefix"),
+        (
+            &[("--nodebalancer-prefix", "x-23456789012345678x")],
+            "--nodebalancer-prefix",
+        ),
         (&[("--load-balancer-type", "x")], "--load-balancer-type"),
         (&[("--load-balancer-type", "cilium-bgp")], "none"),
         (
-            &[("--nodebalancer-backend-ipv4-subnet-id", "1"), ("--nodebalancer-backend-ipv4-subnet-name", "x")],
+            &[
+                ("--nodebalancer-backend-ipv4-subnet-id", "1"),
+                ("--nodebalancer-backend-ipv4-subnet-name", "x"),
+            ],
             "only one can be",
         ),
         (&[("--enable-route-controller", "true")], "needs a VPC"),
-        (&[("--enable-route-controller", "true"), ("--vpc-names", "pods")], "none"),
-        (&[("--vpc-ids", "1"), ("--vpc-names", "pods"), ("--subnet-ids", "1")], "only one can be"),
+        (
+            &[
+                ("--enable-route-controller", "true"),
+                ("--vpc-names", "pods"),
+            ],
+            "none",
+        ),
+        (
+            &[
+                ("--vpc-ids", "1"),
+                ("--vpc-names", "pods"),
+                ("--subnet-ids", "1"),
+            ],
+            "only one can be",
+        ),
         (&[("--vpc-ids", "1")], "set both or neither"),
         (&[("--subnet-ids", "1")], "set both or neither"),
         (&[("--vpc-ids", "1"), ("--subnet-ids", "1")], "none"),
@@ -59,7 +88,12 @@ fn token_file_goes_before_the_variable() {
     std::fs::write(&path, "filed\n").unwrap();
     let path = path.to_str().unwrap();
     let filed = Config::read(&Harness::new().set("LINODE_API_TOKEN_FILE", path).setup()).unwrap();
-    let missing = Config::read(&Harness::new().set("LINODE_API_TOKEN_FILE", "/nowhere").setup()).unwrap();
+    let missing = Config::read(
+        &Harness::new()
+            .set("LINODE_API_TOKEN_FILE", "/nowhere")
+            .setup(),
+    )
+    .unwrap();
     assert_ne!(format!("{:?}", filed.token), format!("{:?}", missing.token));
 }
 
@@ -73,19 +107,31 @@ fn token_file_that_is_no_regular_file_is_named_in_the_error() {
 
 #[test]
 fn reference_page_has_the_tables_of_the_declarations() {
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/linode.md");
+    const PAGE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/providers/linode.md"
+    );
     let page = std::fs::read_to_string(PAGE).unwrap();
     let tables = [
         ("variables", table("variable", VARIABLES)),
         ("flags", table("flag", FLAGS)),
         ("annotations", table("annotation", annotations::ALL)),
     ];
-    let fresh = tables.iter().fold(page.clone(), |page, (name, text)| put(&page, name, text).expect("a place for it"));
+    let fresh = tables.iter().fold(page.clone(), |page, (name, text)| {
+        put(&page, name, text).expect("a place for it")
+    });
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(PAGE, &fresh).unwrap();
     } else {
-        assert_eq!(page, fresh, "CCM_WRITE_REFERENCE=1 cargo test --workspace --test linode writes the page");
+        assert_eq!(
+            page, fresh,
+            "CCM_WRITE_REFERENCE=1 cargo test --workspace --test linode writes the page"
+        );
     }
     let accepted = |it: &&dyn provider_kit::declared::Declared| it.row().default_is_accepted;
-    assert!([VARIABLES, FLAGS, annotations::ALL].iter().all(|all| all.iter().all(accepted)));
+    assert!(
+        [VARIABLES, FLAGS, annotations::ALL]
+            .iter()
+            .all(|all| all.iter().all(accepted))
+    );
 }

@@ -24,8 +24,7 @@ async fn load_balancers(harness: &Harness, provider: &provider_linode::Linode) {
             .push(json!({"id": id, "account": ACCOUNT, "label": "mine", "tags": [], "rules": rules, "devices": []}));
         id.to_string()
     };
-    let tls =
-        r#"{"protocol": "https", "tls-secret-name": "web-tls", "stickiness": "http_cookie", "algorithm": "source"}"#;
+    let tls = r#"{"protocol": "https", "tls-secret-name": "web-tls", "stickiness": "http_cookie", "algorithm": "source"}"#;
     let udp = json!({"ports": [{"name": "u", "port": 53, "nodePort": 30053, "protocol": "UDP"}]});
     let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]});
     for mut service in [
@@ -37,11 +36,24 @@ async fn load_balancers(harness: &Harness, provider: &provider_linode::Linode) {
             ("check-path", "/up"),
             ("throttle", "5"),
         ]),
-        service(&[("default-proxy-protocol", "v2"), ("check-passive", "false"), ("nodebalancer-type", "premium")]),
-        service_of(&[("udp-check-port", "8080"), ("default-algorithm", "ring_hash")], udp),
+        service(&[
+            ("default-proxy-protocol", "v2"),
+            ("check-passive", "false"),
+            ("nodebalancer-type", "premium"),
+        ]),
+        service_of(
+            &[
+                ("udp-check-port", "8080"),
+                ("default-algorithm", "ring_hash"),
+            ],
+            udp,
+        ),
         service_of(&[], ranges),
         service(&[("firewall-id", &firewall)]),
-        service(&[("reserved-ipv4", "203.0.113.99"), ("retain-reserved-ipv4", "false")]),
+        service(&[
+            ("reserved-ipv4", "203.0.113.99"),
+            ("retain-reserved-ipv4", "false"),
+        ]),
         service(&[
             ("frontend-subnet-id", "71"),
             ("frontend-ipv4-range", "172.16.0.0/28"),
@@ -51,9 +63,18 @@ async fn load_balancers(harness: &Harness, provider: &provider_linode::Linode) {
         harness.ensure(provider, &mut service).await.unwrap();
         annotate(&mut service, "check-interval", "7");
         annotate(&mut service, "tags", "more");
-        annotate(&mut service, "firewall-acl", r#"{"denyList": {"ipv4": ["198.51.100.0/24"]}}"#);
+        annotate(
+            &mut service,
+            "firewall-acl",
+            r#"{"denyList": {"ipv4": ["198.51.100.0/24"]}}"#,
+        );
         harness.ensure(provider, &mut service).await.unwrap();
-        service.metadata.annotations.as_mut().unwrap().retain(|key, _| !key.ends_with("firewall-acl"));
+        service
+            .metadata
+            .annotations
+            .as_mut()
+            .unwrap()
+            .retain(|key, _| !key.ends_with("firewall-acl"));
         harness.ensure(provider, &mut service).await.unwrap();
         harness.delete(provider, &service).await.unwrap();
         assert!(harness.fake.lock().nodebalancers.is_empty());
@@ -61,16 +82,29 @@ async fn load_balancers(harness: &Harness, provider: &provider_linode::Linode) {
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_linode::Linode) {
-    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
+    let request = LookupRequest {
+        existence: true,
+        shutdown: true,
+        metadata: MetadataLevel::Full,
+        fresh: true,
+    };
     let instances: &dyn Instances = provider.instances().unwrap();
     let nodes = harness.cluster.nodes();
     let found = instances.lookup(&nodes, request).await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     for generation in ["legacy_config", "linode"] {
-        harness.fake.lock().linodes.iter_mut().for_each(|it| it["interface_generation"] = generation.into());
+        harness
+            .fake
+            .lock()
+            .linodes
+            .iter_mut()
+            .for_each(|it| it["interface_generation"] = generation.into());
         let routes = provider.routes().unwrap();
-        let route =
-            Route { target_node: "worker-1".into(), destination_cidr: "10.244.0.0/24".into(), ..Route::default() };
+        let route = Route {
+            target_node: "worker-1".into(),
+            destination_cidr: "10.244.0.0/24".into(),
+            ..Route::default()
+        };
         routes.create(&cluster(), "", &route).await.unwrap();
         let listed = routes.list(&cluster()).await.unwrap();
         routes.delete(&cluster(), &listed[0]).await.unwrap();
@@ -80,7 +114,9 @@ async fn nodes_and_routes(harness: &Harness, provider: &provider_linode::Linode)
 #[tokio::test]
 #[ignore = "needs a validating proxy"]
 async fn every_request_and_answer_fits_the_description() {
-    let variable = |name: &str| std::env::var(format!("CCM_TEST_LINODE_{name}")).expect("the variables of this test");
+    let variable = |name: &str| {
+        std::env::var(format!("CCM_TEST_LINODE_{name}")).expect("the variables of this test")
+    };
     let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
     let harness = Harness::new()
         .set("LINODE_URL", &proxy)
@@ -89,14 +125,28 @@ async fn every_request_and_answer_fits_the_description() {
         .set("--linode-tag-filter", "prod");
     harness.set_certificate(Some(PEM));
     harness.fake.lock().limits = [1_000_000, 1_000_000];
-    let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
+    let _served = Port::open(&upstream)
+        .await
+        .unwrap()
+        .serve(harness.fake.router());
     let check = Transport::builder(proxy).build().unwrap();
     let provider = Arc::new(harness.started_with(|it| it).await);
     load_balancers(&harness, &provider).await;
     nodes_and_routes(&harness, &provider).await;
-    assert!(provider.diagnose().await.iter().all(|it| it.severity == cloud_provider::Severity::Ok));
+    assert!(
+        provider
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == cloud_provider::Severity::Ok)
+    );
     let seen: Value = check.read(Call::get("/__check", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);
-    assert_eq!((&seen["refused"], &seen["wrong_answers"]), (&json!(0), &json!(0)), "{:#}", seen["violations"]);
+    assert_eq!(
+        (&seen["refused"], &seen["wrong_answers"]),
+        (&json!(0), &json!(0)),
+        "{:#}",
+        seen["violations"]
+    );
     assert!(seen["passed"].as_u64() > Some(100), "{seen:#}");
 }

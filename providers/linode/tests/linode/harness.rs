@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, Context, Environment,
+    LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::Builder;
 use provider_linode::config::Config;
@@ -33,8 +33,14 @@ impl Harness {
     /// Creates an account with two Linodes, and a Node for each.
     pub(crate) fn new() -> Self {
         let fake = Handle::new(Linodes::default());
-        let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", "http://linode")];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let variables = [
+            ("LINODE_API_TOKEN", TOKEN),
+            ("LINODE_REGION", "us-east"),
+            ("LINODE_URL", "http://linode"),
+        ];
+        let variables = variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
         let harness = Self {
             fake,
             cluster: ScriptedCluster::default(),
@@ -43,12 +49,18 @@ impl Harness {
             flags: Vec::new(),
             adoptable_tag: None,
         };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| harness.add_node(name));
         harness
     }
 
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
-        let all = if name.starts_with("--") { &mut self.flags } else { &mut self.variables };
+        let all = if name.starts_with("--") {
+            &mut self.flags
+        } else {
+            &mut self.variables
+        };
         all.retain(|(known, _)| known != name);
         all.push((name.to_owned(), value.to_owned()));
         self
@@ -61,10 +73,19 @@ impl Harness {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        let (environment, flags) = (Environment::of(self.variables.clone()), Environment::of(self.flags.clone()));
+        let (environment, flags) = (
+            Environment::of(self.variables.clone()),
+            Environment::of(self.flags.clone()),
+        );
         let cluster_cidr = Some("10.244.0.0/16".to_owned());
         let adoptable_tag = self.adoptable_tag.clone();
-        Setup { environment, flags, cluster_cidr, adoptable_tag, ..Setup::default() }
+        Setup {
+            environment,
+            flags,
+            cluster_cidr,
+            adoptable_tag,
+            ..Setup::default()
+        }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
@@ -79,7 +100,11 @@ impl Harness {
         let [http, lists] = [(); 2].map(|()| connect(cloud(&config, &setup)).build().unwrap());
         let provider = Linode::new(config, http, lists);
         let cluster_cidrs = vec!["10.244.0.0/16".to_owned(), "fd00::/48".to_owned()];
-        let context = Context { cluster_cidrs, shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
+        let context = Context {
+            cluster_cidrs,
+            shutdown: self.shutdown.clone(),
+            ..self.cluster.context(cluster())
+        };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.fault_injector().forget_requests();
@@ -89,15 +114,20 @@ impl Harness {
     /// Sets the certificate of Secret `web-tls` of namespace `default`, or deletes the Secret.
     pub(crate) fn set_certificate(&self, pem: Option<&str>) {
         let path = "/api/v1/namespaces/default/secrets/web-tls";
-        let Some(pem) = pem else { return self.cluster.remove_document(path) };
+        let Some(pem) = pem else {
+            return self.cluster.remove_document(path);
+        };
         let data = json!({"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(KEY)});
-        self.cluster.set_document(path, json!({ "data": data }).to_string());
+        self.cluster
+            .set_document(path, json!({ "data": data }).to_string());
     }
 
     /// Returns the patches of Nodes since the last call, as path and document.
     pub(crate) fn patches(&self) -> Vec<(String, Value)> {
         let patches = self.cluster.take_patches().into_iter();
-        patches.map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap())).collect()
+        patches
+            .map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap()))
+            .collect()
     }
 
     /// Adds a Linode and its Node.
@@ -116,31 +146,70 @@ impl Harness {
     }
 
     pub(crate) fn linode(&self, name: &str) -> Value {
-        self.fake.lock().linodes.iter().find(|it| it["label"] == name).cloned().unwrap()
+        self.fake
+            .lock()
+            .linodes
+            .iter()
+            .find(|it| it["label"] == name)
+            .cloned()
+            .unwrap()
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        self.cluster.take_events().iter().map(ToString::to_string).collect()
+        self.cluster
+            .take_events()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
-    pub(crate) async fn ensure(&self, provider: &Linode, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Linode,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         self.cluster.ensure(provider, &cluster(), service).await
     }
 
     /// Syncs a Service while other Services exist.
-    pub(crate) async fn ensure_beside(&self, provider: &Linode, service: &Service, others: &[Service]) -> Result<()> {
-        self.cluster.set_services([service.clone()].into_iter().chain(others.iter().cloned()));
+    pub(crate) async fn ensure_beside(
+        &self,
+        provider: &Linode,
+        service: &Service,
+        others: &[Service],
+    ) -> Result<()> {
+        self.cluster
+            .set_services([service.clone()].into_iter().chain(others.iter().cloned()));
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().ensure(request).await.map(drop)
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .ensure(request)
+            .await
+            .map(drop)
     }
 
     /// Sets the targets of a Service to the Nodes.
     pub(crate) async fn update_targets(&self, provider: &Linode, service: &Service) -> Result<()> {
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().update_targets(request).await
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .update_targets(request)
+            .await
     }
 
     pub(crate) async fn delete(&self, provider: &Linode, service: &Service) -> Result<()> {
@@ -156,12 +225,20 @@ impl Harness {
 
     /// Requests that changed something, by route.
     pub(crate) fn changes(&self) -> Vec<String> {
-        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
+        self.fake
+            .fault_injector()
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect()
     }
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// Returns a Service with ports 80 and 443, and these annotations without their prefix.
@@ -172,10 +249,16 @@ pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
 /// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     let full = |key: &str| format!("{}{key}", annotations::PREFIX);
-    let all: Value = all.iter().map(|(key, value)| (full(key), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let all: Value = all
+        .iter()
+        .map(|(key, value)| (full(key), json!(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
-    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    let Value::Object(more) = more else {
+        panic!("fields of a spec are an object")
+    };
     for (key, value) in more {
         spec[key] = value;
     }

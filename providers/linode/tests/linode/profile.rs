@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Router;
 pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, Environment, Fence, Setup};
 use provider_linode::config::Config;
@@ -30,7 +30,10 @@ pub(crate) struct LinodeCloud {
 
 impl Default for LinodeCloud {
     fn default() -> Self {
-        Self { fake: Handle::new(Linodes::default()), flags: Vec::new() }
+        Self {
+            fake: Handle::new(Linodes::default()),
+            flags: Vec::new(),
+        }
     }
 }
 
@@ -41,28 +44,63 @@ fn provider_id(linode: &Value) -> String {
 impl LinodeCloud {
     /// The same with routes, in a VPC.
     pub(crate) fn with_routes() -> Self {
-        Self { flags: vec![("--vpc-names", "pods"), ("--enable-route-controller", "true")], ..Self::default() }
+        Self {
+            flags: vec![
+                ("--vpc-names", "pods"),
+                ("--enable-route-controller", "true"),
+            ],
+            ..Self::default()
+        }
     }
 
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
-        self.fake.lock().linodes.iter_mut().filter(|it| it["label"] == name).for_each(change);
+        self.fake
+            .lock()
+            .linodes
+            .iter_mut()
+            .filter(|it| it["label"] == name)
+            .for_each(change);
     }
 
     fn facts(&self, it: &Value) -> LoadBalancerFacts {
         let cloud = self.fake.lock();
-        let configs: Vec<_> = cloud.configs.iter().filter(|config| config["nodebalancer_id"] == it["id"]).collect();
+        let configs: Vec<_> = cloud
+            .configs
+            .iter()
+            .filter(|config| config["nodebalancer_id"] == it["id"])
+            .collect();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
         for config in configs {
-            let port = config["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
-            let protocol = if config["protocol"] == "udp" { "UDP" } else { "TCP" };
-            let backends = list(&config["nodes"]).filter_map(|node| text(&node["address"]).parse().ok());
+            let port = config["port"]
+                .as_u64()
+                .and_then(|port| u16::try_from(port).ok())
+                .unwrap_or_default();
+            let protocol = if config["protocol"] == "udp" {
+                "UDP"
+            } else {
+                "TCP"
+            };
+            let backends =
+                list(&config["nodes"]).filter_map(|node| text(&node["address"]).parse().ok());
             let backends: Vec<std::net::SocketAddr> = backends.collect();
-            ports.extend(backends.first().map(|it| (port, protocol.to_owned(), it.port())));
+            ports.extend(
+                backends
+                    .first()
+                    .map(|it| (port, protocol.to_owned(), it.port())),
+            );
             for ip in backends.iter().map(|it| it.ip().to_string()) {
                 let has = |linode: &&Value| {
-                    list(&linode["ipv4"]).any(|it| it == ip.as_str()) || linode["vpc"]["address"] == ip.as_str()
+                    list(&linode["ipv4"]).any(|it| it == ip.as_str())
+                        || linode["vpc"]["address"] == ip.as_str()
                 };
-                targets.extend(cloud.linodes.iter().find(has).map(provider_id).or(Some(ip.clone())));
+                targets.extend(
+                    cloud
+                        .linodes
+                        .iter()
+                        .find(has)
+                        .map(provider_id)
+                        .or(Some(ip.clone())),
+                );
             }
         }
         let owner = |tag: &Value| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned());
@@ -80,7 +118,10 @@ impl CloudProfile for LinodeCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: !self.flags.is_empty(), accounts: true }
+        Capabilities {
+            routes: !self.flags.is_empty(),
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -91,25 +132,55 @@ impl CloudProfile for LinodeCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 3, chaos_seeds: 20 }
+        Effort {
+            crash_every: 3,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
         self.fake.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", "http://linode")];
-        let (environment, flags) = (Environment::of(variables), Environment::of(self.flags.clone()));
-        let setup = Setup { environment, flags, fence: fence.clone(), ..Setup::default() };
+        let variables = [
+            ("LINODE_API_TOKEN", TOKEN),
+            ("LINODE_REGION", "us-east"),
+            ("LINODE_URL", "http://linode"),
+        ];
+        let (environment, flags) = (
+            Environment::of(variables),
+            Environment::of(self.flags.clone()),
+        );
+        let setup = Setup {
+            environment,
+            flags,
+            fence: fence.clone(),
+            ..Setup::default()
+        };
         let config = Config::read(&setup).expect("a valid configuration");
-        let lists = cloud(&config, &setup).service(api.clone()).build().expect("a valid address");
-        let http = cloud(&config, &setup).service(api).build().expect("a valid address");
+        let lists = cloud(&config, &setup)
+            .service(api.clone())
+            .build()
+            .expect("a valid address");
+        let http = cloud(&config, &setup)
+            .service(api)
+            .build()
+            .expect("a valid address");
         Arc::new(Linode::new(config, http, lists))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        let variables = [("LINODE_API_TOKEN", TOKEN), ("LINODE_REGION", "us-east"), ("LINODE_URL", url)];
-        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        ProgramSettings { environment, cloud_config: None }
+        let variables = [
+            ("LINODE_API_TOKEN", TOKEN),
+            ("LINODE_REGION", "us-east"),
+            ("LINODE_URL", url),
+        ];
+        let environment = variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        ProgramSettings {
+            environment,
+            cloud_config: None,
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -130,7 +201,13 @@ impl CloudProfile for LinodeCloud {
             provider_id: provider_id(it),
             is_stopped: it["status"] == "offline",
         };
-        self.fake.lock().linodes.iter().filter(|it| it["account"] == ACCOUNT).map(machine).collect()
+        self.fake
+            .lock()
+            .linodes
+            .iter()
+            .filter(|it| it["account"] == ACCOUNT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
@@ -141,8 +218,14 @@ impl CloudProfile for LinodeCloud {
         let cloud = self.fake.lock();
         let of = |linode: &Value| {
             let target = provider_id(linode);
-            let route = |it: &Value| RouteFacts { destination: text(it), target: target.clone(), is_ours: true };
-            list(&linode["vpc"]["ranges"]).map(route).collect::<Vec<_>>()
+            let route = |it: &Value| RouteFacts {
+                destination: text(it),
+                target: target.clone(),
+                is_ours: true,
+            };
+            list(&linode["vpc"]["ranges"])
+                .map(route)
+                .collect::<Vec<_>>()
         };
         cloud.linodes.iter().flat_map(of).collect()
     }
@@ -154,15 +237,31 @@ impl CloudProfile for LinodeCloud {
             for node in config["nodes"].as_array_mut().into_iter().flatten() {
                 node["id"] = Value::Null;
             }
-            config["nodes"].as_array_mut().into_iter().for_each(|all| all.sort_by_key(ToString::to_string));
+            config["nodes"]
+                .as_array_mut()
+                .into_iter()
+                .for_each(|all| all.sort_by_key(ToString::to_string));
         }
         configs.sort_by_key(|it| (it["nodebalancer_id"].as_u64(), it["port"].as_u64()));
         let mut nodebalancers = cloud.nodebalancers.clone();
         for it in &mut nodebalancers {
-            it["tags"].as_array_mut().into_iter().for_each(|all| all.sort_by_key(ToString::to_string));
+            it["tags"]
+                .as_array_mut()
+                .into_iter()
+                .for_each(|all| all.sort_by_key(ToString::to_string));
         }
-        let ranges = cloud.linodes.iter().map(|it| it["vpc"]["ranges"].clone()).filter(|it| it != &json!([]));
-        [nodebalancers, configs, cloud.firewalls.clone(), ranges.collect()].concat()
+        let ranges = cloud
+            .linodes
+            .iter()
+            .map(|it| it["vpc"]["ranges"].clone())
+            .filter(|it| it != &json!([]));
+        [
+            nodebalancers,
+            configs,
+            cloud.firewalls.clone(),
+            ranges.collect(),
+        ]
+        .concat()
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.fake.lock();
@@ -170,14 +269,25 @@ impl CloudProfile for LinodeCloud {
         for it in &cloud.linodes {
             let label = text(&it["label"]);
             aliases.push((it["id"].to_string(), format!("<Linode {label}>")));
-            aliases
-                .extend(list(&it["ipv4"]).enumerate().map(|(at, ip)| (text(ip), format!("<address {at} of {label}>"))));
-            aliases.push((text(&it["vpc"]["address"]), format!("<VPC address of {label}>")));
-            aliases.push((text(&it["vpc"]["ipv6"]).replace("::/64", "::5"), format!("<VPC IPv6 address of {label}>")));
+            aliases.extend(
+                list(&it["ipv4"])
+                    .enumerate()
+                    .map(|(at, ip)| (text(ip), format!("<address {at} of {label}>"))),
+            );
+            aliases.push((
+                text(&it["vpc"]["address"]),
+                format!("<VPC address of {label}>"),
+            ));
+            aliases.push((
+                text(&it["vpc"]["ipv6"]).replace("::/64", "::5"),
+                format!("<VPC IPv6 address of {label}>"),
+            ));
         }
         for it in &cloud.nodebalancers {
             let uid = |tag: &Value| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned());
-            let owner = list(&it["tags"]).find_map(uid).unwrap_or_else(|| text(&it["label"]));
+            let owner = list(&it["tags"])
+                .find_map(uid)
+                .unwrap_or_else(|| text(&it["label"]));
             aliases.push((it["id"].to_string(), format!("<NodeBalancer of {owner}>")));
             let keys = ["label", "ipv4", "ipv6", "hostname"];
             aliases.extend(
@@ -200,8 +310,17 @@ impl CloudProfile for LinodeCloud {
     }
     fn things_of_others(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let theirs: Vec<_> = cloud.nodebalancers.iter().filter(|it| it["label"] == THEIRS).cloned().collect();
-        let is_theirs = |config: &&Value| theirs.iter().any(|it| it["id"] == config["nodebalancer_id"]);
+        let theirs: Vec<_> = cloud
+            .nodebalancers
+            .iter()
+            .filter(|it| it["label"] == THEIRS)
+            .cloned()
+            .collect();
+        let is_theirs = |config: &&Value| {
+            theirs
+                .iter()
+                .any(|it| it["id"] == config["nodebalancer_id"])
+        };
         let configs = cloud.configs.iter().filter(is_theirs).cloned().collect();
         [theirs.clone(), configs].concat()
     }
@@ -210,7 +329,12 @@ impl CloudProfile for LinodeCloud {
         Some(self.fake.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
-        Some(Fault::refused_as("POST /nodebalancers", 400, "", "NodeBalancer limit reached. Please contact Support."))
+        Some(Fault::refused_as(
+            "POST /nodebalancers",
+            400,
+            "",
+            "NodeBalancer limit reached. Please contact Support.",
+        ))
     }
     fn tamper(&self) -> bool {
         self.fake.lock().configs.clear();
@@ -252,17 +376,38 @@ impl CloudProfile for LinodeCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 10 },
+            initialised: Limit {
+                changes: 0,
+                reads: 10,
+            },
             // The search for another one, and a Linode, which shows that the token is right.
-            created: Limit { changes: SERVICES, reads: 2 * SERVICES + 5 },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 60 },
+            created: Limit {
+                changes: SERVICES,
+                reads: 2 * SERVICES + 5,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
             // One list of Linodes each time, and one of their addresses in the VPC.
-            not_ready: Limit { changes: 0, reads: 260 },
+            not_ready: Limit {
+                changes: 0,
+                reads: 260,
+            },
             // Each NodeBalancer with its ports and their backends, and these again before they are written.
-            joined: Limit { changes: 2 * SERVICES, reads: 8 * SERVICES + 10 },
+            joined: Limit {
+                changes: 2 * SERVICES,
+                reads: 8 * SERVICES + 10,
+            },
             // The dependents, two searches, and a Linode, which shows that the token is for the right account.
-            deleted: Limit { changes: SERVICES, reads: 8 * SERVICES },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: 8 * SERVICES,
+            },
         }
     }
 }

@@ -10,9 +10,17 @@ fn list(value: &Value) -> Vec<Value> {
 }
 
 fn shown(service: &Service) -> Vec<(Option<String>, Option<String>)> {
-    let balancer = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
-    let ingress = balancer.and_then(|it| it.ingress.as_ref()).into_iter().flatten();
-    ingress.map(|it| (it.ip.clone(), it.hostname.clone())).collect()
+    let balancer = service
+        .status
+        .as_ref()
+        .and_then(|it| it.load_balancer.as_ref());
+    let ingress = balancer
+        .and_then(|it| it.ingress.as_ref())
+        .into_iter()
+        .flatten();
+    ingress
+        .map(|it| (it.ip.clone(), it.hostname.clone()))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -21,14 +29,25 @@ async fn nothing_that_the_go_program_left_is_written() {
     let harness = Harness::new();
     {
         let mut cloud = harness.fake.lock();
-        (cloud.linodes, cloud.nodebalancers) = (list(&left["linodes"]), list(&left["nodebalancers"]));
+        (cloud.linodes, cloud.nodebalancers) =
+            (list(&left["linodes"]), list(&left["nodebalancers"]));
         (cloud.configs, cloud.firewalls) = (list(&left["configs"]), list(&left["firewalls"]));
     }
     let node = |it: &Value| {
         let text = |key: &str| it[key].as_str().unwrap().to_owned();
-        let annotations = [("node.k8s.linode.com/private-ip".to_owned(), text("privateIP"))].into_iter().collect();
+        let annotations = [(
+            "node.k8s.linode.com/private-ip".to_owned(),
+            text("privateIP"),
+        )]
+        .into_iter()
+        .collect();
         let (name, provider_id) = (text("name").into(), text("providerID").into());
-        harness.cluster.set_node(Node { name, provider_id, annotations, ..Node::default() });
+        harness.cluster.set_node(Node {
+            name,
+            provider_id,
+            annotations,
+            ..Node::default()
+        });
     };
     list(&left["nodes"]).iter().for_each(node);
     harness.set_certificate(left["certificate"].as_str());

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cloud_provider::{Error, Result, SyncCallbacks};
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Machines, ObservedLoadBalancer, Operation, POOL, ResourceKey,
+    Applied, Attributes, Change, Difference, Machines, ObservedLoadBalancer, Operation, POOL,
+    ResourceKey,
 };
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
@@ -14,8 +15,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::objects::{
-    CERTIFICATE, LABEL_KEEP_ON_DELETE, MANAGED, Member, PRESERVED, Settings, UPLOADED, access_list_resource,
-    certificate_resource,
+    CERTIFICATE, LABEL_KEEP_ON_DELETE, MANAGED, Member, PRESERVED, Settings, UPLOADED,
+    access_list_resource, certificate_resource,
 };
 use super::spec::Spec;
 use super::{ALL, MycloudLoadBalancers, ONE};
@@ -37,14 +38,26 @@ struct Collection {
 impl Collection {
     fn of(resource: &ResourceKey) -> Self {
         let (all, one, is_inside) = match resource {
-            ResourceKey::Pool(_) => ("/v1/loadbalancers/{id}/groups", "/v1/loadbalancers/{id}/groups/{group}", true),
-            ResourceKey::Listener(_) => {
-                ("/v1/loadbalancers/{id}/listeners", "/v1/loadbalancers/{id}/listeners/{listener}", true)
+            ResourceKey::Pool(_) => (
+                "/v1/loadbalancers/{id}/groups",
+                "/v1/loadbalancers/{id}/groups/{group}",
+                true,
+            ),
+            ResourceKey::Listener(_) => (
+                "/v1/loadbalancers/{id}/listeners",
+                "/v1/loadbalancers/{id}/listeners/{listener}",
+                true,
+            ),
+            _ if resource.is_of_kind(CERTIFICATE) => {
+                ("/v1/certificates", "/v1/certificates/{id}", false)
             }
-            _ if resource.is_of_kind(CERTIFICATE) => ("/v1/certificates", "/v1/certificates/{id}", false),
             _ => ("/v1/access-lists", "/v1/access-lists/{id}", false),
         };
-        Self { all, one, is_inside }
+        Self {
+            all,
+            one,
+            is_inside,
+        }
     }
 }
 
@@ -63,12 +76,26 @@ struct ChangeRun<'a> {
 
 impl MycloudLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let Some(actual) = change.actual else { return self.create(change, spec).await };
-        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+        let Some(actual) = change.actual else {
+            return self.create(change, spec).await;
+        };
+        if change
+            .operations
+            .iter()
+            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+        {
             return self.remove(actual, change.callbacks).await;
         }
         let (ids, tasks) = (BTreeMap::new(), Vec::new());
-        let mut session = ChangeRun { cloud: self, change, spec, actual, ids, tasks, drained_at: None };
+        let mut session = ChangeRun {
+            cloud: self,
+            change,
+            spec,
+            actual,
+            ids,
+            tasks,
+            drained_at: None,
+        };
         let is_left = change.operations.contains(&Operation::Untag);
         if is_left {
             // The resources are deleted first. The owner labels are removed last, because the resources are found by
@@ -90,7 +117,13 @@ impl MycloudLoadBalancers {
         self.api.wait_for_tasks(&tasks, change.callbacks).await?;
         if let Some(time) = drained_at {
             let left = time.saturating_duration_since(Instant::now());
-            return Err(Error::retry_in(format!("members of {} are drained for {left:?} more", actual.place()), left));
+            return Err(Error::retry_in(
+                format!(
+                    "members of {} are drained for {left:?} more",
+                    actual.place()
+                ),
+                left,
+            ));
         }
         Ok(match self.by_id(&actual.id).await? {
             _ if is_left => Applied::Protected,
@@ -105,23 +138,47 @@ impl MycloudLoadBalancers {
         body["name"] = change.identity.name.as_str().into();
         body["labels"] = json!(change.identity.owner_tags().among(spec.labels.clone()));
         // The replacement of a load balancer is another request than its creation.
-        let fixed = Settings::FIXED.map(|field| body[field].to_string()).join(" ");
-        let key = format!("{}-{}", change.identity.uid(), &sha256_hex(fixed.as_bytes())[..16]);
-        let (task, created) = self.api.submit(Call::post(ALL, &[]).json(&body), Some(&key)).await?;
+        let fixed = Settings::FIXED
+            .map(|field| body[field].to_string())
+            .join(" ");
+        let key = format!(
+            "{}-{}",
+            change.identity.uid(),
+            &sha256_hex(fixed.as_bytes())[..16]
+        );
+        let (task, created) = self
+            .api
+            .submit(Call::post(ALL, &[]).json(&body), Some(&key))
+            .await?;
         self.api.wait_for_tasks(&[task], change.callbacks).await?;
-        let shown = self.by_id(created["id"].as_str().unwrap_or_default()).await?;
-        let shown = shown.ok_or_else(|| Error::other("the load balancer that was just created does not exist"))?;
+        let shown = self
+            .by_id(created["id"].as_str().unwrap_or_default())
+            .await?;
+        let shown = shown.ok_or_else(|| {
+            Error::other("the load balancer that was just created does not exist")
+        })?;
         Ok(Applied::PlanAgain(Box::new(shown)))
     }
 
     /// Deletes the load balancer with everything that belongs to it. The program itself set the protection, and removes
     /// it.
-    async fn remove(&self, actual: &ObservedLoadBalancer, callbacks: &dyn SyncCallbacks) -> Result<Applied> {
-        let delete = || self.api.submit_and_wait(Call::delete(ONE, &[&actual.id]).query("cascade", true), callbacks);
+    async fn remove(
+        &self,
+        actual: &ObservedLoadBalancer,
+        callbacks: &dyn SyncCallbacks,
+    ) -> Result<Applied> {
+        let delete = || {
+            self.api.submit_and_wait(
+                Call::delete(ONE, &[&actual.id]).query("cascade", true),
+                callbacks,
+            )
+        };
         let outcome = match delete().await {
             Err(error) if error.is_protected() => {
                 let body = json!({"delete_protection": false});
-                self.api.submit_and_wait(Call::patch(ONE, &[&actual.id]).json(&body), callbacks).await?;
+                self.api
+                    .submit_and_wait(Call::patch(ONE, &[&actual.id]).json(&body), callbacks)
+                    .await?;
                 delete().await
             }
             outcome => outcome,
@@ -142,15 +199,33 @@ impl ChangeRun<'_> {
 
     /// Returns the ID of a resource that exists, or was just created.
     fn id(&self, resource: &ResourceKey) -> Result<String> {
-        let seen = || self.actual.graph.as_ref()?.resources.get(resource)?.text("id").map(str::to_owned);
-        let missing = || Error::conflict(format!("{resource} of {} has changed meanwhile", self.actual.place()));
-        self.ids.get(resource).cloned().or_else(seen).ok_or_else(missing)
+        let seen = || {
+            self.actual
+                .graph
+                .as_ref()?
+                .resources
+                .get(resource)?
+                .text("id")
+                .map(str::to_owned)
+        };
+        let missing = || {
+            Error::conflict(format!(
+                "{resource} of {} has changed meanwhile",
+                self.actual.place()
+            ))
+        };
+        self.ids
+            .get(resource)
+            .cloned()
+            .or_else(seen)
+            .ok_or_else(missing)
     }
 
     /// Writes labels and settings of the load balancer itself.
     async fn settings(&mut self, is_left: bool) -> Result<()> {
         let is_own = |it: &&Operation| {
-            matches!(it, Operation::Tag | Operation::Untag) || it.updates(|resource| *resource == ResourceKey::Balancer)
+            matches!(it, Operation::Tag | Operation::Untag)
+                || it.updates(|resource| *resource == ResourceKey::Balancer)
         };
         let operations: Vec<_> = self.change.operations.iter().filter(is_own).collect();
         if operations.is_empty() {
@@ -158,28 +233,42 @@ impl ChangeRun<'_> {
         }
         let (identity, mut labels) = (self.change.identity, self.actual.labels.clone());
         if is_left {
-            labels.retain(|label, _| !self.spec.labels.contains_key(label) && label != LABEL_KEEP_ON_DELETE);
+            labels.retain(|label, _| {
+                !self.spec.labels.contains_key(label) && label != LABEL_KEEP_ON_DELETE
+            });
         } else {
-            let is_preserved = labels.get(LABEL_KEEP_ON_DELETE).is_some_and(|value| value == PRESERVED);
+            let is_preserved = labels
+                .get(LABEL_KEEP_ON_DELETE)
+                .is_some_and(|value| value == PRESERVED);
             labels.retain(|label, _| label != LABEL_KEEP_ON_DELETE || !is_preserved);
             labels.extend(self.spec.labels.clone());
             labels = identity.owner_tags().among(labels);
-            let is_free = self.actual.owner_tags.service.is_none() && self.actual.legacy_owner.is_none();
+            let is_free =
+                self.actual.owner_tags.service.is_none() && self.actual.legacy_owner.is_none();
             if self.actual.adopted && !is_preserved || is_free {
                 labels.insert(LABEL_KEEP_ON_DELETE.to_owned(), "adopted".to_owned());
             }
         }
         let changes = operations.into_iter().flat_map(Operation::changes);
-        let changes = changes.filter(|it| !it.key.starts_with("label ")).map(|it| (it.key.clone(), it.to.clone()));
+        let changes = changes
+            .filter(|it| !it.key.starts_with("label "))
+            .map(|it| (it.key.clone(), it.to.clone()));
         let mut body: Map<String, Value> = changes.collect();
         body.insert("labels".to_owned(), json!(labels));
-        self.send(Call::patch(ONE, &[&self.actual.id]).json(&body)).await.map(drop)
+        self.send(Call::patch(ONE, &[&self.actual.id]).json(&body))
+            .await
+            .map(drop)
     }
 
     async fn carry_out(&mut self, operation: &Operation) -> Result<()> {
         match operation {
-            Operation::Create { resource, attributes } => self.create(resource, attributes).await,
-            Operation::Update { resource, changes, .. } => self.update(resource, changes).await,
+            Operation::Create {
+                resource,
+                attributes,
+            } => self.create(resource, attributes).await,
+            Operation::Update {
+                resource, changes, ..
+            } => self.update(resource, changes).await,
             Operation::Delete { resource } => self.delete(resource).await,
             Operation::AddTargets { pool, .. } => self.add_members(pool).await,
             Operation::RemoveTargets { pool, .. } => self.remove_members(pool).await,
@@ -209,28 +298,39 @@ impl ChangeRun<'_> {
         if !collection.is_inside {
             body["loadbalancer_id"] = lb.into();
         }
-        let call = Call::post(collection.all, &[lb][..usize::from(collection.is_inside)]).json(&body);
+        let call =
+            Call::post(collection.all, &[lb][..usize::from(collection.is_inside)]).json(&body);
         let created = self.send(hidden.into_iter().fold(call, Call::hide)).await?;
-        self.ids.insert(resource.clone(), created["id"].as_str().unwrap_or_default().to_owned());
+        self.ids.insert(
+            resource.clone(),
+            created["id"].as_str().unwrap_or_default().to_owned(),
+        );
         Ok(())
     }
 
     /// Returns the certificate of this name, from the Secret of a listener.
     async fn key_pair(&self, wanted: &str) -> Result<KeyPair> {
         for secret in self.spec.ports.iter().filter_map(|it| it.secret.as_ref()) {
-            let (name, pair) = self.cloud.upload(self.change.identity.service, secret).await?;
+            let (name, pair) = self
+                .cloud
+                .upload(self.change.identity.service, secret)
+                .await?;
             if name == wanted {
                 return Ok(pair);
             }
         }
-        Err(Error::conflict(format!("the Secret with certificate {wanted} has changed meanwhile")))
+        Err(Error::conflict(format!(
+            "the Secret with certificate {wanted} has changed meanwhile"
+        )))
     }
 
     async fn update(&mut self, resource: &ResourceKey, changes: &[Difference]) -> Result<()> {
         if *resource == ResourceKey::Balancer {
             return Ok(());
         }
-        let settings = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
+        let settings = changes.iter().fold(Attributes::default(), |all, it| {
+            all.set(it.key.clone(), &it.to)
+        });
         let mut body = settings.nested();
         if matches!(resource, ResourceKey::Listener(_)) {
             self.resolve(&mut body)?;
@@ -251,20 +351,29 @@ impl ChangeRun<'_> {
     fn one(&self, resource: &ResourceKey, call: fn(&'static str, &[&str]) -> Call) -> Result<Call> {
         let (collection, id) = (Collection::of(resource), self.id(resource)?);
         let ids = [&*self.actual.id, &*id];
-        Ok(call(collection.one, &ids[usize::from(!collection.is_inside)..]))
+        Ok(call(
+            collection.one,
+            &ids[usize::from(!collection.is_inside)..],
+        ))
     }
 
     /// Replaces names in a listener by the IDs of what they name: the group, the managed access list, uploaded
     /// certificates.
     fn resolve(&self, listener: &mut Value) -> Result<()> {
-        let pool = listener.as_object_mut().and_then(|listener| listener.remove(POOL));
+        let pool = listener
+            .as_object_mut()
+            .and_then(|listener| listener.remove(POOL));
         if let Some(name) = pool.as_ref().and_then(Value::as_str) {
             listener["group_id"] = self.id(&ResourceKey::Pool(name.to_owned()))?.into();
         }
         if listener["acl"]["id"] == MANAGED {
             listener["acl"]["id"] = self.id(&access_list_resource())?.into();
         }
-        for id in listener["certificate_ids"].as_array_mut().into_iter().flatten() {
+        for id in listener["certificate_ids"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+        {
             if let Some(name) = id.as_str().and_then(|id| id.strip_prefix(UPLOADED)) {
                 *id = self.id(&certificate_resource(name))?.into();
             }
@@ -274,12 +383,18 @@ impl ChangeRun<'_> {
 
     /// Returns the members that the change adds to a group, or removes from it.
     fn members(&self, of: &str, adds: bool) -> Vec<Member> {
-        let targets = self.change.operations.iter().filter_map(|operation| match operation {
-            Operation::AddTargets { pool, targets } if adds && pool == of => Some(targets),
-            Operation::RemoveTargets { pool, targets } if !adds && pool == of => Some(targets),
-            _ => None,
-        });
-        targets.flat_map(|targets| targets.iter().filter_map(Member::of).collect::<Vec<_>>()).collect()
+        let targets = self
+            .change
+            .operations
+            .iter()
+            .filter_map(|operation| match operation {
+                Operation::AddTargets { pool, targets } if adds && pool == of => Some(targets),
+                Operation::RemoveTargets { pool, targets } if !adds && pool == of => Some(targets),
+                _ => None,
+            });
+        targets
+            .flat_map(|targets| targets.iter().filter_map(Member::of).collect::<Vec<_>>())
+            .collect()
     }
 
     /// Adds members. An existing member with another weight gets the new weight.
@@ -295,7 +410,11 @@ impl ChangeRun<'_> {
                 // An instance that no longer exists is left out, so that the other members are still added.
                 let instances = self.cloud.api.ids().await?;
                 let exists = |member: &Member| instances.contains(&member.instance_id);
-                let existing: Vec<_> = new.iter().filter(|member| exists(member)).cloned().collect();
+                let existing: Vec<_> = new
+                    .iter()
+                    .filter(|member| exists(member))
+                    .cloned()
+                    .collect();
                 if existing.len() == new.len() {
                     return Err(refused);
                 }
@@ -319,8 +438,15 @@ impl ChangeRun<'_> {
             }
             due <= now
         });
-        let weightless = |member: Member| Member { weight: 0, ..member };
-        let waiting: Vec<_> = waiting.into_iter().filter(|member| member.weight > 0).map(weightless).collect();
+        let weightless = |member: Member| Member {
+            weight: 0,
+            ..member
+        };
+        let waiting: Vec<_> = waiting
+            .into_iter()
+            .filter(|member| member.weight > 0)
+            .map(weightless)
+            .collect();
         self.batch(UPDATE, &group, &waiting).await?;
         self.batch(REMOVE, &group, &drained).await?;
         self.cloud.forget_drains(&group, &drained);
@@ -329,7 +455,8 @@ impl ChangeRun<'_> {
 
     async fn batch(&mut self, action: &'static str, group: &str, members: &[Member]) -> Result<()> {
         for members in members.chunks(BATCH) {
-            let call = Call::post(action, &[&self.actual.id, group]).json(&json!({"members": members}));
+            let call =
+                Call::post(action, &[&self.actual.id, group]).json(&json!({"members": members}));
             self.send(call).await?;
         }
         Ok(())
@@ -356,5 +483,12 @@ impl MycloudLoadBalancers {
 
 /// Returns the key of a drain: the group, and the member whatever its weight is.
 fn drain_key(group: &str, member: &Member) -> (String, String) {
-    (group.to_owned(), Member { weight: 0, ..member.clone() }.target())
+    (
+        group.to_owned(),
+        Member {
+            weight: 0,
+            ..member.clone()
+        }
+        .target(),
+    )
 }

@@ -23,13 +23,22 @@ impl Backend {
     /// Returns the target for the backend at a node port.
     pub(super) fn target(&self, port: u16) -> String {
         let (instance_id, address) = (self.instance_id.clone(), self.address.clone());
-        Member { instance_id, address, port, weight: self.weight }.target()
+        Member {
+            instance_id,
+            address,
+            port,
+            weight: self.weight,
+        }
+        .target()
     }
 }
 
 /// Returns the members of a group on this node port.
 pub(super) fn targets(backends: &[Backend], port: u16) -> Targets {
-    backends.iter().map(|backend| backend.target(port)).collect()
+    backends
+        .iter()
+        .map(|backend| backend.target(port))
+        .collect()
 }
 
 /// Returns the backends, and adds events to `pending_events`. `None` if the present backends are to stay.
@@ -39,10 +48,16 @@ pub(super) fn backends(
     api: &Api,
     pending_events: &mut PendingEvents,
 ) -> Option<Vec<Backend>> {
-    let mut selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| is_selected(node, spec, api)).collect();
+    let mut selected: Vec<&Arc<Node>> = nodes
+        .iter()
+        .filter(|node| is_selected(node, spec, api))
+        .collect();
     if selected.is_empty() {
         let policy = api.config.word(&EMPTY_BACKEND_POLICY);
-        let text = format!("no Node is selected as a backend: annotate Nodes with {}; policy: {policy}", ingress(api));
+        let text = format!(
+            "no Node is selected as a backend: annotate Nodes with {}; policy: {policy}",
+            ingress(api)
+        );
         pending_events.warn("NoIngressNodes", text);
         match policy {
             "all" => selected = nodes.iter().collect(),
@@ -51,8 +66,10 @@ pub(super) fn backends(
         }
     }
     let is_any_selected = !selected.is_empty();
-    let backends: Vec<Backend> =
-        selected.into_iter().filter_map(|node| backend(node, spec, api, pending_events)).collect();
+    let backends: Vec<Backend> = selected
+        .into_iter()
+        .filter_map(|node| backend(node, spec, api, pending_events))
+        .collect();
     // If no selected Node has a known machine yet, the present backends stay, so that the load balancer is not emptied.
     (!is_any_selected || !backends.is_empty()).then_some(backends)
 }
@@ -66,7 +83,10 @@ fn is_selected(node: &Node, spec: &Spec, api: &Api) -> bool {
     if spec.group.as_ref().is_some_and(|wanted| wanted != group) {
         return false;
     }
-    let has = |item: &str| item.split_once('=').is_some_and(|(key, value)| node.labels.get(key) == Some(value));
+    let has = |item: &str| {
+        item.split_once('=')
+            .is_some_and(|(key, value)| node.labels.get(key) == Some(value))
+    };
     match &*spec.selector {
         "all" => true,
         "annotated" => !matches!(group, "" | "false"),
@@ -74,7 +94,12 @@ fn is_selected(node: &Node, spec: &Spec, api: &Api) -> bool {
     }
 }
 
-fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, pending_events: &mut PendingEvents) -> Option<Backend> {
+fn backend(
+    node: &Arc<Node>,
+    spec: &Spec,
+    api: &Api,
+    pending_events: &mut PendingEvents,
+) -> Option<Backend> {
     let id = node.provider_id()?;
     let instance_id = match api.machine_id(id) {
         Ok(id) => id.to_owned(),
@@ -88,25 +113,40 @@ fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, pending_events: &mut Pendin
         }
     };
     let is_ipv6 = spec.settings.ip_family.as_deref() == Some("ipv6");
-    let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-    let Some(address) = internal.map(|it| it.address.to_string()).find(|address| address.contains(':') == is_ipv6)
+    let internal = node
+        .addresses
+        .iter()
+        .filter(|it| it.kind == AddressType::InternalIP);
+    let Some(address) = internal
+        .map(|it| it.address.to_string())
+        .find(|address| address.contains(':') == is_ipv6)
     else {
         let family = if is_ipv6 { "IPv6" } else { "IPv4" };
-        let text = format!("the Node is no backend of load balancers: it has no InternalIP of family {family}");
+        let text = format!(
+            "the Node is no backend of load balancers: it has no InternalIP of family {family}"
+        );
         pending_events.warn_node(node, "NoAddress", text);
         return None;
     };
     let weight = &*api.config.node_annotations[1];
-    let weight = match node.annotations.get(weight).map(|text| (text, text.parse::<u32>().ok().filter(|it| *it <= 256)))
+    let weight = match node
+        .annotations
+        .get(weight)
+        .map(|text| (text, text.parse::<u32>().ok().filter(|it| *it <= 256)))
     {
         None => spec.weight,
         Some((_, Some(own))) => own,
         Some((text, None)) => {
-            let text =
-                format!("annotation {weight}: {text:?} is not a number from 0 to 256; it has the default weight");
+            let text = format!(
+                "annotation {weight}: {text:?} is not a number from 0 to 256; it has the default weight"
+            );
             pending_events.warn_node(node, "InvalidWeight", text);
             spec.weight
         }
     };
-    Some(Backend { instance_id, address, weight })
+    Some(Backend {
+        instance_id,
+        address,
+        weight,
+    })
 }

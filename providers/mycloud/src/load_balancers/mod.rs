@@ -8,7 +8,9 @@ mod spec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait};
+use cloud_provider::{
+    Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait,
+};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
@@ -17,17 +19,18 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
-    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, Recovery, Replacement,
-    ResourceGraph, Scope,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags,
+    Published, Query, Recovery, Replacement, ResourceGraph, Scope,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Call;
 use tokio::time::Instant;
 
 use self::objects::{
-    AccessList, Certificate, LABEL_CLUSTER, LABEL_KEEP_ON_DELETE, LABEL_SERVICE, LABEL_UID, LoadBalancer, PRESERVED,
-    Settings, access_list_resource, certificate_resource, group_name, label_setting, uploaded,
+    AccessList, Certificate, LABEL_CLUSTER, LABEL_KEEP_ON_DELETE, LABEL_SERVICE, LABEL_UID,
+    LoadBalancer, PRESERVED, Settings, access_list_resource, certificate_resource, group_name,
+    label_setting, uploaded,
 };
 use self::spec::Spec;
 use crate::annotations as key;
@@ -51,7 +54,12 @@ pub(crate) fn load_balancers(api: &Api, cluster: &ClusterView) -> LoadBalancerEn
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (api, cluster) = (api.clone(), cluster.clone());
     let machines = Arc::new(api.clone());
-    let cloud = MycloudLoadBalancers { api, cluster, deduplicator, draining: Mutex::default() };
+    let cloud = MycloudLoadBalancers {
+        api,
+        cluster,
+        deduplicator,
+        draining: Mutex::default(),
+    };
     let options = Options {
         targets_follow_addresses: true,
         price: &["spec", "bandwidth_mbps"],
@@ -63,7 +71,11 @@ pub(crate) fn load_balancers(api: &Api, cluster: &ClusterView) -> LoadBalancerEn
 
 impl MycloudLoadBalancers {
     async fn some(&self, parameter: &str, value: &str) -> Result<Vec<ObservedLoadBalancer>> {
-        Ok(self.list(Some((parameter, value)), |actual| actual).await?.complete()?.into_items())
+        Ok(self
+            .list(Some((parameter, value)), |actual| actual)
+            .await?
+            .complete()?
+            .into_items())
     }
 
     async fn list(
@@ -72,11 +84,19 @@ impl MycloudLoadBalancers {
         keep: impl Fn(ObservedLoadBalancer) -> ObservedLoadBalancer + Send + Sync,
     ) -> Result<ListResult<ObservedLoadBalancer>> {
         let call = self.api.call(Call::get(ALL, &[])).query("expand", EXPAND);
-        let call = filter.iter().fold(call, |call, (parameter, value)| call.query(parameter, value));
+        let call = filter.iter().fold(call, |call, (parameter, value)| {
+            call.query(parameter, value)
+        });
         let keep = |shown: LoadBalancer| keep(shown.into_actual(&self.api.config));
         self.api
             .http
-            .list(call, "items", &SharedPriority::default(), keep, |actual: &ObservedLoadBalancer| actual.id.clone())
+            .list(
+                call,
+                "items",
+                &SharedPriority::default(),
+                keep,
+                |actual: &ObservedLoadBalancer| actual.id.clone(),
+            )
             .await
     }
 
@@ -88,11 +108,18 @@ impl MycloudLoadBalancers {
 
     /// Reads what may be the Service's: by the ID that the user chose, by its labels, and only then by name.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
-        let mut found = self.some("label", &format!("{LABEL_UID}={}", identity.uid())).await?;
-        if let Some(id) = identity.requested_id.as_ref().filter(|id| !found.iter().any(|it| it.id == **id))
+        let mut found = self
+            .some("label", &format!("{LABEL_UID}={}", identity.uid()))
+            .await?;
+        if let Some(id) = identity
+            .requested_id
+            .as_ref()
+            .filter(|id| !found.iter().any(|it| it.id == **id))
             && let Some(mut chosen) = self.by_id(id).await?
         {
-            if !chosen.labels.contains_key(LABEL_CLUSTER) && chosen.owner_tags == OwnerTags::default() {
+            if !chosen.labels.contains_key(LABEL_CLUSTER)
+                && chosen.owner_tags == OwnerTags::default()
+            {
                 chosen.adopted = true;
             }
             found.push(chosen);
@@ -111,26 +138,39 @@ impl MycloudLoadBalancers {
     async fn upload(&self, service: &Service, secret: &str) -> Result<(String, KeyPair)> {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let pair = KeyPair::read(&self.cluster, namespace, secret).await;
-        let pair = pair.map_err(|error| error.context(format!("annotation {}", key::LISTENER_SECRET.key())))?;
+        let pair = pair
+            .map_err(|error| error.context(format!("annotation {}", key::LISTENER_SECRET.key())))?;
         Ok((pair.digest().chars().take(16).collect(), pair))
     }
 
     fn report_collision(&self, identity: &Identity<'_>, other: &ObservedLoadBalancer) {
         let full = spec::full_name(identity.service);
-        if let Some(owner) = other.labels.get(LABEL_SERVICE).filter(|owner| **owner != full) {
+        if let Some(owner) = other
+            .labels
+            .get(LABEL_SERVICE)
+            .filter(|owner| **owner != full)
+        {
             let cluster = other.labels.get(LABEL_CLUSTER).map_or("", String::as_str);
             let text = format!(
                 "{} has the name of this one, and belongs to Service {owner} of cluster {cluster:?}",
                 other.place()
             );
-            self.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerNameCollision", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(identity.service),
+                "LoadBalancerNameCollision",
+                &text,
+            );
         }
     }
 }
 
 /// Returns the fixed settings that differ, for people; `None` if none does.
 fn fixed_changes(wanted: &Attributes, seen: &Attributes) -> Option<String> {
-    let changes = wanted.differences(seen).into_iter().filter(|it| Settings::FIXED.contains(&&*it.key));
+    let changes = wanted
+        .differences(seen)
+        .into_iter()
+        .filter(|it| Settings::FIXED.contains(&&*it.key));
     let changes: Vec<_> = changes.map(|it| it.to_string()).collect();
     (!changes.is_empty()).then(|| changes.join(", "))
 }
@@ -152,7 +192,10 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
             // Names of cluster, namespace and Service prove nothing: somebody else may have chosen them.
             is_name_chosen: true,
             writes_legacy_owner: true,
-            requested_id: key::ID.text_on(service).filter(|_| adopts).map(str::to_owned),
+            requested_id: key::ID
+                .text_on(service)
+                .filter(|_| adopts)
+                .map(str::to_owned),
             ..Naming::of(service)
         }
     }
@@ -163,32 +206,45 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
         let (spec, mut pending_events) = (input.spec, PendingEvents::default());
-        let backends = backends::backends(input.request.nodes, spec, &self.api, &mut pending_events);
-        spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
-        self.deduplicator.record_new(input.request.service, "backends", &pending_events);
+        let backends =
+            backends::backends(input.request.nodes, spec, &self.api, &mut pending_events);
+        spec.warnings
+            .iter()
+            .for_each(|text| pending_events.warn("QuestionableAnnotation", text));
+        self.deduplicator
+            .record_new(input.request.service, "backends", &pending_events);
         let mut graph = ResourceGraph::default();
         if input.scope == Scope::Everything {
             let settings = Attributes::desired(&spec.settings)?;
-            let settings =
-                spec.labels.iter().fold(settings, |all, (label, value)| all.set(label_setting(label), value));
+            let settings = spec.labels.iter().fold(settings, |all, (label, value)| {
+                all.set(label_setting(label), value)
+            });
             // A label that the Service no longer has is removed.
             let kept = spec.labels.get(LABEL_KEEP_ON_DELETE);
             graph = graph.balancer(settings.set(label_setting(LABEL_KEEP_ON_DELETE), kept));
             if !spec.ranges.is_empty() {
-                let list = AccessList { entries: spec.ranges.clone(), ..AccessList::default() };
+                let list = AccessList {
+                    entries: spec.ranges.clone(),
+                    ..AccessList::default()
+                };
                 graph = graph.resource(access_list_resource(), Attributes::desired(&list)?);
             }
         }
         for it in &spec.ports {
             let name = group_name(it.port.number, it.port.protocol);
-            let targets = backends.as_ref().map(|backends| backends::targets(backends, it.port.node_port));
+            let targets = backends
+                .as_ref()
+                .map(|backends| backends::targets(backends, it.port.node_port));
             graph = graph.pool(&name, Attributes::desired(&it.group)?, targets);
             if input.scope == Scope::Everything {
                 let mut listener = it.listener.clone();
                 if let Some(secret) = &it.secret {
                     let (name, _) = self.upload(input.request.service, secret).await?;
                     listener.certificate_ids = Some(vec![uploaded(&name)]);
-                    graph = graph.resource(certificate_resource(&name), Attributes::desired(&Certificate::default())?);
+                    graph = graph.resource(
+                        certificate_resource(&name),
+                        Attributes::desired(&Certificate::default())?,
+                    );
                 }
                 let settings = Attributes::desired(&listener)?;
                 graph = graph.listener(it.port.number, it.port.protocol, &name, settings);
@@ -201,7 +257,8 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         match query {
             Query::All(sets) => {
                 let label = format!("{LABEL_CLUSTER}={}", self.api.config.cluster_id);
-                self.list(Some(("label", &*label)), |actual| actual.sharing(sets)).await
+                self.list(Some(("label", &*label)), |actual| actual.sharing(sets))
+                    .await
             }
             Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, _) => {
@@ -223,11 +280,18 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         _: &Identity<'_>,
         _: &Spec,
     ) -> Result<ResourceGraph> {
-        let seen = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-        let (Some(wanted), Some(seen)) = (desired.balancer_attributes().cloned(), seen) else { return Ok(desired) };
+        let seen = observed
+            .graph
+            .as_ref()
+            .and_then(ResourceGraph::balancer_attributes);
+        let (Some(wanted), Some(seen)) = (desired.balancer_attributes().cloned(), seen) else {
+            return Ok(desired);
+        };
         let kept = label_setting(LABEL_KEEP_ON_DELETE);
         if observed.adopted && seen.text(&kept) != Some(PRESERVED) {
-            let fitted = Settings::FIXED.iter().fold(wanted, |wanted, field| wanted.set(*field, seen.get(field)));
+            let fitted = Settings::FIXED
+                .iter()
+                .fold(wanted, |wanted, field| wanted.set(*field, seen.get(field)));
             desired = desired.balancer(fitted.set(kept.clone(), seen.get(&kept)));
             return Ok(desired);
         }
@@ -246,11 +310,24 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         _: &Service,
         spec: &Spec,
     ) -> Result<Replacement> {
-        let seen = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-        let (Some(wanted), Some(seen)) = (desired.balancer_attributes(), seen) else { return Ok(Replacement::None) };
-        let Some(changes) = fixed_changes(wanted, seen) else { return Ok(Replacement::None) };
-        let is_address_taken = wanted.text("ip").is_some_and(|ip| seen.text("ip") == Some(ip));
-        match (spec.allows_recreation, is_address_taken, spec.allows_interruption) {
+        let seen = observed
+            .graph
+            .as_ref()
+            .and_then(ResourceGraph::balancer_attributes);
+        let (Some(wanted), Some(seen)) = (desired.balancer_attributes(), seen) else {
+            return Ok(Replacement::None);
+        };
+        let Some(changes) = fixed_changes(wanted, seen) else {
+            return Ok(Replacement::None);
+        };
+        let is_address_taken = wanted
+            .text("ip")
+            .is_some_and(|ip| seen.text("ip") == Some(ip));
+        match (
+            spec.allows_recreation,
+            is_address_taken,
+            spec.allows_interruption,
+        ) {
             (false, ..) => Err(spec::needs_recreation(&observed.place(), &changes)),
             (true, false, _) => Ok(Replacement::NewFirst(changes)),
             (true, true, true) => Ok(Replacement::OldFirst(changes)),
@@ -260,19 +337,27 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
 
     /// Replaces a load balancer that never worked: it has no address to lose.
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
-        let is_unused = observed.ingress.is_empty() && provider_kit::status::shown(service).is_empty();
-        if is_unused { Recovery::Replace } else { Recovery::Never }
+        let is_unused =
+            observed.ingress.is_empty() && provider_kit::status::shown(service).is_empty();
+        if is_unused {
+            Recovery::Replace
+        } else {
+            Recovery::Never
+        }
     }
 
     /// Adopts load balancers without an owner if the user permits it, and those of an earlier Service of the same name.
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let is_free = !observed.labels.contains_key(LABEL_CLUSTER);
-        let is_same = observed.labels.get(LABEL_SERVICE) == Some(&spec::full_name(identity.service));
+        let is_same =
+            observed.labels.get(LABEL_SERVICE) == Some(&spec::full_name(identity.service));
         let is_left_behind = is_same && observed.legacy_owner.is_some();
         match key::ADOPT.text_on(identity.service) {
             _ if is_left_behind => Adoption::Adopt,
             Some("true") if is_free => Adoption::Adopt,
-            _ if is_free => Adoption::RefuseUnless(format!("or set annotation {}: \"true\"", key::ADOPT.key())),
+            _ if is_free => {
+                Adoption::RefuseUnless(format!("or set annotation {}: \"true\"", key::ADOPT.key()))
+            }
             _ => Adoption::Refuse,
         }
     }
@@ -280,13 +365,21 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
         let is_proxy = spec.ports.iter().any(|it| it.listener.is_proxy());
         let mode = if is_proxy { "Proxy" } else { "VIP" };
-        let shown = |it: &LoadBalancerIngress| LoadBalancerIngress { ip_mode: Some(mode.to_owned()), ..it.clone() };
+        let shown = |it: &LoadBalancerIngress| LoadBalancerIngress {
+            ip_mode: Some(mode.to_owned()),
+            ..it.clone()
+        };
         let ingress: Vec<_> = match &spec.hostname {
             Some(name) => vec![ObservedLoadBalancer::host(name)],
             None => observed.ingress.iter().map(shown).collect(),
         };
-        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
-        Published { status, annotations: vec![(key::ID.key(), Some(observed.id.clone()))] }
+        let status = LoadBalancerStatus {
+            ingress: (!ingress.is_empty()).then_some(ingress),
+        };
+        Published {
+            status,
+            annotations: vec![(key::ID.key(), Some(observed.id.clone()))],
+        }
     }
 
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use cloud_provider::Result;
 use provider_kit::load_balancers::{
-    Attributes, Field, ObservedLoadBalancer, OwnerTags, Port, Resource, ResourceGraph, ResourceKey, State, Targets,
+    Attributes, Field, ObservedLoadBalancer, OwnerTags, Port, Resource, ResourceGraph, ResourceKey,
+    State, Targets,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +60,8 @@ impl Resource for Settings {
 
 impl Settings {
     /// Settings that the cloud does not change in place.
-    pub(super) const FIXED: [&'static str; 5] = ["network_type", "vpc_id", "subnet_id", "ip", "ip_family"];
+    pub(super) const FIXED: [&'static str; 5] =
+        ["network_type", "vpc_id", "subnet_id", "ip", "ip_family"];
 }
 
 /// A listener of a load balancer.
@@ -120,13 +122,17 @@ impl Resource for Listener {
         Field::update("request_timeout").filled_by(&key::LISTENER_REQUEST_TIMEOUT),
         Field::update("sticky.mode").filled_by(&key::LISTENER_STICKY),
         Field::update("sticky.timeout").filled_by(&key::LISTENER_STICKY_TIMEOUT),
-        Field::update("sticky.cookie_name").filled_by(&key::LISTENER_COOKIE_NAME).null_removes(),
+        Field::update("sticky.cookie_name")
+            .filled_by(&key::LISTENER_COOKIE_NAME)
+            .null_removes(),
         Field::update("proxy_protocol").filled_by(&key::LISTENER_PROXY_PROTOCOL),
         Field::update("xff").filled_by(&key::LISTENER_XFF),
         Field::update("http2").filled_by(&key::LISTENER_HTTP2),
         Field::update("tls_policy").filled_by(&key::LISTENER_TLS_POLICY),
         Field::update("certificate_ids").filled_by(&key::LISTENER_CERTIFICATES),
-        Field::update("redirect_port").filled_by(&key::LISTENER_REDIRECT).null_removes(),
+        Field::update("redirect_port")
+            .filled_by(&key::LISTENER_REDIRECT)
+            .null_removes(),
         Field::update("acl.type").setting(&key::ACL_TYPE),
         Field::update("acl.id").setting(&key::ACL_ID).null_removes(),
     ];
@@ -170,7 +176,9 @@ impl Resource for Group {
         Field::update("health_check.port").setting(&key::HEALTH_CHECK_PORT),
         Field::update("health_check.path").filled_by(&key::HEALTH_CHECK_PATH),
         Field::update("health_check.host").filled_by(&key::HEALTH_CHECK_HOST),
-        Field::update("health_check.codes").filled_by(&key::HEALTH_CHECK_CODES).unordered_list(),
+        Field::update("health_check.codes")
+            .filled_by(&key::HEALTH_CHECK_CODES)
+            .unordered_list(),
         Field::update("health_check.interval").filled_by(&key::HEALTH_CHECK_INTERVAL),
         Field::update("health_check.timeout").filled_by(&key::HEALTH_CHECK_TIMEOUT),
         Field::update("health_check.healthy_threshold").filled_by(&key::HEALTHY_THRESHOLD),
@@ -189,7 +197,10 @@ pub(crate) struct Member {
 
 impl Member {
     pub(super) fn target(&self) -> String {
-        format!("{}={}:{}*{}", self.instance_id, self.address, self.port, self.weight)
+        format!(
+            "{}={}:{}*{}",
+            self.instance_id, self.address, self.port, self.weight
+        )
     }
 
     pub(super) fn of(target: &str) -> Option<Self> {
@@ -197,12 +208,19 @@ impl Member {
         let (rest, weight) = rest.rsplit_once('*')?;
         let (address, port) = rest.rsplit_once(':')?;
         let (instance_id, address) = (instance_id.to_owned(), address.to_owned());
-        Some(Self { instance_id, address, port: port.parse().ok()?, weight: weight.parse().ok()? })
+        Some(Self {
+            instance_id,
+            address,
+            port: port.parse().ok()?,
+            weight: weight.parse().ok()?,
+        })
     }
 
     /// Returns `true` if both are the same backend, whatever their weights are.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.instance_id == other.instance_id && self.address == other.address && self.port == other.port
+        self.instance_id == other.instance_id
+            && self.address == other.address
+            && self.port == other.port
     }
 }
 
@@ -217,7 +235,10 @@ pub(crate) struct AccessList {
 }
 
 impl Resource for AccessList {
-    const FIELDS: &'static [Field] = &[Field::observed("id"), Field::update("entries").unordered_list()];
+    const FIELDS: &'static [Field] = &[
+        Field::observed("id"),
+        Field::update("entries").unordered_list(),
+    ];
 }
 
 /// A certificate that was uploaded for a load balancer.
@@ -305,7 +326,11 @@ impl LoadBalancer {
                 "ERROR" => State::Failed("its status is ERROR".to_owned()),
                 _ => State::Busy,
             },
-            ingress: self.vips.iter().map(|vip| ObservedLoadBalancer::ip(&vip.address)).collect(),
+            ingress: self
+                .vips
+                .iter()
+                .map(|vip| ObservedLoadBalancer::ip(&vip.address))
+                .collect(),
             foreign: self.foreign(config),
             graph: self.graph(config).ok(),
             id: self.id,
@@ -316,31 +341,55 @@ impl LoadBalancer {
 
     /// Returns the listeners that others created, which stay.
     fn foreign(&self, config: &Config) -> BTreeMap<ResourceKey, String> {
-        let of_others = self.listeners.iter().filter(|listener| listener.owner != config.owner());
-        of_others.map(|it| (ResourceKey::Listener(it.port()), format!("a listener of {:?}", it.owner))).collect()
+        let of_others = self
+            .listeners
+            .iter()
+            .filter(|listener| listener.owner != config.owner());
+        of_others
+            .map(|it| {
+                (
+                    ResourceKey::Listener(it.port()),
+                    format!("a listener of {:?}", it.owner),
+                )
+            })
+            .collect()
     }
 
     fn graph(&self, config: &Config) -> Result<ResourceGraph> {
         let owner = config.owner();
-        let settings = self.labels.iter().fold(Attributes::observed(&self.settings)?, |settings, (label, value)| {
-            settings.set(label_setting(label), value)
-        });
+        let settings = self.labels.iter().fold(
+            Attributes::observed(&self.settings)?,
+            |settings, (label, value)| settings.set(label_setting(label), value),
+        );
         let mut graph = ResourceGraph::default().balancer(settings);
         let managed = self.access_lists.iter().find(|list| list.owner == owner);
         if let Some(list) = managed {
             graph = graph.resource(access_list_resource(), Attributes::observed(list)?);
         }
-        let uploads: Vec<_> = self.certificates.iter().filter(|it| it.owner == owner).collect();
+        let uploads: Vec<_> = self
+            .certificates
+            .iter()
+            .filter(|it| it.owner == owner)
+            .collect();
         for certificate in &uploads {
-            graph = graph.resource(certificate_resource(&certificate.name), Attributes::observed(*certificate)?);
+            graph = graph.resource(
+                certificate_resource(&certificate.name),
+                Attributes::observed(*certificate)?,
+            );
         }
         for group in self.groups.iter().filter(|group| group.owner == owner) {
             let members: Targets = group.members.iter().map(Member::target).collect();
             graph = graph.pool(&group.name, Attributes::observed(group)?, Some(members));
         }
-        for listener in self.listeners.iter().filter(|listener| listener.owner == owner) {
+        for listener in self
+            .listeners
+            .iter()
+            .filter(|listener| listener.owner == owner)
+        {
             let mut listener = listener.clone();
-            if listener.acl.id.is_some() && listener.acl.id == managed.and_then(|list| list.id.clone()) {
+            if listener.acl.id.is_some()
+                && listener.acl.id == managed.and_then(|list| list.id.clone())
+            {
                 listener.acl.id = Some(MANAGED.to_owned());
             }
             for id in listener.certificate_ids.iter_mut().flatten() {
@@ -348,7 +397,10 @@ impl LoadBalancer {
                     *id = uploaded(&upload.name);
                 }
             }
-            let group = self.groups.iter().find(|group| group.id.as_ref() == Some(&listener.group_id));
+            let group = self
+                .groups
+                .iter()
+                .find(|group| group.id.as_ref() == Some(&listener.group_id));
             let group = group.map(|group| &*group.name).unwrap_or_default();
             let Port { number, protocol } = listener.port();
             graph = graph.listener(number, protocol, group, Attributes::observed(&listener)?);
@@ -359,15 +411,26 @@ impl LoadBalancer {
 
 impl Listener {
     fn port(&self) -> Port {
-        let protocol = if self.protocol.as_deref() == Some("udp") { "UDP" } else { "TCP" };
-        Port { number: self.port, protocol: protocol.into() }
+        let protocol = if self.protocol.as_deref() == Some("udp") {
+            "UDP"
+        } else {
+            "TCP"
+        };
+        Port {
+            number: self.port,
+            protocol: protocol.into(),
+        }
     }
 
     /// Returns `true` if the load balancer terminates connections, so that backends get packets of the proxy and not of
     /// clients.
     pub(super) fn is_proxy(&self) -> bool {
         let is_plain = matches!(self.protocol.as_deref(), Some("tcp" | "udp"));
-        !is_plain || self.proxy_protocol.as_deref().is_some_and(|version| version != "off")
+        !is_plain
+            || self
+                .proxy_protocol
+                .as_deref()
+                .is_some_and(|version| version != "off")
     }
 }
 
@@ -384,6 +447,11 @@ mod tests {
             AccessList::undeclared_fields(&AccessList::default()),
             Certificate::undeclared_fields(&Certificate::default()),
         ];
-        assert!(unknown.iter().all(|it| it.as_ref().is_ok_and(Vec::is_empty)), "{unknown:?}");
+        assert!(
+            unknown
+                .iter()
+                .all(|it| it.as_ref().is_ok_and(Vec::is_empty)),
+            "{unknown:?}"
+        );
     }
 }

@@ -10,8 +10,8 @@ use provider_kit::load_balancers::{ServicePort, filled, service_ports};
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 
 use super::objects::{
-    Acl, Group, LABEL_CLUSTER, LABEL_KEEP_ON_DELETE, LABEL_MANAGED_BY, LABEL_SERVICE, LABEL_UID, Listener, MANAGED,
-    PRESERVED, Settings,
+    Acl, Group, LABEL_CLUSTER, LABEL_KEEP_ON_DELETE, LABEL_MANAGED_BY, LABEL_SERVICE, LABEL_UID,
+    Listener, MANAGED, PRESERVED, Settings,
 };
 use crate::annotations as key;
 use crate::config::Config;
@@ -52,12 +52,22 @@ impl Spec {
         let mut read = Annotations::of(service).over(&config.settings);
         let mut settings: Settings = filled(&mut read);
         if settings.ip.is_none() {
-            settings.ip =
-                service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty());
+            settings.ip = service
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.load_balancer_ip.clone())
+                .filter(|ip| !ip.is_empty());
         }
-        settings.ip_family = settings.ip_family.or_else(|| Some(family(service).to_owned()));
-        if settings.bandwidth_mbps.is_some() && settings.network_type.as_deref() != Some("internet") {
-            read.mistake(format!("annotation {} needs {}: internet", key::BANDWIDTH.key(), key::NETWORK_TYPE.key()));
+        settings.ip_family = settings
+            .ip_family
+            .or_else(|| Some(family(service).to_owned()));
+        if settings.bandwidth_mbps.is_some() && settings.network_type.as_deref() != Some("internet")
+        {
+            read.mistake(format!(
+                "annotation {} needs {}: internet",
+                key::BANDWIDTH.key(),
+                key::NETWORK_TYPE.key()
+            ));
         }
         let ports = service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
             read.mistake(error.to_string());
@@ -83,7 +93,10 @@ impl Spec {
             warnings: Vec::new(),
         };
         let _ = read.get(&key::ADOPT);
-        let spec = Self { warnings: read.warnings().to_vec(), ..spec };
+        let spec = Self {
+            warnings: read.warnings().to_vec(),
+            ..spec
+        };
         // The ingress annotation, the weight and the labels of Nodes decide.
         read.parsed(spec).targets_follow_labels(true)
     }
@@ -91,22 +104,45 @@ impl Spec {
 
 /// Warns about unknown annotations. Annotations with the suffix of a port are matched without it.
 fn warn_of_unknown(service: &Service, read: &mut Annotations<'_>) {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let ports = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_deref())
+        .unwrap_or_default();
     let names = ports.iter().filter_map(|port| port.name.clone());
-    let suffixes: Vec<_> =
-        names.chain(ports.iter().map(|port| port.port.to_string())).map(|suffix| format!(".{suffix}")).collect();
-    let plain = |key: &String| suffixes.iter().find_map(|suffix| key.strip_suffix(&**suffix)).unwrap_or(key).to_owned();
+    let suffixes: Vec<_> = names
+        .chain(ports.iter().map(|port| port.port.to_string()))
+        .map(|suffix| format!(".{suffix}"))
+        .collect();
+    let plain = |key: &String| {
+        suffixes
+            .iter()
+            .find_map(|suffix| key.strip_suffix(&**suffix))
+            .unwrap_or(key)
+            .to_owned()
+    };
     let annotations = service.metadata.annotations.iter().flatten();
     let mut view = Service::default();
-    view.metadata.annotations = Some(annotations.map(|(key, value)| (plain(key), value.clone())).collect());
+    view.metadata.annotations = Some(
+        annotations
+            .map(|(key, value)| (plain(key), value.clone()))
+            .collect(),
+    );
     let mut annotations = Annotations::of(&view);
     annotations.unknown(key::PREFIX, &[key::OWN, key::LOAD_BALANCER].concat());
-    annotations.warnings().iter().for_each(|warning| read.warning(warning));
+    annotations
+        .warnings()
+        .iter()
+        .for_each(|warning| read.warning(warning));
 }
 
 /// Returns the address families of the Service.
 fn family(service: &Service) -> &'static str {
-    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+    let families = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ip_families.as_deref())
+        .unwrap_or_default();
     match families {
         [_, _, ..] => "dual",
         [family] if family == "IPv6" => "ipv6",
@@ -121,38 +157,66 @@ fn ranges(service: &Service, read: &mut Annotations<'_>) -> Vec<String> {
         BTreeSet::new()
     });
     if ranges.len() > MOST_ENTRIES {
-        read.mistake(format!("{} source ranges are more than the {MOST_ENTRIES} of an access list", ranges.len()));
+        read.mistake(format!(
+            "{} source ranges are more than the {MOST_ENTRIES} of an access list",
+            ranges.len()
+        ));
     }
-    ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect()
+    ranges
+        .iter()
+        .filter(|_| !allows_all(&ranges))
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// Returns type and ID of the access list of all listeners.
 fn acl(ranges: &[String], read: &mut Annotations<'_>) -> Acl {
     let stated = read.get(&key::ACL_ID).filter(|id| !id.is_empty());
     if stated.is_some() && !ranges.is_empty() {
-        read.mistake(format!("annotation {} does not go with source ranges; remove one of the two", key::ACL_ID.key()));
+        read.mistake(format!(
+            "annotation {} does not go with source ranges; remove one of the two",
+            key::ACL_ID.key()
+        ));
     }
     let id = stated.or_else(|| (!ranges.is_empty()).then(|| MANAGED.to_owned()));
     let default = if id.is_some() { "white" } else { "off" };
     let kind = read.get(&key::ACL_TYPE).map_or(default, |kind| kind.0);
-    Acl { kind: Some(kind.to_owned()), id: id.filter(|_| kind != "off") }
+    Acl {
+        kind: Some(kind.to_owned()),
+        id: id.filter(|_| kind != "off"),
+    }
 }
 
 /// Returns the labels of the load balancer, in addition to the owner tags.
-fn labels(service: &Service, config: &Config, read: &mut Annotations<'_>) -> BTreeMap<String, String> {
+fn labels(
+    service: &Service,
+    config: &Config,
+    read: &mut Annotations<'_>,
+) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for tag in read.get(&key::TAGS).unwrap_or_default() {
         match tag.split_once('=') {
-            Some((name, value)) if !name.contains("kubernetes.io/") && !name.starts_with("ccm-rs/") => {
+            Some((name, value))
+                if !name.contains("kubernetes.io/") && !name.starts_with("ccm-rs/") =>
+            {
                 labels.insert(name.to_owned(), value.to_owned());
             }
-            _ => read.mistake(format!("annotation {}: {tag:?} is not k=v with a key of your own", key::TAGS.key())),
+            _ => read.mistake(format!(
+                "annotation {}: {tag:?} is not k=v with a key of your own",
+                key::TAGS.key()
+            )),
         }
     }
     labels.insert(LABEL_CLUSTER.to_owned(), config.cluster_id.clone());
     labels.insert(LABEL_SERVICE.to_owned(), full_name(service));
-    labels.insert(LABEL_UID.to_owned(), service.metadata.uid.clone().unwrap_or_default());
-    labels.insert(LABEL_MANAGED_BY.to_owned(), "cloud-controller-manager".to_owned());
+    labels.insert(
+        LABEL_UID.to_owned(),
+        service.metadata.uid.clone().unwrap_or_default(),
+    );
+    labels.insert(
+        LABEL_MANAGED_BY.to_owned(),
+        "cloud-controller-manager".to_owned(),
+    );
     if read.get(&key::PRESERVE) == Some(true) {
         labels.insert(LABEL_KEEP_ON_DELETE.to_owned(), PRESERVED.to_owned());
     }
@@ -164,17 +228,26 @@ fn labels(service: &Service, config: &Config, read: &mut Annotations<'_>) -> BTr
 fn of_port(port: &ServicePort, service: &Service) -> Option<Service> {
     let mut of_port = service.clone();
     let annotations = of_port.metadata.annotations.as_mut()?;
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let ports = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_deref())
+        .unwrap_or_default();
     let name = ports.iter().find_map(|it| {
-        let is_it = it.port == i32::from(port.number) && it.protocol.as_deref().unwrap_or("TCP") == port.protocol;
+        let is_it = it.port == i32::from(port.number)
+            && it.protocol.as_deref().unwrap_or("TCP") == port.protocol;
         it.name.clone().filter(|_| is_it)
     });
     let name = name.unwrap_or_default();
     let suffixes = [format!(".{name}"), format!(".{}", port.number)];
     let mut own = BTreeMap::new();
     for suffix in suffixes.iter().filter(|suffix| suffix.len() > 1) {
-        let found = annotations.iter().filter(|(key, _)| key.starts_with(key::PREFIX));
-        own.extend(found.filter_map(|(key, value)| Some((key.strip_suffix(&**suffix)?.to_owned(), value.clone()))));
+        let found = annotations
+            .iter()
+            .filter(|(key, _)| key.starts_with(key::PREFIX));
+        own.extend(found.filter_map(|(key, value)| {
+            Some((key.strip_suffix(&**suffix)?.to_owned(), value.clone()))
+        }));
     }
     let is_any = !own.is_empty();
     annotations.extend(own);
@@ -200,68 +273,144 @@ fn port_spec(
     stated
 }
 
-fn stated(port: &ServicePort, service: &Service, acl: &Acl, read: &mut Annotations<'_>) -> PortSpec {
-    let (listener, group) = (listener(port, service, acl, read), group(port, service, read));
+fn stated(
+    port: &ServicePort,
+    service: &Service,
+    acl: &Acl,
+    read: &mut Annotations<'_>,
+) -> PortSpec {
+    let (listener, group) = (
+        listener(port, service, acl, read),
+        group(port, service, read),
+    );
     let is_tls = matches!(listener.protocol.as_deref(), Some("https" | "tls"));
     let secret = read.get(&key::LISTENER_SECRET).filter(|_| is_tls);
-    let has_ids = listener.certificate_ids.as_ref().is_some_and(|ids| !ids.is_empty());
+    let has_ids = listener
+        .certificate_ids
+        .as_ref()
+        .is_some_and(|ids| !ids.is_empty());
     let (ids, own) = (key::LISTENER_CERTIFICATES.key(), key::LISTENER_SECRET.key());
     match &secret {
         None if is_tls && !has_ids => {
-            read.mistake(format!("port {}: TLS needs annotation {ids} or {own}", port.number));
+            read.mistake(format!(
+                "port {}: TLS needs annotation {ids} or {own}",
+                port.number
+            ));
         }
         Some(_) if has_ids => {
-            read.mistake(format!("annotation {own}: port {} has {ids} too; remove one of the two", port.number));
+            read.mistake(format!(
+                "annotation {own}: port {} has {ids} too; remove one of the two",
+                port.number
+            ));
         }
         _ => {}
     }
-    PortSpec { port: *port, listener, group, secret }
+    PortSpec {
+        port: *port,
+        listener,
+        group,
+        secret,
+    }
 }
 
-fn listener(port: &ServicePort, service: &Service, acl: &Acl, read: &mut Annotations<'_>) -> Listener {
+fn listener(
+    port: &ServicePort,
+    service: &Service,
+    acl: &Acl,
+    read: &mut Annotations<'_>,
+) -> Listener {
     let mut listener: Listener = filled(read);
-    let protocol = listener.protocol.take().unwrap_or_else(|| port.protocol.to_lowercase());
-    let (is_http, is_tls) = (matches!(&*protocol, "http" | "https"), matches!(&*protocol, "https" | "tls"));
-    let mut refuse = |key: &str, why: &str| read.mistake(format!("annotation {key}: port {}: {why}", port.number));
+    let protocol = listener
+        .protocol
+        .take()
+        .unwrap_or_else(|| port.protocol.to_lowercase());
+    let (is_http, is_tls) = (
+        matches!(&*protocol, "http" | "https"),
+        matches!(&*protocol, "https" | "tls"),
+    );
+    let mut refuse = |key: &str, why: &str| {
+        read.mistake(format!("annotation {key}: port {}: {why}", port.number))
+    };
     if (port.protocol == "UDP") != (protocol == "udp") {
-        refuse(key::LISTENER_PROTOCOL.key(), &format!("{protocol:?} does not run over {}", port.protocol));
+        refuse(
+            key::LISTENER_PROTOCOL.key(),
+            &format!("{protocol:?} does not run over {}", port.protocol),
+        );
     }
-    let proxy = listener.proxy_protocol.take().filter(|_| matches!(&*protocol, "tcp" | "tls"));
-    if proxy.is_none() && key::LISTENER_PROXY_PROTOCOL.text_on(service).is_some_and(|text| text != "off") {
-        refuse(key::LISTENER_PROXY_PROTOCOL.key(), "the PROXY protocol needs tcp or tls");
+    let proxy = listener
+        .proxy_protocol
+        .take()
+        .filter(|_| matches!(&*protocol, "tcp" | "tls"));
+    if proxy.is_none()
+        && key::LISTENER_PROXY_PROTOCOL
+            .text_on(service)
+            .is_some_and(|text| text != "off")
+    {
+        refuse(
+            key::LISTENER_PROXY_PROTOCOL.key(),
+            "the PROXY protocol needs tcp or tls",
+        );
     }
     let spec = service.spec.as_ref();
     let has_affinity = spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP");
-    let sticky =
-        listener.sticky.mode.take().unwrap_or_else(|| if has_affinity { "source-ip" } else { "off" }.to_owned());
+    let sticky = listener
+        .sticky
+        .mode
+        .take()
+        .unwrap_or_else(|| if has_affinity { "source-ip" } else { "off" }.to_owned());
     if sticky.starts_with("cookie") && !is_http {
-        refuse(key::LISTENER_STICKY.key(), &format!("{sticky} needs http or https"));
+        refuse(
+            key::LISTENER_STICKY.key(),
+            &format!("{sticky} needs http or https"),
+        );
     }
     if sticky == "cookie-rewrite" && listener.sticky.cookie_name.is_none() {
-        refuse(key::LISTENER_COOKIE_NAME.key(), "cookie-rewrite needs the name of the cookie");
+        refuse(
+            key::LISTENER_COOKIE_NAME.key(),
+            "cookie-rewrite needs the name of the cookie",
+        );
     }
     if listener.redirect_port.is_some() && protocol != "http" {
         refuse(key::LISTENER_REDIRECT.key(), "only http redirects");
     }
-    let affinity = spec.and_then(|spec| spec.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds);
+    let affinity = spec.and_then(|spec| {
+        spec.session_affinity_config
+            .as_ref()?
+            .client_ip
+            .as_ref()?
+            .timeout_seconds
+    });
     let affinity = affinity.and_then(|seconds| u32::try_from(seconds).ok());
     let timeout = listener.sticky.timeout.take().or(affinity).unwrap_or(1000);
     listener.sticky.timeout = Some(timeout).filter(|_| sticky != "off");
     listener.sticky.mode = Some(sticky);
-    listener.idle_timeout = listener.idle_timeout.or(Some(if is_http { 60 } else { 900 }));
+    listener.idle_timeout = listener
+        .idle_timeout
+        .or(Some(if is_http { 60 } else { 900 }));
     listener.request_timeout = listener.request_timeout.filter(|_| is_http);
     listener.xff = listener.xff.filter(|_| is_http);
     listener.http2 = listener.http2.filter(|_| protocol == "https");
     listener.tls_policy = listener.tls_policy.filter(|_| is_tls);
     listener.certificate_ids = listener.certificate_ids.filter(|_| is_tls);
-    Listener { protocol: Some(protocol), proxy_protocol: proxy, acl: acl.clone(), ..listener }
+    Listener {
+        protocol: Some(protocol),
+        proxy_protocol: proxy,
+        acl: acl.clone(),
+        ..listener
+    }
 }
 
 fn group(port: &ServicePort, service: &Service, read: &mut Annotations<'_>) -> Group {
     let mut group: Group = filled(read);
     let node_health = HealthCheck::of(service).and_then(|check| u16::try_from(check.port).ok());
-    let default = if node_health.is_some() { "node-health" } else { "traffic" };
-    let stated = read.get(&key::HEALTH_CHECK_PORT).unwrap_or_else(|| default.to_owned());
+    let default = if node_health.is_some() {
+        "node-health"
+    } else {
+        "traffic"
+    };
+    let stated = read
+        .get(&key::HEALTH_CHECK_PORT)
+        .unwrap_or_else(|| default.to_owned());
     let number = match &*stated {
         "traffic" => Some(port.node_port),
         "node-health" => node_health,
@@ -269,13 +418,21 @@ fn group(port: &ServicePort, service: &Service, read: &mut Annotations<'_>) -> G
     };
     if number.is_none() {
         let key = key::HEALTH_CHECK_PORT.key();
-        read.mistake(format!("annotation {key}: node-health needs externalTrafficPolicy: Local"));
+        read.mistake(format!(
+            "annotation {key}: node-health needs externalTrafficPolicy: Local"
+        ));
     }
     let check = &mut group.health_check;
     check.port = number;
     let is_node_health = stated == "node-health";
-    let protocol = check.protocol.take().unwrap_or_else(|| if is_node_health { "http" } else { "tcp" }.to_owned());
-    let path = check.path.take().unwrap_or_else(|| if is_node_health { "/healthz" } else { "/" }.to_owned());
+    let protocol = check
+        .protocol
+        .take()
+        .unwrap_or_else(|| if is_node_health { "http" } else { "tcp" }.to_owned());
+    let path = check
+        .path
+        .take()
+        .unwrap_or_else(|| if is_node_health { "/healthz" } else { "/" }.to_owned());
     check.path = Some(path).filter(|_| protocol == "http");
     check.host = check.host.take().filter(|_| protocol == "http");
     check.codes = check.codes.take().filter(|_| protocol == "http");
@@ -286,18 +443,31 @@ fn group(port: &ServicePort, service: &Service, read: &mut Annotations<'_>) -> G
 /// Returns `<namespace>/<name>`.
 pub(super) fn full_name(service: &Service) -> String {
     let meta = &service.metadata;
-    format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    format!(
+        "{}/{}",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    )
 }
 
 /// Returns the name of a Service's load balancer: cluster, namespace and name. A longer one than 80 characters is cut, and
 /// ends with a hash of the full name.
 pub(super) fn name(service: &Service, config: &Config) -> String {
-    let full = format!("{}-{}", config.cluster_id, full_name(service).replacen('/', "-", 1));
+    let full = format!(
+        "{}-{}",
+        config.cluster_id,
+        full_name(service).replacen('/', "-", 1)
+    );
     if full.len() <= 80 {
         return full;
     }
     let digest = ring::digest::digest(&ring::digest::SHA256, full.as_bytes());
-    let hash: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = digest
+        .as_ref()
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{}-{hash}", &full[..71])
 }
 

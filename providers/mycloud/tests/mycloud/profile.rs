@@ -6,8 +6,8 @@ use axum::Router;
 use ccm_conformance::json::number;
 pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Service, Setup};
 use fake_cloud::{Fault, Handle};
@@ -44,12 +44,16 @@ pub(crate) fn configuration(endpoint: &str) -> String {
 /// Returns the configuration in which all Nodes are backends, and the suite is not slowed down: the Nodes of the conformance
 /// suite have no annotations.
 fn with_all_nodes(endpoint: &str) -> String {
-    configuration(endpoint) + "[Global]\nqps = 1000\nburst = 1000\n[LoadBalancerDefaults]\nbackend-selector = all\n"
+    configuration(endpoint)
+        + "[Global]\nqps = 1000\nburst = 1000\n[LoadBalancerDefaults]\nbackend-selector = all\n"
 }
 
 /// Returns the set-up with this configuration.
 pub(crate) fn setup(text: String) -> Setup {
-    Setup::of(ConfigFile { path: "cloud.conf".to_owned(), text })
+    Setup::of(ConfigFile {
+        path: "cloud.conf".to_owned(),
+        text,
+    })
 }
 
 fn provider_id(instance: &Value) -> String {
@@ -58,17 +62,31 @@ fn provider_id(instance: &Value) -> String {
 
 fn facts(it: &Value) -> LoadBalancerFacts {
     let port = |listener: &Value| {
-        let group = list(&it["groups"]).find(|group| group["id"] == listener["group_id"]).unwrap_or(&Value::Null);
-        let node_port = list(&group["members"]).next().map_or(&group["health_check"]["port"], |it| &it["port"]);
-        let protocol = if listener["protocol"] == "udp" { "UDP" } else { "TCP" };
-        (number(&listener["port"]), protocol.to_owned(), number(node_port))
+        let group = list(&it["groups"])
+            .find(|group| group["id"] == listener["group_id"])
+            .unwrap_or(&Value::Null);
+        let node_port = list(&group["members"])
+            .next()
+            .map_or(&group["health_check"]["port"], |it| &it["port"]);
+        let protocol = if listener["protocol"] == "udp" {
+            "UDP"
+        } else {
+            "TCP"
+        };
+        (
+            number(&listener["port"]),
+            protocol.to_owned(),
+            number(node_port),
+        )
     };
     let members = list(&it["groups"]).flat_map(|group| list(&group["members"]));
     LoadBalancerFacts {
         service_uid: it["labels"]["ccm-rs/service"].as_str().map(str::to_owned),
         address: it["vips"][0]["address"].as_str().map(str::to_owned),
         ports: list(&it["listeners"]).map(port).collect(),
-        targets: members.map(|member| provider_id(&member["instance_id"])).collect(),
+        targets: members
+            .map(|member| provider_id(&member["instance_id"]))
+            .collect(),
     }
 }
 
@@ -102,7 +120,12 @@ impl MycloudCloud {
     }
 
     pub(crate) fn change(&self, name: &str, change: impl Fn(&mut Value)) {
-        self.0.lock().instances.iter_mut().filter(|it| it["hostname"] == name).for_each(change);
+        self.0
+            .lock()
+            .instances
+            .iter_mut()
+            .filter(|it| it["hostname"] == name)
+            .for_each(change);
     }
 
     pub(crate) fn change_all(&self, change: impl Fn(&mut Value)) -> bool {
@@ -116,7 +139,10 @@ impl CloudProfile for MycloudCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -127,18 +153,27 @@ impl CloudProfile for MycloudCloud {
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 3, chaos_seeds: 40 }
+        Effort {
+            crash_every: 3,
+            chaos_seeds: 40,
+        }
     }
 
     fn router(&self) -> Router {
         self.0.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let (config, http) = Config::read(&setup(with_all_nodes("http://mycloud"))).expect("a valid configuration");
-        Arc::new(Mycloud::new(config, http.fence(fence.clone()).service(api)).expect("a valid address"))
+        let (config, http) =
+            Config::read(&setup(with_all_nodes("http://mycloud"))).expect("a valid configuration");
+        Arc::new(
+            Mycloud::new(config, http.fence(fence.clone()).service(api)).expect("a valid address"),
+        )
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        ProgramSettings { cloud_config: Some(with_all_nodes(url)), ..ProgramSettings::default() }
+        ProgramSettings {
+            cloud_config: Some(with_all_nodes(url)),
+            ..ProgramSettings::default()
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -159,7 +194,13 @@ impl CloudProfile for MycloudCloud {
             provider_id: provider_id(&it["id"]),
             is_stopped: it["status"] == "STOPPED",
         };
-        self.0.lock().instances.iter().filter(|it| it["account"] == ACCOUNT).map(machine).collect()
+        self.0
+            .lock()
+            .instances
+            .iter()
+            .filter(|it| it["account"] == ACCOUNT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
@@ -189,7 +230,9 @@ impl CloudProfile for MycloudCloud {
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.0.lock();
         let mut aliases = Vec::new();
-        let mut add = |value: &Value, alias: String| aliases.extend(value.as_str().map(|it| (it.to_owned(), alias)));
+        let mut add = |value: &Value, alias: String| {
+            aliases.extend(value.as_str().map(|it| (it.to_owned(), alias)))
+        };
         for it in &cloud.instances {
             let name = text(&it["hostname"]);
             add(&it["id"], format!("<instance {name}>"));
@@ -200,12 +243,18 @@ impl CloudProfile for MycloudCloud {
         for it in &cloud.load_balancers {
             let name = text(&it["name"]);
             add(&it["id"], format!("<load balancer {name}>"));
-            list(&it["vips"]).for_each(|vip| add(&vip["address"], format!("<{} of {name}>", vip["family"])));
-            list(&it["groups"]).for_each(|part| add(&part["id"], format!("<group {} of {name}>", part["name"])));
+            list(&it["vips"])
+                .for_each(|vip| add(&vip["address"], format!("<{} of {name}>", vip["family"])));
+            list(&it["groups"])
+                .for_each(|part| add(&part["id"], format!("<group {} of {name}>", part["name"])));
             list(&it["listeners"]).for_each(|part| {
-                add(&part["id"], format!("<listener {}/{} of {name}>", part["port"], part["protocol"]));
+                add(
+                    &part["id"],
+                    format!("<listener {}/{} of {name}>", part["port"], part["protocol"]),
+                );
             });
-            list(&it["access_lists"]).for_each(|part| add(&part["id"], format!("<access list of {name}>")));
+            list(&it["access_lists"])
+                .for_each(|part| add(&part["id"], format!("<access list of {name}>")));
         }
         for it in &cloud.routes {
             add(&it["id"], format!("<route {}>", it["destination"]));
@@ -227,7 +276,10 @@ impl CloudProfile for MycloudCloud {
         cloud.routes.push(route);
     }
     fn things_of_others(&self) -> Vec<Value> {
-        self.objects().into_iter().filter(|it| it["name"] == THEIRS || it["owner"] == THEIRS).collect()
+        self.objects()
+            .into_iter()
+            .filter(|it| it["name"] == THEIRS || it["owner"] == THEIRS)
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
@@ -245,13 +297,19 @@ impl CloudProfile for MycloudCloud {
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let meta = &service.metadata;
-        self.add_load_balancer(&format!("prod-{}-{}", meta.namespace.as_deref()?, meta.name.as_deref()?));
+        self.add_load_balancer(&format!(
+            "prod-{}-{}",
+            meta.namespace.as_deref()?,
+            meta.name.as_deref()?
+        ));
         Some(Namesake::Refused)
     }
     fn add_alternative(&self) -> Option<Value> {
         let prefix = "service.beta.kubernetes.io/dlb-";
         let id = self.add_load_balancer("alternative");
-        Some(json!({"metadata": {"annotations": {format!("{prefix}id"): id, format!("{prefix}adopt"): "true"}}}))
+        Some(
+            json!({"metadata": {"annotations": {format!("{prefix}id"): id, format!("{prefix}adopt"): "true"}}}),
+        )
     }
 
     fn add_twins(&self) -> bool {
@@ -270,7 +328,9 @@ impl CloudProfile for MycloudCloud {
     }
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
-        self.change(name, |it| (it["nics"][0]["ipv4"], it["nics"][0]["eip"]) = (internal.into(), external.into()));
+        self.change(name, |it| {
+            (it["nics"][0]["ipv4"], it["nics"][0]["eip"]) = (internal.into(), external.into())
+        });
         true
     }
     /// Returns the limits of requests. A load balancer with two ports is created by requests for itself, and for a
@@ -283,13 +343,34 @@ impl CloudProfile for MycloudCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 4 * PAGES },
-            created: Limit { changes: CHANGES * SERVICES, reads: 2 * SERVICES + PAGES },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 2 * PAGES },
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
-            joined: Limit { changes: 2 * SERVICES, reads: PAGES + 5 },
-            deleted: Limit { changes: SERVICES, reads: SERVICES + PAGES },
+            initialised: Limit {
+                changes: 0,
+                reads: 4 * PAGES,
+            },
+            created: Limit {
+                changes: CHANGES * SERVICES,
+                reads: 2 * SERVICES + PAGES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 2 * PAGES,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 122 * PAGES,
+            },
+            joined: Limit {
+                changes: 2 * SERVICES,
+                reads: PAGES + 5,
+            },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: SERVICES + PAGES,
+            },
         }
     }
 }

@@ -3,7 +3,9 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::{Answer, ApiRequest, COMPARTMENT, DOMAIN, NODE_SUBNET, Oracle, not_found, ok, page, refuse};
+use crate::{
+    Answer, ApiRequest, COMPARTMENT, DOMAIN, NODE_SUBNET, Oracle, not_found, ok, page, refuse,
+};
 
 impl Oracle {
     /// Adds a running instance with its primary VNIC, and returns its OCID.
@@ -19,10 +21,13 @@ impl Oracle {
     fn add_instance_of(&mut self, name: &str, is_of_others: bool) -> String {
         let is_confused = std::mem::replace(&mut self.is_confused, is_of_others);
         let number = self.number();
-        let [high, low] = u16::try_from(number % 65_000).unwrap_or_default().to_be_bytes();
+        let [high, low] = u16::try_from(number % 65_000)
+            .unwrap_or_default()
+            .to_be_bytes();
         let private = format!("10.0.{high}.{low}");
         let [instance, vnic, attachment, address] =
-            ["instance", "vnic", "vnicattachment", "privateip"].map(|kind| self.numbered(kind, number));
+            ["instance", "vnic", "vnicattachment", "privateip"]
+                .map(|kind| self.numbered(kind, number));
         let id = self.insert(&json!({
             "id": instance, "displayName": name, "compartmentId": COMPARTMENT,
             "availabilityDomain": DOMAIN, "faultDomain": "FAULT-DOMAIN-2", "lifecycleState": "RUNNING", "region": "phx",
@@ -49,8 +54,13 @@ impl Oracle {
 
     /// Adds a secondary VNIC with this address and these tags to an instance.
     pub fn add_vnic(&mut self, instance: &str, ip: &str, tags: &Value) {
-        let owner = self.all("instance").find(|it| it["displayName"] == instance).cloned().unwrap_or_default();
-        let (vnic, attachment, time) = (self.ocid("vnic"), self.ocid("vnicattachment"), self.time());
+        let owner = self
+            .all("instance")
+            .find(|it| it["displayName"] == instance)
+            .cloned()
+            .unwrap_or_default();
+        let (vnic, attachment, time) =
+            (self.ocid("vnic"), self.ocid("vnicattachment"), self.time());
         self.insert(&json!({
             "id": vnic, "compartmentId": COMPARTMENT, "availabilityDomain": DOMAIN, "isPrimary": false, "privateIp": ip,
             "subnetId": NODE_SUBNET, "nsgIds": [], "lifecycleState": "AVAILABLE", "timeCreated": time, "definedTags": tags,
@@ -78,10 +88,20 @@ impl Oracle {
 
     /// Removes instances of this name, with their VNICs and addresses.
     pub fn remove_instance(&mut self, name: &str) {
-        let gone: Vec<_> =
-            self.all("instance").filter(|it| it["displayName"] == name).map(|it| it["id"].clone()).collect();
-        let numbers: Vec<_> = gone.iter().filter_map(|id| Some(id.as_str()?.rsplit('.').next()?.to_owned())).collect();
-        let is_its = |id: &str| numbers.iter().any(|number| id.ends_with(&format!(".{number}")));
+        let gone: Vec<_> = self
+            .all("instance")
+            .filter(|it| it["displayName"] == name)
+            .map(|it| it["id"].clone())
+            .collect();
+        let numbers: Vec<_> = gone
+            .iter()
+            .filter_map(|id| Some(id.as_str()?.rsplit('.').next()?.to_owned()))
+            .collect();
+        let is_its = |id: &str| {
+            numbers
+                .iter()
+                .any(|number| id.ends_with(&format!(".{number}")))
+        };
         self.objects.retain(|id, _| !is_its(id));
     }
 }
@@ -92,8 +112,16 @@ fn of<'a>(
     request: &'a ApiRequest,
     keys: &'static [&'static str],
 ) -> impl Iterator<Item = Value> + 'a {
-    let fits = move |it: &&Value| keys.iter().all(|key| request.query(key).is_none_or(|value| it[*key] == value));
-    cloud.visible(kind).filter(fits).cloned().collect::<Vec<_>>().into_iter()
+    let fits = move |it: &&Value| {
+        keys.iter()
+            .all(|key| request.query(key).is_none_or(|value| it[*key] == value))
+    };
+    cloud
+        .visible(kind)
+        .filter(fits)
+        .cloned()
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 pub(crate) fn domains(_: &mut Oracle, request: &ApiRequest) -> Answer {
@@ -105,7 +133,16 @@ pub(crate) fn domains(_: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn instances(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    page(request, of(cloud, "instance", request, &["displayName", "availabilityDomain"]), false)
+    page(
+        request,
+        of(
+            cloud,
+            "instance",
+            request,
+            &["displayName", "availabilityDomain"],
+        ),
+        false,
+    )
 }
 
 pub(crate) fn one(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
@@ -115,13 +152,21 @@ pub(crate) fn one(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 pub(crate) fn update(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let found = cloud.find(request)?;
     for key in ["definedTags", "freeformTags", "displayName"] {
-        request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+        request
+            .body
+            .get(key)
+            .into_iter()
+            .for_each(|value| found[key] = value.clone());
     }
     ok(found)
 }
 
 pub(crate) fn attachments(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    page(request, of(cloud, "vnicattachment", request, &["instanceId", "vnicId"]), false)
+    page(
+        request,
+        of(cloud, "vnicattachment", request, &["instanceId", "vnicId"]),
+        false,
+    )
 }
 
 pub(crate) fn vnic(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
@@ -138,34 +183,68 @@ fn required(request: &ApiRequest, keys: &[&str]) -> Result<(), Refused> {
 
 pub(crate) fn private_ips(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     required(request, &["subnetId", "vnicId", "ipAddress"])?;
-    page(request, of(cloud, "privateip", request, &["subnetId", "vnicId", "ipAddress"]), false)
+    page(
+        request,
+        of(
+            cloud,
+            "privateip",
+            request,
+            &["subnetId", "vnicId", "ipAddress"],
+        ),
+        false,
+    )
 }
 
 pub(crate) fn ipv6(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     required(request, &["subnetId", "vnicId"])?;
-    page(request, of(cloud, "ipv6", request, &["subnetId", "vnicId"]), false)
+    page(
+        request,
+        of(cloud, "ipv6", request, &["subnetId", "vnicId"]),
+        false,
+    )
 }
 
 pub(crate) fn public_ips(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     required(request, &["scope"])?;
-    page(request, of(cloud, "publicip", request, &["scope", "availabilityDomain"]), false)
+    page(
+        request,
+        of(cloud, "publicip", request, &["scope", "availabilityDomain"]),
+        false,
+    )
 }
 
 pub(crate) fn public_ip(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    let found = cloud.visible("publicip").find(|it| it["ipAddress"] == request.body["ipAddress"]);
+    let found = cloud
+        .visible("publicip")
+        .find(|it| it["ipAddress"] == request.body["ipAddress"]);
     found.map_or_else(|| Err(not_found()), ok)
 }
 
 /// Creates a block of addresses of a VNIC.
 pub(crate) fn create_address(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let is_ipv6 = request.path.ends_with("/ipv6");
-    let vnic = request.body["vnicId"].as_str().and_then(|id| cloud.objects.get(id)).cloned().ok_or_else(not_found)?;
-    let token = request.header("opc-retry-token").unwrap_or_default().to_owned();
-    if let Some(known) = cloud.tokens.get(&token).and_then(|id| cloud.objects.get(id)) {
+    let vnic = request.body["vnicId"]
+        .as_str()
+        .and_then(|id| cloud.objects.get(id))
+        .cloned()
+        .ok_or_else(not_found)?;
+    let token = request
+        .header("opc-retry-token")
+        .unwrap_or_default()
+        .to_owned();
+    if let Some(known) = cloud
+        .tokens
+        .get(&token)
+        .and_then(|id| cloud.objects.get(id))
+    {
         return ok(known);
     }
     let number = cloud.number();
-    let ip = if is_ipv6 { format!("2603:c020:0:{number:x}::") } else { format!("10.1.{}.0", number % 256) };
+    let ip = if is_ipv6 {
+        format!("2603:c020:0:{number:x}::")
+    } else {
+        format!("10.1.{}.0", number % 256)
+    };
     let mut address = json!({
         "id": format!("ocid1.{}.oc1.phx.{number:06}", if is_ipv6 { "ipv6" } else { "privateip" }), "ipAddress": ip,
         "compartmentId": COMPARTMENT, "displayName": "pods", "isPrimary": false, "subnetId": vnic["subnetId"],
@@ -173,11 +252,16 @@ pub(crate) fn create_address(cloud: &mut Oracle, request: &ApiRequest) -> Answer
         "freeformTags": request.body["freeformTags"], "timeCreated": cloud.time(),
     });
     if !is_ipv6 {
-        address.as_object_mut().map(|it| it.remove("lifecycleState"));
+        address
+            .as_object_mut()
+            .map(|it| it.remove("lifecycleState"));
     } else {
         address.as_object_mut().map(|it| it.remove("isPrimary"));
     }
     let id = cloud.insert(&address);
     cloud.tokens.insert(token, id);
-    ok(&address).map(|reply| Reply { status: 200, ..reply })
+    ok(&address).map(|reply| Reply {
+        status: 200,
+        ..reply
+    })
 }

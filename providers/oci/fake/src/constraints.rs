@@ -23,8 +23,16 @@ fn invalid(text: &str) -> Refused {
 fn bounded(object: &Value, key: &str, least: u64, most: u64) -> Result<(), Refused> {
     match &object[key] {
         Value::Null => Ok(()),
-        value if value.as_u64().is_some_and(|it| (least..=most).contains(&it)) => Ok(()),
-        value => Err(invalid(&format!("{key}: {value} is not a whole number from {least} to {most}"))),
+        value
+            if value
+                .as_u64()
+                .is_some_and(|it| (least..=most).contains(&it)) =>
+        {
+            Ok(())
+        }
+        value => Err(invalid(&format!(
+            "{key}: {value} is not a whole number from {least} to {most}"
+        ))),
     }
 }
 
@@ -33,7 +41,10 @@ fn one_of(object: &Value, key: &str, words: &[&str]) -> Result<(), Refused> {
     match &object[key] {
         Value::Null => Ok(()),
         value if value.as_str().is_some_and(|it| words.contains(&it)) => Ok(()),
-        value => Err(invalid(&format!("{key}: {value} is not one of {}", words.join(", ")))),
+        value => Err(invalid(&format!(
+            "{key}: {value} is not one of {}",
+            words.join(", ")
+        ))),
     }
 }
 
@@ -41,7 +52,9 @@ fn named(kind: &str, name: &str, most: usize, extra: &[u8]) -> Result<(), Refuse
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || extra.contains(&byte);
     match (1..=most).contains(&name.len()) && name.bytes().all(is_inner) {
         true => Ok(()),
-        false => Err(invalid(&format!("{kind}: {name:?} is no name of at most {most} characters"))),
+        false => Err(invalid(&format!(
+            "{kind}: {name:?} is no name of at most {most} characters"
+        ))),
     }
 }
 
@@ -50,14 +63,27 @@ pub(crate) fn part(kind: &str, name: &str, body: &Value, network: bool) -> Resul
     match kind {
         "backendSets" => {
             named(kind, name, 32, b"-_")?;
-            one_of(body, "policy", if network { NLB_POLICIES } else { LB_POLICIES })?;
+            one_of(
+                body,
+                "policy",
+                if network { NLB_POLICIES } else { LB_POLICIES },
+            )?;
             one_of(body, "ipVersion", &["IPV4", "IPV6"])?;
             let check = &body["healthChecker"];
-            one_of(check, "protocol", if network { NLB_CHECKS } else { LB_CHECKS })?;
+            one_of(
+                check,
+                "protocol",
+                if network { NLB_CHECKS } else { LB_CHECKS },
+            )?;
             bounded(check, "port", 0, 65_535)?;
             bounded(check, "retries", 1, 1_000_000)?;
             bounded(check, "timeoutInMillis", 1, 600_000)?;
-            bounded(check, "intervalInMillis", if network { 10_000 } else { 1000 }, 1_800_000)?;
+            bounded(
+                check,
+                "intervalInMillis",
+                if network { 10_000 } else { 1000 },
+                1_800_000,
+            )?;
             array(&body["backends"]).try_for_each(|backend| {
                 bounded(backend, "port", 1, 65_535)?;
                 bounded(backend, "weight", 1, 100)
@@ -65,16 +91,29 @@ pub(crate) fn part(kind: &str, name: &str, body: &Value, network: bool) -> Resul
         }
         "listeners" => {
             named(kind, name, 255, b"-_.")?;
-            one_of(body, "protocol", if network { NLB_PROTOCOLS } else { LB_PROTOCOLS })?;
+            one_of(
+                body,
+                "protocol",
+                if network { NLB_PROTOCOLS } else { LB_PROTOCOLS },
+            )?;
             one_of(body, "ipVersion", &["IPV4", "IPV6"])?;
             bounded(body, "port", u64::from(!network), 65_535)?;
             let connection = &body["connectionConfiguration"];
             bounded(connection, "backendTcpProxyProtocolVersion", 1, 2)
         }
         "ruleSets" => {
-            let begins = name.bytes().next().is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
+            let begins = name
+                .bytes()
+                .next()
+                .is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
             named(kind, name, 32, b"_")?;
-            if begins { Ok(()) } else { Err(invalid("ruleSets: a name begins with a letter or an underscore")) }
+            if begins {
+                Ok(())
+            } else {
+                Err(invalid(
+                    "ruleSets: a name begins with a letter or an underscore",
+                ))
+            }
         }
         _ => named(kind, name, 255, b"-_."),
     }
@@ -90,11 +129,20 @@ pub(crate) fn whole(body: &Value, network: bool) -> Result<(), Refused> {
         bounded(limits, "minimumBandwidthInMbps", 10, 8192)?;
         bounded(limits, "maximumBandwidthInMbps", 10, 8192)?;
         if limits["minimumBandwidthInMbps"].as_u64() > limits["maximumBandwidthInMbps"].as_u64() {
-            return Err(invalid("the lower limit of the bandwidth is above the upper one"));
+            return Err(invalid(
+                "the lower limit of the bandwidth is above the upper one",
+            ));
         }
     }
-    let most = [("networkSecurityGroupIds", MOST_GROUPS), ("reservedIps", 1), ("subnetIds", 2)];
-    match most.iter().find(|(key, most)| array(&body[*key]).count() > *most) {
+    let most = [
+        ("networkSecurityGroupIds", MOST_GROUPS),
+        ("reservedIps", 1),
+        ("subnetIds", 2),
+    ];
+    match most
+        .iter()
+        .find(|(key, most)| array(&body[*key]).count() > *most)
+    {
         Some((key, most)) => Err(invalid(&format!("{key}: at most {most} are possible"))),
         None => Ok(()),
     }
@@ -143,12 +191,23 @@ mod tests {
         ] {
             assert!(set(place, value.clone()).is_err(), "{place}: {value}");
         }
-        for (kind, name) in
-            [("backendSets", "a".repeat(33)), ("ruleSets", "9a".to_owned()), ("listeners", "a b".to_owned())]
-        {
-            assert!(part(kind, &name, &json!({}), false).is_err(), "{kind} {name}");
+        for (kind, name) in [
+            ("backendSets", "a".repeat(33)),
+            ("ruleSets", "9a".to_owned()),
+            ("listeners", "a b".to_owned()),
+        ] {
+            assert!(
+                part(kind, &name, &json!({}), false).is_err(),
+                "{kind} {name}"
+            );
         }
-        assert!(whole(&json!({"networkSecurityGroupIds": ["a", "b", "c", "d", "e", "f"]}), true).is_err());
+        assert!(
+            whole(
+                &json!({"networkSecurityGroupIds": ["a", "b", "c", "d", "e", "f"]}),
+                true
+            )
+            .is_err()
+        );
         assert!(
             whole(&json!({"shapeDetails": {"minimumBandwidthInMbps": 20, "maximumBandwidthInMbps": 10}}), false)
                 .is_err()

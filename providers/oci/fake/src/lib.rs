@@ -20,7 +20,9 @@ mod signature;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fake_cloud::{Clock, Cloud, Effects, Next, Operations, Page, Refused, Reply, Route, Routes, array};
+use fake_cloud::{
+    Clock, Cloud, Effects, Next, Operations, Page, Refused, Reply, Route, Routes, array,
+};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -72,7 +74,13 @@ impl Default for Oracle {
     fn default() -> Self {
         let mut cloud = Self {
             objects: BTreeMap::new(),
-            keys: Some([(format!("{TENANCY}/{USER}/{FINGERPRINT}"), signature::PUBLIC.to_vec())].into()),
+            keys: Some(
+                [(
+                    format!("{TENANCY}/{USER}/{FINGERPRINT}"),
+                    signature::PUBLIC.to_vec(),
+                )]
+                .into(),
+            ),
             requests: BTreeMap::new(),
             tokens: BTreeMap::new(),
             work: Operations::default(),
@@ -91,7 +99,11 @@ pub(crate) fn refuse(status: u16, code: &str, message: &str) -> Refused {
 }
 
 pub(crate) fn not_found() -> Refused {
-    refuse(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found.")
+    refuse(
+        404,
+        "NotAuthorizedOrNotFound",
+        "Authorization failed or requested resource not found.",
+    )
 }
 
 /// Returns an object as the API shows it, with its version in a header.
@@ -102,17 +114,39 @@ pub(crate) fn ok(object: &Value) -> Answer {
         fields.retain(|key, value| key != "etag" && !value.is_null());
     }
     let reply = Reply::new(200, shown);
-    Ok(if let Some(etag) = etag.as_u64() { reply.header("etag", etag.to_string()) } else { reply })
+    Ok(if let Some(etag) = etag.as_u64() {
+        reply.header("etag", etag.to_string())
+    } else {
+        reply
+    })
 }
 
 /// Returns a page of a list, bare or in `items`.
-pub(crate) fn page(request: &ApiRequest, all: impl Iterator<Item = Value>, in_items: bool) -> Answer {
+pub(crate) fn page(
+    request: &ApiRequest,
+    all: impl Iterator<Item = Value>,
+    in_items: bool,
+) -> Answer {
     let number = |key: &str| request.query(key).and_then(|it| it.parse::<usize>().ok());
-    let (size, at) = (number("limit").unwrap_or(50).min(1000), number("page").unwrap_or(1));
+    let (size, at) = (
+        number("limit").unwrap_or(50).min(1000),
+        number("page").unwrap_or(1),
+    );
     let page = Page::numbered(all, at.max(1), size.max(1), &request.effects);
-    let items: Vec<_> = page.items.iter().filter_map(|it| serde_json::from_str(&ok(it).ok()?.body?.1).ok()).collect();
+    let items: Vec<_> = page
+        .items
+        .iter()
+        .filter_map(|it| serde_json::from_str(&ok(it).ok()?.body?.1).ok())
+        .collect();
     let items = Value::Array(items);
-    let reply = Reply::new(200, if in_items { json!({ "items": items }) } else { items });
+    let reply = Reply::new(
+        200,
+        if in_items {
+            json!({ "items": items })
+        } else {
+            items
+        },
+    );
     Ok(match page.next {
         Next::Nothing => reply,
         Next::Following => reply.header("opc-next-page", (page.number + 1).to_string()),
@@ -136,7 +170,10 @@ impl Oracle {
 
     /// Returns an OCID of the credential's tenancy.
     pub(crate) fn numbered(&self, kind: &str, number: u64) -> String {
-        format!("ocid1.{kind}.oc1.phx.{}{number:06}", if self.is_confused { OTHERS } else { "" })
+        format!(
+            "ocid1.{kind}.oc1.phx.{}{number:06}",
+            if self.is_confused { OTHERS } else { "" }
+        )
     }
 
     fn is_visible(&self, id: &str) -> bool {
@@ -145,7 +182,8 @@ impl Oracle {
 
     /// Returns the objects of a kind that the credential may see.
     pub(crate) fn visible(&self, kind: &str) -> impl Iterator<Item = &Value> {
-        self.all(kind).filter(|it| self.is_visible(it["id"].as_str().unwrap_or_default()))
+        self.all(kind)
+            .filter(|it| self.is_visible(it["id"].as_str().unwrap_or_default()))
     }
 
     /// Returns the time, later at each call.
@@ -163,13 +201,19 @@ impl Oracle {
     /// Returns the objects of a kind, in the order in which they were created.
     pub fn all(&self, kind: &str) -> impl Iterator<Item = &Value> {
         let prefix = format!("ocid1.{kind}.");
-        self.objects.iter().filter(move |(id, _)| id.starts_with(&prefix)).map(|(_, it)| it)
+        self.objects
+            .iter()
+            .filter(move |(id, _)| id.starts_with(&prefix))
+            .map(|(_, it)| it)
     }
 
     /// Returns the object that a path names.
     pub(crate) fn find(&mut self, request: &ApiRequest) -> Result<&mut Value, Refused> {
         let is_visible = self.is_visible(request.id());
-        self.objects.get_mut(request.id()).filter(|_| is_visible).ok_or_else(not_found)
+        self.objects
+            .get_mut(request.id())
+            .filter(|_| is_visible)
+            .ok_or_else(not_found)
     }
 
     /// Refuses a request whose `If-Match` names another version; otherwise counts the version up.
@@ -178,7 +222,11 @@ impl Oracle {
         let number = self.number();
         let found = self.find(request)?;
         if wanted.is_some_and(|it| found["etag"].as_u64() != it.parse().ok()) {
-            return Err(refuse(412, "NoEtagMatch", "The If-Match header does not match the current version."));
+            return Err(refuse(
+                412,
+                "NoEtagMatch",
+                "The If-Match header does not match the current version.",
+            ));
         }
         found["etag"] = number.into();
         Ok(found)
@@ -209,7 +257,11 @@ const CORE: &[Route<Oracle>] = &[
     ("GET", "/ipv6", compute::ipv6),
     ("POST", "/ipv6", compute::create_address),
     ("GET", "/publicIps", compute::public_ips),
-    ("POST", "/publicIps/actions/getByIpAddress", compute::public_ip),
+    (
+        "POST",
+        "/publicIps/actions/getByIpAddress",
+        compute::public_ip,
+    ),
     ("GET", "/subnets", network::subnets),
     ("GET", "/subnets/{id}", compute::one),
     ("GET", "/vcns/{id}", compute::one),
@@ -220,10 +272,26 @@ const CORE: &[Route<Oracle>] = &[
     ("POST", "/networkSecurityGroups", network::create_group),
     ("GET", "/networkSecurityGroups/{id}", network::group),
     ("PUT", "/networkSecurityGroups/{id}", network::update_group),
-    ("DELETE", "/networkSecurityGroups/{id}", network::delete_group),
-    ("GET", "/networkSecurityGroups/{id}/securityRules", network::rules),
-    ("POST", "/networkSecurityGroups/{id}/actions/addSecurityRules", network::add_rules),
-    ("POST", "/networkSecurityGroups/{id}/actions/removeSecurityRules", network::remove_rules),
+    (
+        "DELETE",
+        "/networkSecurityGroups/{id}",
+        network::delete_group,
+    ),
+    (
+        "GET",
+        "/networkSecurityGroups/{id}/securityRules",
+        network::rules,
+    ),
+    (
+        "POST",
+        "/networkSecurityGroups/{id}/actions/addSecurityRules",
+        network::add_rules,
+    ),
+    (
+        "POST",
+        "/networkSecurityGroups/{id}/actions/removeSecurityRules",
+        network::remove_rules,
+    ),
 ];
 
 const LB: &[Route<Oracle>] = &[
@@ -233,14 +301,42 @@ const LB: &[Route<Oracle>] = &[
     ("PUT", "/loadBalancers/{id}", balancers::update),
     ("DELETE", "/loadBalancers/{id}", balancers::delete),
     ("PUT", "/loadBalancers/{id}/updateShape", balancers::shape),
-    ("PUT", "/loadBalancers/{id}/networkSecurityGroups", balancers::update),
-    ("GET", "/loadBalancers/{id}/workRequests", balancers::work_requests),
-    ("GET", "/loadBalancerWorkRequests/{id}", balancers::work_request),
-    ("GET", "/loadBalancers/{id}/backendSets/{name}", balancers::backend_set),
-    ("GET", "/loadBalancers/{id}/backendSets/{name}/health", balancers::health),
+    (
+        "PUT",
+        "/loadBalancers/{id}/networkSecurityGroups",
+        balancers::update,
+    ),
+    (
+        "GET",
+        "/loadBalancers/{id}/workRequests",
+        balancers::work_requests,
+    ),
+    (
+        "GET",
+        "/loadBalancerWorkRequests/{id}",
+        balancers::work_request,
+    ),
+    (
+        "GET",
+        "/loadBalancers/{id}/backendSets/{name}",
+        balancers::backend_set,
+    ),
+    (
+        "GET",
+        "/loadBalancers/{id}/backendSets/{name}/health",
+        balancers::health,
+    ),
     ("POST", "/loadBalancers/{id}/{part}", balancers::create_part),
-    ("PUT", "/loadBalancers/{id}/{part}/{name}", balancers::update_part),
-    ("DELETE", "/loadBalancers/{id}/{part}/{name}", balancers::delete_part),
+    (
+        "PUT",
+        "/loadBalancers/{id}/{part}/{name}",
+        balancers::update_part,
+    ),
+    (
+        "DELETE",
+        "/loadBalancers/{id}/{part}/{name}",
+        balancers::delete_part,
+    ),
 ];
 
 const NLB: &[Route<Oracle>] = &[
@@ -249,15 +345,43 @@ const NLB: &[Route<Oracle>] = &[
     ("GET", "/networkLoadBalancers/{id}", balancers::one),
     ("PUT", "/networkLoadBalancers/{id}", balancers::update),
     ("DELETE", "/networkLoadBalancers/{id}", balancers::delete),
-    ("PUT", "/networkLoadBalancers/{id}/networkSecurityGroups", balancers::update),
+    (
+        "PUT",
+        "/networkLoadBalancers/{id}/networkSecurityGroups",
+        balancers::update,
+    ),
     ("GET", "/workRequests/{id}", balancers::work_request),
-    ("GET", "/workRequests/{id}/errors", balancers::work_request_errors),
-    ("GET", "/networkLoadBalancers/{id}/backendSets/{name}", balancers::backend_set),
-    ("GET", "/networkLoadBalancers/{id}/backendSets/{name}/health", balancers::health),
+    (
+        "GET",
+        "/workRequests/{id}/errors",
+        balancers::work_request_errors,
+    ),
+    (
+        "GET",
+        "/networkLoadBalancers/{id}/backendSets/{name}",
+        balancers::backend_set,
+    ),
+    (
+        "GET",
+        "/networkLoadBalancers/{id}/backendSets/{name}/health",
+        balancers::health,
+    ),
     ("GET", "/workRequests", balancers::work_requests),
-    ("POST", "/networkLoadBalancers/{id}/{part}", balancers::create_part),
-    ("PUT", "/networkLoadBalancers/{id}/{part}/{name}", balancers::update_part),
-    ("DELETE", "/networkLoadBalancers/{id}/{part}/{name}", balancers::delete_part),
+    (
+        "POST",
+        "/networkLoadBalancers/{id}/{part}",
+        balancers::create_part,
+    ),
+    (
+        "PUT",
+        "/networkLoadBalancers/{id}/{part}/{name}",
+        balancers::update_part,
+    ),
+    (
+        "DELETE",
+        "/networkLoadBalancers/{id}/{part}/{name}",
+        balancers::delete_part,
+    ),
 ];
 
 /// The metadata service of an instance, version 2.
@@ -276,11 +400,31 @@ impl Cloud for Oracle {
     type Service = ();
     type Refusal = Refused;
     const ROUTES: &'static [Routes<Self>] = &[
-        Routes { prefix: "/opc/v2", service: (), table: METADATA },
-        Routes { prefix: "/20160918", service: (), table: CORE },
-        Routes { prefix: "/20170115", service: (), table: LB },
-        Routes { prefix: "/20200501", service: (), table: NLB },
-        Routes { prefix: "/20180401", service: (), table: MONITORING },
+        Routes {
+            prefix: "/opc/v2",
+            service: (),
+            table: METADATA,
+        },
+        Routes {
+            prefix: "/20160918",
+            service: (),
+            table: CORE,
+        },
+        Routes {
+            prefix: "/20170115",
+            service: (),
+            table: LB,
+        },
+        Routes {
+            prefix: "/20200501",
+            service: (),
+            table: NLB,
+        },
+        Routes {
+            prefix: "/20180401",
+            service: (),
+            table: MONITORING,
+        },
     ];
 
     fn advance(&mut self, now: Instant) {
@@ -293,7 +437,15 @@ impl Cloud for Oracle {
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
         if request.path.starts_with("/opc/") {
             let is_v2 = request.header("authorization") == Some("Bearer Oracle");
-            return if is_v2 { Ok(()) } else { Err(refuse(403, "Forbidden", "the header Authorization is missing")) };
+            return if is_v2 {
+                Ok(())
+            } else {
+                Err(refuse(
+                    403,
+                    "Forbidden",
+                    "the header Authorization is missing",
+                ))
+            };
         }
         if !self.has_signed(request) {
             return Err(refuse(
@@ -303,10 +455,20 @@ impl Cloud for Oracle {
             ));
         }
         if request.is_broken() {
-            return Err(refuse(400, "CannotParseRequest", "Incorrectly formatted request. Please check your JSON."));
+            return Err(refuse(
+                400,
+                "CannotParseRequest",
+                "Incorrectly formatted request. Please check your JSON.",
+            ));
         }
-        let compartment = request.query("compartmentId").or(request.body["compartmentId"].as_str());
-        if compartment.is_some_and(|it| it != COMPARTMENT) { Err(not_found()) } else { Ok(()) }
+        let compartment = request
+            .query("compartmentId")
+            .or(request.body["compartmentId"].as_str());
+        if compartment.is_some_and(|it| it != COMPARTMENT) {
+            Err(not_found())
+        } else {
+            Ok(())
+        }
     }
 
     fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
@@ -319,7 +481,10 @@ impl Cloud for Oracle {
             Some(status) if status >= 500 => "InternalServerError",
             _ => "InvalidParameter",
         };
-        Refused { code: code.to_owned(), ..refused }
+        Refused {
+            code: code.to_owned(),
+            ..refused
+        }
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
@@ -328,10 +493,15 @@ impl Cloud for Oracle {
             "NotAuthorizedOrNotFound" => 404,
             _ => 400,
         });
-        Reply::new(status, json!({"code": refused.code, "message": refused.message}))
+        Reply::new(
+            status,
+            json!({"code": refused.code, "message": refused.message}),
+        )
     }
 
     fn is_read(route: &str) -> bool {
-        route.starts_with("GET ") || route.ends_with("/actions/getByIpAddress") || route.ends_with("/metrics")
+        route.starts_with("GET ")
+            || route.ends_with("/actions/getByIpAddress")
+            || route.ends_with("/metrics")
     }
 }

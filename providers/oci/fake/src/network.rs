@@ -4,8 +4,8 @@ use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
 use crate::{
-    Answer, ApiRequest, COMPARTMENT, LB_SUBNET, NODE_SUBNET, Oracle, VCN, array, constraints, not_found, ok, page,
-    refuse,
+    Answer, ApiRequest, COMPARTMENT, LB_SUBNET, NODE_SUBNET, Oracle, VCN, array, constraints,
+    not_found, ok, page, refuse,
 };
 
 /// The limit of rules in one request to a group.
@@ -18,7 +18,10 @@ impl Oracle {
             "id": VCN, "compartmentId": COMPARTMENT, "cidrBlock": "10.0.0.0/16", "cidrBlocks": ["10.0.0.0/16"],
             "lifecycleState": "AVAILABLE", "displayName": "cluster",
         }));
-        for (id, list, range) in [(NODE_SUBNET, "nodes", "10.0.0.0/17"), (LB_SUBNET, "balancers", "10.0.128.0/24")] {
+        for (id, list, range) in [
+            (NODE_SUBNET, "nodes", "10.0.0.0/17"),
+            (LB_SUBNET, "balancers", "10.0.128.0/24"),
+        ] {
             self.insert(&json!({
                 "id": id, "compartmentId": COMPARTMENT, "vcnId": VCN, "cidrBlock": range, "displayName": list,
                 "lifecycleState": "AVAILABLE", "routeTableId": "ocid1.routetable.oc1.phx.a", "virtualRouterMac": "00:00:17:00:00:01",
@@ -51,32 +54,68 @@ fn without_rules(group: &Value) -> Value {
 }
 
 pub(crate) fn subnets(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    page(request, cloud.visible("subnet").cloned().collect::<Vec<_>>().into_iter(), false)
+    page(
+        request,
+        cloud
+            .visible("subnet")
+            .cloned()
+            .collect::<Vec<_>>()
+            .into_iter(),
+        false,
+    )
 }
 
 pub(crate) fn lists(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    page(request, cloud.visible("securitylist").cloned().collect::<Vec<_>>().into_iter(), false)
+    page(
+        request,
+        cloud
+            .visible("securitylist")
+            .cloned()
+            .collect::<Vec<_>>()
+            .into_iter(),
+        false,
+    )
 }
 
 pub(crate) fn update_list(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let count = |key: &str| request.body[key].as_array().map_or(0, Vec::len);
     if count("ingressSecurityRules") > 200 || count("egressSecurityRules") > 200 {
-        return Err(refuse(400, "LimitExceeded", "A security list has at most 200 ingress and 200 egress rules."));
+        return Err(refuse(
+            400,
+            "LimitExceeded",
+            "A security list has at most 200 ingress and 200 egress rules.",
+        ));
     }
     let found = cloud.matched(request)?;
-    for key in ["ingressSecurityRules", "egressSecurityRules", "displayName", "freeformTags"] {
-        request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+    for key in [
+        "ingressSecurityRules",
+        "egressSecurityRules",
+        "displayName",
+        "freeformTags",
+    ] {
+        request
+            .body
+            .get(key)
+            .into_iter()
+            .for_each(|value| found[key] = value.clone());
     }
     ok(found)
 }
 
 pub(crate) fn groups(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let fits = |it: &&Value| {
-        ["displayName", "vcnId"].iter().all(|key| request.query(key).is_none_or(|value| it[*key] == value))
+        ["displayName", "vcnId"]
+            .iter()
+            .all(|key| request.query(key).is_none_or(|value| it[*key] == value))
     };
     page(
         request,
-        cloud.visible("networksecuritygroup").filter(fits).map(without_rules).collect::<Vec<_>>().into_iter(),
+        cloud
+            .visible("networksecuritygroup")
+            .filter(fits)
+            .map(without_rules)
+            .collect::<Vec<_>>()
+            .into_iter(),
         false,
     )
 }
@@ -86,13 +125,28 @@ pub(crate) fn group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn create_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    let token = request.header("opc-retry-token").unwrap_or_default().to_owned() + "/group";
-    if !cloud.visible("vcn").any(|it| it["id"] == request.body["vcnId"]) {
+    let token = request
+        .header("opc-retry-token")
+        .unwrap_or_default()
+        .to_owned()
+        + "/group";
+    if !cloud
+        .visible("vcn")
+        .any(|it| it["id"] == request.body["vcnId"])
+    {
         return Err(not_found());
     }
     if let Some(known) = cloud.tokens.get(&token) {
-        let deleted = || refuse(409, "InvalidatedRetryToken", "The group of this retry token was deleted.");
-        return ok(&without_rules(cloud.objects.get(known).ok_or_else(deleted)?));
+        let deleted = || {
+            refuse(
+                409,
+                "InvalidatedRetryToken",
+                "The group of this retry token was deleted.",
+            )
+        };
+        return ok(&without_rules(
+            cloud.objects.get(known).ok_or_else(deleted)?,
+        ));
     }
     let id = cloud.add_group(request.body["displayName"].as_str().unwrap_or_default());
     cloud.tokens.insert(token, id.clone());
@@ -104,7 +158,11 @@ pub(crate) fn create_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 pub(crate) fn update_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let found = cloud.matched(request)?;
     for key in ["displayName", "freeformTags", "definedTags"] {
-        request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+        request
+            .body
+            .get(key)
+            .into_iter()
+            .for_each(|value| found[key] = value.clone());
     }
     ok(&without_rules(found))
 }
@@ -121,13 +179,33 @@ pub(crate) fn delete_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 
 pub(crate) fn rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let rules = cloud.find(request)?["securityRules"].clone();
-    let fits = |it: &&Value| request.query("direction").is_none_or(|value| it["direction"] == value);
-    page(request, array(&rules).filter(fits).cloned().collect::<Vec<_>>().into_iter(), false)
+    let fits = |it: &&Value| {
+        request
+            .query("direction")
+            .is_none_or(|value| it["direction"] == value)
+    };
+    page(
+        request,
+        array(&rules)
+            .filter(fits)
+            .cloned()
+            .collect::<Vec<_>>()
+            .into_iter(),
+        false,
+    )
 }
 
 fn batch(request: &ApiRequest, key: &str) -> Result<Vec<Value>, Refused> {
     let all: Vec<_> = array(&request.body[key]).cloned().collect();
-    if all.len() > BATCH { Err(refuse(400, "InvalidParameter", "at most 25 rules in a request")) } else { Ok(all) }
+    if all.len() > BATCH {
+        Err(refuse(
+            400,
+            "InvalidParameter",
+            "at most 25 rules in a request",
+        ))
+    } else {
+        Ok(all)
+    }
 }
 
 pub(crate) fn add_rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
@@ -137,13 +215,19 @@ pub(crate) fn add_rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
         rule["id"] = format!("{:06X}", cloud.number()).into();
     }
     let found = cloud.find(request)?;
-    found["securityRules"].as_array_mut().into_iter().for_each(|all| all.extend(added.clone()));
+    found["securityRules"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.extend(added.clone()));
     Ok(Reply::new(200, json!({ "securityRules": added })))
 }
 
 pub(crate) fn remove_rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let gone = batch(request, "securityRuleIds")?;
     let found = cloud.find(request)?;
-    found["securityRules"].as_array_mut().into_iter().for_each(|all| all.retain(|it| !gone.contains(&it["id"])));
+    found["securityRules"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|all| all.retain(|it| !gone.contains(&it["id"])));
     Ok(Reply::empty(204))
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, ResourceGraph, ResourceKey,
-    State,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags,
+    ResourceGraph, ResourceKey, State,
 };
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
@@ -51,7 +51,11 @@ fn rule_set_name(name: &str, uid: &str) -> String {
     let start = |length: usize| name.chars().take(length).collect::<String>();
     match LONGEST_RULE_SET - mark.len() {
         room if name.len() <= room => format!("{name}{mark}"),
-        room => format!("{}_{}{mark}", start(room - 9), digest.get(..8).unwrap_or_default()),
+        room => format!(
+            "{}_{}{mark}",
+            start(room - 9),
+            digest.get(..8).unwrap_or_default()
+        ),
     }
 }
 
@@ -66,12 +70,21 @@ fn with_own_rule_sets(mut desired: ResourceGraph, uid: &str) -> ResourceGraph {
         match resource {
             ResourceKey::CreatedBefore(it) if it.kind == "rule set" => {
                 desired.resources.remove(resource);
-                desired.resources.insert(rule_set(&rule_set_name(&it.name, uid)), settings.clone());
+                desired
+                    .resources
+                    .insert(rule_set(&rule_set_name(&it.name, uid)), settings.clone());
             }
             ResourceKey::Listener(_) => {
-                let Some(names) = settings.get("ruleSetNames").and_then(Value::as_array) else { continue };
-                let names = names.iter().filter_map(Value::as_str).map(|name| rule_set_name(name, uid));
-                let settings = settings.clone().set("ruleSetNames", names.collect::<Vec<_>>());
+                let Some(names) = settings.get("ruleSetNames").and_then(Value::as_array) else {
+                    continue;
+                };
+                let names = names
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(|name| rule_set_name(name, uid));
+                let settings = settings
+                    .clone()
+                    .set("ruleSetNames", names.collect::<Vec<_>>());
                 desired.resources.insert(resource.clone(), settings);
             }
             _ => {}
@@ -89,12 +102,24 @@ pub(super) fn fitted(
     uid: &str,
 ) -> ResourceGraph {
     let desired = with_own_rule_sets(desired, uid);
-    let Some(settings) = desired.balancer_attributes().cloned() else { return desired };
+    let Some(settings) = desired.balancer_attributes().cloned() else {
+        return desired;
+    };
     let settings = settings.matching(|key| !KEPT.contains(&key) && key != GROUPS);
-    let there = seen.balancer_attributes().and_then(|it| it.get(GROUPS)).and_then(Value::as_array);
-    let there = there.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned));
+    let there = seen
+        .balancer_attributes()
+        .and_then(|it| it.get(GROUPS))
+        .and_then(Value::as_array);
+    let there = there
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it.as_str().map(str::to_owned));
     let all: BTreeSet<_> = there.chain(spec.groups.iter().cloned()).collect();
-    let settings = if spec.groups.is_empty() { settings } else { settings.set(GROUPS, all) };
+    let settings = if spec.groups.is_empty() {
+        settings
+    } else {
+        settings.set(GROUPS, all)
+    };
     desired.balancer(settings)
 }
 
@@ -102,10 +127,19 @@ impl LoadBalancers {
     /// Leaves listeners and backend sets of a user out of the graph of a load balancer that is adopted, or may be. They
     /// are those that the load balancer had when it was adopted, which its tag lists.
     pub(super) fn spare_parts(&self, balancer: &mut ObservedLoadBalancer, service: Option<&str>) {
-        let Some(graph) = &mut balancer.graph else { return };
-        let recorded = balancer.labels.get(ADOPTED).map(|it| it.split(' ').map(str::to_owned).collect::<BTreeSet<_>>());
+        let Some(graph) = &mut balancer.graph else {
+            return;
+        };
+        let recorded = balancer
+            .labels
+            .get(ADOPTED)
+            .map(|it| it.split(' ').map(str::to_owned).collect::<BTreeSet<_>>());
         let is_legacy = balancer.legacy_owner.as_deref().is_some_and(|uid| {
-            service == Some(uid) || self.services().iter().any(|it| it.metadata.uid.as_deref() == Some(uid))
+            service == Some(uid)
+                || self
+                    .services()
+                    .iter()
+                    .any(|it| it.metadata.uid.as_deref() == Some(uid))
         });
         if recorded.is_none() && (balancer.owner_tags != OwnerTags::default() || is_legacy) {
             return;
@@ -118,11 +152,18 @@ impl LoadBalancers {
                 foreign.insert(resource.clone(), "a part that a user created".to_owned());
             }
         }
-        graph.resources.retain(|resource, _| !foreign.contains_key(resource));
-        graph.targets.retain(|pool, _| !foreign.contains_key(&ResourceKey::Pool(pool.clone())));
+        graph
+            .resources
+            .retain(|resource, _| !foreign.contains_key(resource));
+        graph
+            .targets
+            .retain(|pool, _| !foreign.contains_key(&ResourceKey::Pool(pool.clone())));
         balancer.foreign = foreign;
         if recorded.is_none() && !names.is_empty() {
-            balancer.labels.insert(ADOPTED.to_owned(), names.into_iter().collect::<Vec<_>>().join(" "));
+            balancer.labels.insert(
+                ADOPTED.to_owned(),
+                names.into_iter().collect::<Vec<_>>().join(" "),
+            );
         }
     }
 
@@ -134,9 +175,13 @@ impl LoadBalancers {
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
         let (mut labels, adopted) = (local(&actual.labels), is_of_user(actual, change.identity));
-        labels.entry(RULES.to_owned()).or_insert_with(|| spec.mode.name().to_owned());
+        labels
+            .entry(RULES.to_owned())
+            .or_insert_with(|| spec.mode.name().to_owned());
         if adopted {
-            let parts = labels.entry(ADOPTED.to_owned()).or_insert_with(|| "true".to_owned());
+            let parts = labels
+                .entry(ADOPTED.to_owned())
+                .or_insert_with(|| "true".to_owned());
             if parts.len() > LONGEST {
                 return Err(Error::invalid(format!(
                     "load balancer {} has so many parts with names such as TCP-80 that they do not fit into its tag \
@@ -149,9 +194,21 @@ impl LoadBalancers {
         }
         let tags = json!(change.identity.owner_tags().among(labels));
         let form = Form::of_id(&actual.id);
-        self.send(form, &actual.id, Call::put(form.one, &[&actual.id]).json(&json!({ "freeformTags": tags }))).await?;
+        self.send(
+            form,
+            &actual.id,
+            Call::put(form.one, &[&actual.id]).json(&json!({ "freeformTags": tags })),
+        )
+        .await?;
         let outcome = change.outcome(1).unwrap_or_default();
-        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, adopted, ..outcome })))
+        Ok(Applied::Shown(
+            1,
+            Box::new(ObservedLoadBalancer {
+                state: State::Busy,
+                adopted,
+                ..outcome
+            }),
+        ))
     }
 
     /// Removes everything of a Service from a load balancer of a user; the tags, by which the rest is found, go last.
@@ -165,30 +222,56 @@ impl LoadBalancers {
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
         let is_superseded = self.has_another(identity, id).await?;
-        self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
+        self.lists
+            .write(identity.service, is_superseded, &BTreeSet::new(), &rules)
+            .await?;
         let needs_group = is_superseded && spec.mode == SecurityMode::Groups;
         if groups::own(actual).is_some() || !needs_group {
-            self.remove_group(change, form, actual, !needs_group).await?;
+            self.remove_group(change, form, actual, !needs_group)
+                .await?;
         }
         let is_version = |name: &str| {
-            [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().any(|secret| is_version(name, &secret.1))
+            [&spec.tls_secret, &spec.tls_backend_secret]
+                .into_iter()
+                .flatten()
+                .any(|secret| is_version(name, &secret.1))
         };
         let rank = |resource: &ResourceKey| match resource {
             ResourceKey::Listener(_) => Some(0),
             ResourceKey::Pool(_) => Some(1),
-            ResourceKey::CreatedBefore(it) if it.kind == "certificate" && is_version(&it.name) => Some(2),
+            ResourceKey::CreatedBefore(it) if it.kind == "certificate" && is_version(&it.name) => {
+                Some(2)
+            }
             _ => is_rule_set_of(resource, identity.uid()).then_some(2),
         };
-        let mut parts: Vec<_> = graph.resources.keys().filter_map(|it| Some((rank(it)?, it.clone()))).collect();
+        let mut parts: Vec<_> = graph
+            .resources
+            .keys()
+            .filter_map(|it| Some((rank(it)?, it.clone())))
+            .collect();
         parts.sort();
         for (_, resource) in parts {
-            self.change_part(form, id, &Operation::Delete { resource }, &graph, spec).await?;
+            self.change_part(form, id, &Operation::Delete { resource }, &graph, spec)
+                .await?;
             self.settle(change, form, id).await?;
         }
         let mut labels = local(&actual.labels);
         labels.retain(|key, _| ![ADOPTED, RULES].contains(&&**key));
-        self.send(form, id, Call::put(form.one, &[id]).json(&json!({ "freeformTags": labels }))).await?;
+        self.send(
+            form,
+            id,
+            Call::put(form.one, &[id]).json(&json!({ "freeformTags": labels })),
+        )
+        .await?;
         let outcome = change.outcome(1).unwrap_or_default();
-        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, adopted: false, labels, ..outcome })))
+        Ok(Applied::Shown(
+            1,
+            Box::new(ObservedLoadBalancer {
+                state: State::Busy,
+                adopted: false,
+                labels,
+                ..outcome
+            }),
+        ))
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
-    State,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, POOL, Port,
+    ResourceGraph, ResourceKey, State,
 };
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
@@ -19,36 +19,72 @@ use super::{LoadBalancers, desired, groups, security};
 
 /// The settings of a load balancer that one request changes, in the order of the requests: shape, groups, families,
 /// and the mode of security rules.
-const UPDATES: [&[&str]; 4] =
-    [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"], &[RULES]];
+const UPDATES: [&[&str]; 4] = [
+    &["shapeName", "shapeDetails"],
+    &["networkSecurityGroupIds"],
+    &["ipMode", "nlbIpVersion"],
+    &[RULES],
+];
 
 /// The settings of backends that users set in the cloud, of both kinds of load balancers.
-const SETTINGS_OF_BACKENDS: [&str; 8] =
-    ["weight", "maxConnections", "backup", "drain", "offline", "isBackup", "isDrain", "isOffline"];
+const SETTINGS_OF_BACKENDS: [&str; 8] = [
+    "weight",
+    "maxConnections",
+    "backup",
+    "drain",
+    "offline",
+    "isBackup",
+    "isDrain",
+    "isOffline",
+];
 
 impl LoadBalancers {
-    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
-        let Some(actual) = change.actual else { return self.create(change, spec).await };
-        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+    pub(super) async fn carry_out(
+        &self,
+        change: Change<'_>,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let Some(actual) = change.actual else {
+            return self.create(change, spec).await;
+        };
+        if change
+            .operations
+            .iter()
+            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+        {
             return self.remove(change, actual, spec).await;
         }
-        if actual.graph.as_ref().is_none_or(|it| it.balancer_attributes().is_none()) {
+        if actual
+            .graph
+            .as_ref()
+            .is_none_or(|it| it.balancer_attributes().is_none())
+        {
             return match change.outcome_of_all().and_then(|it| it.graph) {
                 // The group of a load balancer that was never created, or no longer exists.
-                Some(graph) if graph.balancer_attributes().is_some() => self.create(change, spec).await,
-                _ => match self.groups.delete(&actual.id, change.identity.uid()).await? {
+                Some(graph) if graph.balancer_attributes().is_some() => {
+                    self.create(change, spec).await
+                }
+                _ => match self
+                    .groups
+                    .delete(&actual.id, change.identity.uid())
+                    .await?
+                {
                     true => Ok(Applied::Removed),
                     false => Ok(Applied::Gone),
                 },
             };
         }
-        self.update(change, actual, spec).await.map_err(|error| self.refused(error, &actual.id))
+        self.update(change, actual, spec)
+            .await
+            .map_err(|error| self.refused(error, &actual.id))
     }
 
     /// Notes that a work request of another program is in the way, if that is the error.
     pub(super) fn refused(&self, error: Error, id: &str) -> Error {
         // The API of network load balancers has a code of its own.
-        if error.code() != "IncorrectState" && (error.code() != "Conflict" || !Form::of_id(id).is_network()) {
+        if error.code() != "IncorrectState"
+            && (error.code() != "Conflict" || !Form::of_id(id).is_network())
+        {
             return error;
         }
         self.work.begin(id, String::new(), "");
@@ -63,21 +99,43 @@ impl LoadBalancers {
         settings: &Attributes,
         spec: &LoadBalancerSpec,
     ) -> Value {
-        let nodes = self.cluster.nodes().filter(|_| spec.is_network()).unwrap_or_default();
+        let nodes = self
+            .cluster
+            .nodes()
+            .filter(|_| spec.is_network())
+            .unwrap_or_default();
         let mut set = settings.nested();
         set["backends"] = backends(&graph.targets_of(name), &desired::instances(&nodes)).into();
         set
     }
 
     /// Keeps what a user set on backends that stay, such as a weight: the request replaces all backends.
-    async fn keep_settings_of_backends(&self, form: &Form, id: &str, pool: &str, set: &mut Value) -> Result<()> {
-        let there: Option<Value> = form.http(&self.api).find(Call::get(form.set, &[id, pool])).await?;
-        let there = there.as_ref().and_then(|it| it["backends"].as_array()).into_iter().flatten();
+    async fn keep_settings_of_backends(
+        &self,
+        form: &Form,
+        id: &str,
+        pool: &str,
+        set: &mut Value,
+    ) -> Result<()> {
+        let there: Option<Value> = form
+            .http(&self.api)
+            .find(Call::get(form.set, &[id, pool]))
+            .await?;
+        let there = there
+            .as_ref()
+            .and_then(|it| it["backends"].as_array())
+            .into_iter()
+            .flatten();
         let place = |it: &Value| (it["ipAddress"].clone(), it["port"].clone());
         let known: Vec<_> = there.map(|it| (place(it), it)).collect();
         for backend in set["backends"].as_array_mut().into_iter().flatten() {
-            let Some((_, there)) = known.iter().find(|(known, _)| *known == place(backend)) else { continue };
-            for key in SETTINGS_OF_BACKENDS.iter().filter(|key| !there[**key].is_null()) {
+            let Some((_, there)) = known.iter().find(|(known, _)| *known == place(backend)) else {
+                continue;
+            };
+            for key in SETTINGS_OF_BACKENDS
+                .iter()
+                .filter(|key| !there[**key].is_null())
+            {
                 backend[*key] = there[*key].clone();
             }
         }
@@ -91,10 +149,19 @@ impl LoadBalancers {
         spec: &LoadBalancerSpec,
         graph: &ResourceGraph,
     ) -> Result<String> {
-        let (compartment, vcn) = (self.compartment(identity.service).await?, self.vcn(spec).await?);
+        let (compartment, vcn) = (
+            self.compartment(identity.service).await?,
+            self.vcn(spec).await?,
+        );
         let (own, rules) = self.groups.ensure(identity, &compartment, &vcn).await?;
-        let wanted = graph.resources.get(&groups::resource()).cloned().unwrap_or_default();
-        self.groups.write(&own, identity.uid(), &wanted, Some(&rules)).await?;
+        let wanted = graph
+            .resources
+            .get(&groups::resource())
+            .cloned()
+            .unwrap_or_default();
+        self.groups
+            .write(&own, identity.uid(), &wanted, Some(&rules))
+            .await?;
         Ok(own)
     }
 
@@ -113,32 +180,46 @@ impl LoadBalancers {
         match first {
             Operation::Tag => return self.tag(change, actual, spec).await,
             Operation::Untag => return self.release(change, actual, spec).await,
-            _ if first.resource() == Some(&groups::resource()) => return self.update_group(change, actual, spec).await,
+            _ if first.resource() == Some(&groups::resource()) => {
+                return self.update_group(change, actual, spec).await;
+            }
             _ if first.resource() == Some(&ResourceKey::Balancer) => {
                 return self.update_balancer(change, actual).await;
             }
             _ => match pool_of(first).filter(|_| !first.deletes(|_| true)) {
                 Some(pool) => {
                     // Rules for ports of old targets are removed while the load balancer still shows these ports.
-                    let has_rules = operations.iter().any(|it| it.resource() == Some(&security::resource()));
+                    let has_rules = operations
+                        .iter()
+                        .any(|it| it.resource() == Some(&security::resource()));
                     let is_together = |it: &&Operation| {
                         let removes = matches!(it, Operation::RemoveTargets { .. });
-                        pool_of(it) == Some(pool) && !it.deletes(|_| true) && !(has_rules && removes && *it != first)
+                        pool_of(it) == Some(pool)
+                            && !it.deletes(|_| true)
+                            && !(has_rules && removes && *it != first)
                     };
                     count = operations.iter().take_while(is_together).count();
-                    let after = change.outcome(count).and_then(|it| it.graph).unwrap_or_default();
+                    let after = change
+                        .outcome(count)
+                        .and_then(|it| it.graph)
+                        .unwrap_or_default();
                     let settings = after.pool_attributes(pool).cloned().unwrap_or_default();
                     let mut set = self.set(&after, pool, &settings, spec);
                     let is_new = matches!(first, Operation::Create { .. });
                     if !is_new {
-                        self.keep_settings_of_backends(form, id, pool, &mut set).await?;
+                        self.keep_settings_of_backends(form, id, pool, &mut set)
+                            .await?;
                     }
                     let paths = [form.sets, form.set];
-                    match self.write_part(form, id, is_new, paths, (pool, set.clone())).await {
+                    match self
+                        .write_part(form, id, is_new, paths, (pool, set.clone()))
+                        .await
+                    {
                         Err(error) if is_missing_target(&error) && form.is_network() => {
                             let mut sets = json!({ pool: set });
                             self.forget_missing_targets(&mut sets).await?;
-                            self.write_part(form, id, is_new, paths, (pool, sets[pool].take())).await?;
+                            self.write_part(form, id, is_new, paths, (pool, sets[pool].take()))
+                                .await?;
                         }
                         outcome => outcome?,
                     }
@@ -147,32 +228,53 @@ impl LoadBalancers {
             },
         }
         let outcome = change.outcome(count).unwrap_or_default();
-        Ok(Applied::Shown(count, Box::new(ObservedLoadBalancer { state: State::Busy, ..outcome })))
+        Ok(Applied::Shown(
+            count,
+            Box::new(ObservedLoadBalancer {
+                state: State::Busy,
+                ..outcome
+            }),
+        ))
     }
 
     /// Writes rules of security lists when it is their time; `None` if it is not. New rules come first of all. Surplus
     /// rules go before the load balancer stops showing the port that they are for, by which they are found.
-    async fn update_rules(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Option<Applied>> {
+    async fn update_rules(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+    ) -> Result<Option<Applied>> {
         let is_it = |it: &&Operation| it.resource() == Some(&security::resource());
-        let Some(operation) = change.operations.iter().find(is_it) else { return Ok(None) };
+        let Some(operation) = change.operations.iter().find(is_it) else {
+            return Ok(None);
+        };
         let wanted = match operation {
-            Operation::Create { attributes, .. } | Operation::Update { attributes, .. } => Some(attributes),
+            Operation::Create { attributes, .. } | Operation::Update { attributes, .. } => {
+                Some(attributes)
+            }
             _ => None,
         };
         let mut graph = actual.graph.clone().unwrap_or_default();
-        let (wanted, seen) = (security::rules(wanted), security::rules(graph.resources.get(&security::resource())));
+        let (wanted, seen) = (
+            security::rules(wanted),
+            security::rules(graph.resources.get(&security::resource())),
+        );
         let difference = |a: &BTreeSet<Rule>, b| a.difference(b).cloned().collect::<BTreeSet<_>>();
         let (add, remove) = (difference(&wanted, &seen), difference(&seen, &wanted));
         let first = &change.operations[0];
         let hides_port = match first {
             Operation::RemoveTargets { .. } | Operation::Delete { .. } => true,
-            Operation::Update { resource: ResourceKey::Pool(_), changes, .. } => {
-                changes.iter().any(|it| it.key == "healthChecker.port")
-            }
+            Operation::Update {
+                resource: ResourceKey::Pool(_),
+                changes,
+                ..
+            } => changes.iter().any(|it| it.key == "healthChecker.port"),
             // The rules of another mode are found by the tag.
-            Operation::Update { resource: ResourceKey::Balancer, changes, .. } => {
-                changes.iter().any(|it| it.key == RULES)
-            }
+            Operation::Update {
+                resource: ResourceKey::Balancer,
+                changes,
+                ..
+            } => changes.iter().any(|it| it.key == RULES),
             _ => is_it(&first),
         };
         let (rules, count) = match () {
@@ -180,14 +282,29 @@ impl LoadBalancers {
             () if hides_port => (wanted, usize::from(is_it(&first))),
             () => return Ok(None),
         };
-        let remove = if add.is_empty() { remove } else { BTreeSet::new() };
-        self.lists.write(change.identity.service, false, &add, &remove).await?;
+        let remove = if add.is_empty() {
+            remove
+        } else {
+            BTreeSet::new()
+        };
+        self.lists
+            .write(change.identity.service, false, &add, &remove)
+            .await?;
         graph.resources.remove(&security::resource());
         if !rules.is_empty() {
-            graph.resources.insert(security::resource(), security::settings(&rules));
+            graph
+                .resources
+                .insert(security::resource(), security::settings(&rules));
         }
-        let shown = Box::new(ObservedLoadBalancer { graph: Some(graph), ..actual.clone() });
-        Ok(Some(if count == 1 { Applied::Shown(1, shown) } else { Applied::PlanAgain(shown) }))
+        let shown = Box::new(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..actual.clone()
+        });
+        Ok(Some(if count == 1 {
+            Applied::Shown(1, shown)
+        } else {
+            Applied::PlanAgain(shown)
+        }))
     }
 
     pub(super) async fn send(&self, form: &Form, id: &str, call: Call) -> Result<()> {
@@ -231,48 +348,88 @@ impl LoadBalancers {
     ) -> Result<()> {
         const CERTIFICATES: &str = "/20170115/loadBalancers/{id}/certificates";
         const CERTIFICATE: &str = "/20170115/loadBalancers/{id}/certificates/{name}";
-        const RULE_SETS: [&str; 2] =
-            ["/20170115/loadBalancers/{id}/ruleSets", "/20170115/loadBalancers/{id}/ruleSets/{name}"];
-        let Some(resource) = operation.resource() else { return Ok(()) };
+        const RULE_SETS: [&str; 2] = [
+            "/20170115/loadBalancers/{id}/ruleSets",
+            "/20170115/loadBalancers/{id}/ruleSets/{name}",
+        ];
+        let Some(resource) = operation.resource() else {
+            return Ok(());
+        };
         let settings = match operation {
-            Operation::Create { attributes, .. } | Operation::Update { attributes, .. } => Some(attributes),
+            Operation::Create { attributes, .. } | Operation::Update { attributes, .. } => {
+                Some(attributes)
+            }
             _ => None,
         };
         let is_new = matches!(operation, Operation::Create { .. });
         let (paths, part) = match (resource, settings) {
-            (ResourceKey::Listener(port), Some(settings)) => {
-                ([form.listeners, form.listener], listener(port, settings, spec))
-            }
+            (ResourceKey::Listener(port), Some(settings)) => (
+                [form.listeners, form.listener],
+                listener(port, settings, spec),
+            ),
             (ResourceKey::CreatedBefore(it), Some(settings)) if it.kind == "rule set" => {
                 (RULE_SETS, (it.name.clone(), settings.nested()))
             }
             (ResourceKey::CreatedBefore(it), Some(_)) => {
                 let (body, secrets) = self.certificates.body(&it.name, spec).await?;
                 let call = Call::post(CERTIFICATES, &[id]).json(&body);
-                return self.send(form, id, secrets.into_iter().fold(call, Call::hide)).await;
+                return self
+                    .send(form, id, secrets.into_iter().fold(call, Call::hide))
+                    .await;
             }
             (ResourceKey::Listener(port), None) => {
-                let (name, _) = listener(port, seen.resources.get(resource).unwrap_or(&Attributes::default()), spec);
-                return self.send(form, id, Call::delete(form.listener, &[id, &name])).await;
+                let (name, _) = listener(
+                    port,
+                    seen.resources
+                        .get(resource)
+                        .unwrap_or(&Attributes::default()),
+                    spec,
+                );
+                return self
+                    .send(form, id, Call::delete(form.listener, &[id, &name]))
+                    .await;
             }
-            (ResourceKey::Pool(name), _) => return self.send(form, id, Call::delete(form.set, &[id, name])).await,
+            (ResourceKey::Pool(name), _) => {
+                return self
+                    .send(form, id, Call::delete(form.set, &[id, name]))
+                    .await;
+            }
             (ResourceKey::CreatedBefore(it), None) => {
-                let path = if it.kind == "rule set" { RULE_SETS[1] } else { CERTIFICATE };
-                return self.send(form, id, Call::delete(path, &[id, &it.name])).await;
+                let path = if it.kind == "rule set" {
+                    RULE_SETS[1]
+                } else {
+                    CERTIFICATE
+                };
+                return self
+                    .send(form, id, Call::delete(path, &[id, &it.name]))
+                    .await;
             }
             _ => return Ok(()),
         };
-        self.write_part(form, id, is_new, paths, (&part.0, part.1)).await
+        self.write_part(form, id, is_new, paths, (&part.0, part.1))
+            .await
     }
 
     /// Changes settings of the load balancer itself, one request at a time.
-    async fn update_balancer(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
+    async fn update_balancer(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+    ) -> Result<Applied> {
         let (form, id) = (Form::of_id(&actual.id), &*actual.id);
         let outcome = change.outcome(1).unwrap_or_default();
-        let after = outcome.graph.as_ref().and_then(ResourceGraph::balancer_attributes).cloned().unwrap_or_default();
+        let after = outcome
+            .graph
+            .as_ref()
+            .and_then(ResourceGraph::balancer_attributes)
+            .cloned()
+            .unwrap_or_default();
         let is_in = |key: &str, keys: &[&str]| keys.iter().any(|prefix| key.starts_with(prefix));
         let changes = change.operations[0].changes();
-        let number = UPDATES.iter().position(|keys| changes.iter().any(|it| is_in(&it.key, keys))).unwrap_or(2);
+        let number = UPDATES
+            .iter()
+            .position(|keys| changes.iter().any(|it| is_in(&it.key, keys)))
+            .unwrap_or(2);
         let done = UPDATES[number];
         let mut body = after.clone().matching(|key| is_in(key, done)).nested();
         let path = match number {
@@ -283,28 +440,47 @@ impl LoadBalancers {
             }
             3 => {
                 let mut labels = local(&actual.labels);
-                labels.extend(after.text(RULES).map(|mode| (RULES.to_owned(), mode.to_owned())));
+                labels.extend(
+                    after
+                        .text(RULES)
+                        .map(|mode| (RULES.to_owned(), mode.to_owned())),
+                );
                 body = json!({ "freeformTags": change.identity.owner_tags().among(labels) });
                 form.one
             }
             _ => form.one,
         };
-        self.send(form, id, Call::put(path, &[id]).json(&body)).await?;
+        self.send(form, id, Call::put(path, &[id]).json(&body))
+            .await?;
         if changes.iter().all(|it| is_in(&it.key, done)) {
-            return Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, ..outcome })));
+            return Ok(Applied::Shown(
+                1,
+                Box::new(ObservedLoadBalancer {
+                    state: State::Busy,
+                    ..outcome
+                }),
+            ));
         }
         let graph = actual.graph.clone().unwrap_or_default();
         let before = graph.balancer_attributes().cloned().unwrap_or_default();
         let changed = after.iter().filter(|(key, _)| is_in(key, done));
         let settings = changed.fold(before, |all, (key, value)| all.set(key.to_owned(), value));
         let graph = Some(graph.balancer(settings));
-        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph, state: State::Busy, ..actual.clone() })))
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer {
+            graph,
+            state: State::Busy,
+            ..actual.clone()
+        })))
     }
 }
 
 /// Returns the groups of a load balancer: those in its settings, which a user chose, and its own.
 pub(super) fn group_ids(settings: &Attributes, own: Option<&str>) -> Result<Value> {
-    let chosen = settings.get("networkSecurityGroupIds").and_then(Value::as_array).into_iter().flatten();
+    let chosen = settings
+        .get("networkSecurityGroupIds")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let ids: Vec<_> = chosen.filter_map(Value::as_str).chain(own).collect();
     if ids.len() > 5 {
         return Err(Error::invalid(format!(
@@ -325,12 +501,28 @@ fn pool_of(operation: &Operation) -> Option<&str> {
 }
 
 /// Returns the name of a listener, and the listener in the form of the API.
-pub(super) fn listener(port: &Port, settings: &Attributes, spec: &LoadBalancerSpec) -> (String, Value) {
-    let wanted = spec.ports.iter().find(|it| it.number == port.number).filter(|_| !spec.is_network());
+pub(super) fn listener(
+    port: &Port,
+    settings: &Attributes,
+    spec: &LoadBalancerSpec,
+) -> (String, Value) {
+    let wanted = spec
+        .ports
+        .iter()
+        .find(|it| it.number == port.number)
+        .filter(|_| !spec.is_network());
     let protocol = wanted.map_or(&*port.protocol, |it| it.protocol);
-    let (protocol, suffix) = protocol.split_once('-').map_or((protocol, ""), |(protocol, _)| (protocol, "-IPv6"));
-    let name = settings.text("name").map_or_else(|| format!("{protocol}-{}{suffix}", port.number), str::to_owned);
-    let mut listener = settings.clone().matching(|key| ![POOL, "name"].contains(&key)).nested();
+    let (protocol, suffix) = protocol
+        .split_once('-')
+        .map_or((protocol, ""), |(protocol, _)| (protocol, "-IPv6"));
+    let name = settings.text("name").map_or_else(
+        || format!("{protocol}-{}{suffix}", port.number),
+        str::to_owned,
+    );
+    let mut listener = settings
+        .clone()
+        .matching(|key| ![POOL, "name"].contains(&key))
+        .nested();
     listener["port"] = port.number.into();
     listener["defaultBackendSetName"] = settings.text(POOL).into();
     (name, listener)

@@ -28,14 +28,20 @@ pub(super) struct Certificate {
 
 impl Certificate {
     pub(super) fn settings(&self) -> Attributes {
-        certificate_settings(&self.pair.certificate, self.authority.as_deref().unwrap_or_default())
+        certificate_settings(
+            &self.pair.certificate,
+            self.authority.as_deref().unwrap_or_default(),
+        )
     }
 
     /// Returns the certificate in the form of the API, and the secrets in it.
     fn body(self, name: &str) -> (Value, Vec<SecretString>) {
-        let Self { pair: KeyPair { certificate, key }, authority, passphrase } = self;
-        let mut body =
-            json!({"certificateName": name, "publicCertificate": certificate, "privateKey": key.expose_secret()});
+        let Self {
+            pair: KeyPair { certificate, key },
+            authority,
+            passphrase,
+        } = self;
+        let mut body = json!({"certificateName": name, "publicCertificate": certificate, "privateKey": key.expose_secret()});
         if let Some(authority) = authority {
             body["caCertificate"] = authority.into();
         }
@@ -64,12 +70,18 @@ pub(crate) struct Certificates {
 
 fn name_of(service: &Service) -> Name {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
-    (text(&service.metadata.namespace), text(&service.metadata.name))
+    (
+        text(&service.metadata.namespace),
+        text(&service.metadata.name),
+    )
 }
 
 impl Certificates {
     pub(super) fn new(cluster: ClusterView) -> Self {
-        Self { cluster, followed: Arc::default() }
+        Self {
+            cluster,
+            followed: Arc::default(),
+        }
     }
 
     /// Reads the certificates of a Service from its Secrets, by the name of the Secret, and follows them from now on.
@@ -107,7 +119,10 @@ impl Certificates {
     }
 
     async fn check(&self, service: &Name, secrets: &BTreeMap<Name, String>) -> Result<()> {
-        let is_gone = self.cluster.services().is_some_and(|all| !all.iter().any(|it| name_of(it) == *service));
+        let is_gone = self
+            .cluster
+            .services()
+            .is_some_and(|all| !all.iter().any(|it| name_of(it) == *service));
         if is_gone {
             self.followed.lock().remove(service);
             return Ok(());
@@ -126,19 +141,36 @@ impl Certificates {
     /// Reads the certificate and the key of a Secret.
     pub(super) async fn read(&self, (namespace, name): &(String, String)) -> Result<Certificate> {
         let pair = KeyPair::read(&self.cluster, namespace, name).await?;
-        let (_, secret) = self.cluster.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
+        let (_, secret) = self
+            .cluster
+            .get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}"))
+            .await?;
         let text = |key: &str| {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
-            String::from_utf8(bytes).ok().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty())
+            String::from_utf8(bytes)
+                .ok()
+                .map(|it| it.trim().to_owned())
+                .filter(|it| !it.is_empty())
         };
-        Ok(Certificate { pair, authority: text("ca.crt"), passphrase: text("passphrase").map(Into::into) })
+        Ok(Certificate {
+            pair,
+            authority: text("ca.crt"),
+            passphrase: text("passphrase").map(Into::into),
+        })
     }
 
     /// Returns a certificate of the Service in the form of the API, and its secrets.
-    pub(super) async fn body(&self, name: &str, spec: &LoadBalancerSpec) -> Result<(Value, Vec<SecretString>)> {
-        let mut secrets = [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten();
+    pub(super) async fn body(
+        &self,
+        name: &str,
+        spec: &LoadBalancerSpec,
+    ) -> Result<(Value, Vec<SecretString>)> {
+        let mut secrets = [&spec.tls_secret, &spec.tls_backend_secret]
+            .into_iter()
+            .flatten();
         let secret = secrets.find(|secret| name == secret.1 || is_version(name, &secret.1));
-        let secret = secret.ok_or_else(|| Error::other(format!("no Secret belongs to certificate {name}")))?;
+        let secret = secret
+            .ok_or_else(|| Error::other(format!("no Secret belongs to certificate {name}")))?;
         Ok(self.read(secret).await?.body(name))
     }
 }
@@ -149,7 +181,9 @@ fn digest(settings: &Attributes) -> String {
 
 /// Returns `true` for the name of a later version of a Secret's certificate: `<secret>-<8 hexadecimal digits>`.
 pub(super) fn is_version(name: &str, secret: &str) -> bool {
-    let rest = name.strip_prefix(secret).and_then(|rest| rest.strip_prefix('-'));
+    let rest = name
+        .strip_prefix(secret)
+        .and_then(|rest| rest.strip_prefix('-'));
     rest.is_some_and(|rest| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
@@ -163,11 +197,16 @@ pub(super) fn fitted(
     spec: &LoadBalancerSpec,
     is_of_user: bool,
 ) -> ResourceGraph {
-    let secrets: Vec<_> =
-        [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().map(|it| it.1.clone()).collect();
+    let secrets: Vec<_> = [&spec.tls_secret, &spec.tls_backend_secret]
+        .into_iter()
+        .flatten()
+        .map(|it| it.1.clone())
+        .collect();
     for secret in &secrets {
         let key = certificate(secret);
-        let Some(settings) = desired.resources.get(&key).cloned() else { continue };
+        let Some(settings) = desired.resources.get(&key).cloned() else {
+            continue;
+        };
         let is_same = |it: &Attributes| it.get("certificate") == settings.get("certificate");
         if !is_of_user && seen.resources.get(&key).is_none_or(is_same) {
             continue;
@@ -177,16 +216,31 @@ pub(super) fn fitted(
         desired.resources.remove(&key);
         desired.resources.insert(certificate(&name), settings);
         let uses = |it: &Attributes| it.text(NAME) == Some(secret);
-        let users: Vec<_> =
-            desired.resources.iter().filter(|(_, it)| uses(it)).map(|(key, it)| (key.clone(), it.clone())).collect();
+        let users: Vec<_> = desired
+            .resources
+            .iter()
+            .filter(|(_, it)| uses(it))
+            .map(|(key, it)| (key.clone(), it.clone()))
+            .collect();
         for (key, settings) in users {
             desired.resources.insert(key, settings.set(NAME, &name));
         }
     }
-    for (resource, settings) in seen.resources.iter().filter(|(resource, _)| resource.is_of_kind("certificate")) {
-        let ResourceKey::CreatedBefore(it) = resource else { continue };
-        let is_former = secrets.iter().any(|secret| !is_of_user && it.name == *secret || is_version(&it.name, secret));
-        let is_rotated = desired.resources.keys().any(|key| key.is_of_kind("certificate"));
+    for (resource, settings) in seen
+        .resources
+        .iter()
+        .filter(|(resource, _)| resource.is_of_kind("certificate"))
+    {
+        let ResourceKey::CreatedBefore(it) = resource else {
+            continue;
+        };
+        let is_former = secrets
+            .iter()
+            .any(|secret| !is_of_user && it.name == *secret || is_version(&it.name, secret));
+        let is_rotated = desired
+            .resources
+            .keys()
+            .any(|key| key.is_of_kind("certificate"));
         let is_gone = is_former && is_rotated;
         if !is_gone && !desired.resources.contains_key(resource) {
             desired.resources.insert(resource.clone(), settings.clone());

@@ -8,7 +8,9 @@ use cloud_provider::{Error, Node, Result, TargetHealth};
 use futures::future::{join_all, try_join_all};
 use provider_kit::events::PendingEvents;
 use provider_kit::inventory::MachineSource;
-use provider_kit::load_balancers::{Attributes, DesiredStateInput, ObservedLoadBalancer, Port, ResourceGraph, Targets};
+use provider_kit::load_balancers::{
+    Attributes, DesiredStateInput, ObservedLoadBalancer, Port, ResourceGraph, Targets,
+};
 use provider_kit::transport::{Call, Priority};
 use serde_json::{Value, json};
 
@@ -41,10 +43,19 @@ struct PoolOfPort<'a> {
 }
 
 impl LoadBalancers {
-    pub(super) async fn subnets(&self, ids: impl Iterator<Item = &str>) -> Result<Vec<Arc<Subnet>>> {
+    pub(super) async fn subnets(
+        &self,
+        ids: impl Iterator<Item = &str>,
+    ) -> Result<Vec<Arc<Subnet>>> {
         let found = try_join_all(ids.map(|id| self.lists.subnets().get(id))).await;
         // A setting names it.
-        found.map_err(|error| if error.is_not_found() { Error::invalid(error.to_string()) } else { error })
+        found.map_err(|error| {
+            if error.is_not_found() {
+                Error::invalid(error.to_string())
+            } else {
+                error
+            }
+        })
     }
 
     /// Returns the subnets of an existing load balancer. One that was deleted holds no rules.
@@ -52,7 +63,9 @@ impl LoadBalancers {
         let mut found = Vec::new();
         for subnet in join_all(ids.map(|id| self.lists.subnets().get(id))).await {
             match subnet {
-                Err(error) if error.is_not_found() => tracing::warn!(%error, "security rules of a subnet are not read"),
+                Err(error) if error.is_not_found() => {
+                    tracing::warn!(%error, "security rules of a subnet are not read")
+                }
                 subnet => found.push(subnet?),
             }
         }
@@ -63,32 +76,54 @@ impl LoadBalancers {
     async fn ids_of_nodes(&self) -> Result<Vec<Box<str>>> {
         let id = |provider_id: &str| ocid(provider_id).ok().map(Into::into);
         if let Some(nodes) = self.cluster.nodes() {
-            return Ok(nodes.iter().filter_map(|node| id(&node.provider_id)).collect());
+            return Ok(nodes
+                .iter()
+                .filter_map(|node| id(&node.provider_id))
+                .collect());
         }
         let nodes = self.cluster.list("/api/v1/nodes").await?;
-        Ok(nodes.iter().filter_map(|node| id(node.pointer("/spec/providerID")?.as_str()?)).collect())
+        Ok(nodes
+            .iter()
+            .filter_map(|node| id(node.pointer("/spec/providerID")?.as_str()?))
+            .collect())
     }
 
     /// Returns the subnets of the primary VNICs of all Nodes, and `false` if those of some Nodes are not known.
     async fn subnets_of_nodes(&self) -> Result<(Vec<Arc<Subnet>>, bool)> {
         let ids = self.ids_of_nodes().await?;
-        if ids.iter().any(|id| !self.node_subnets.lock().contains_key(id)) {
+        if ids
+            .iter()
+            .any(|id| !self.node_subnets.lock().contains_key(id))
+        {
             match self.instances.snapshot(Priority::Ordinary).await {
                 Ok(list) => {
                     let subnet = |id: &str| Some((id.into(), list.by_id(id)?.subnet.clone()?));
-                    self.node_subnets.lock().extend(ids.iter().filter_map(|id| subnet(id)));
+                    self.node_subnets
+                        .lock()
+                        .extend(ids.iter().filter_map(|id| subnet(id)));
                 }
                 // A subnet was deleted, and the list needs it: instances are read one by one.
-                Err(error) if error.is_not_found() => tracing::warn!(%error, "instances cannot be listed"),
+                Err(error) if error.is_not_found() => {
+                    tracing::warn!(%error, "instances cannot be listed")
+                }
                 Err(error) => return Err(error),
             }
         }
         // The list is that of one compartment: an instance of another one is read by its OCID.
-        let missing: Vec<_> = ids.iter().filter(|id| !self.node_subnets.lock().contains_key(*id)).collect();
+        let missing: Vec<_> = ids
+            .iter()
+            .filter(|id| !self.node_subnets.lock().contains_key(*id))
+            .collect();
         let mut is_complete = true;
-        for (id, found) in missing.iter().zip(join_all(missing.iter().map(|id| self.subnet_of(id))).await) {
+        for (id, found) in missing
+            .iter()
+            .zip(join_all(missing.iter().map(|id| self.subnet_of(id))).await)
+        {
             match found {
-                Ok(subnet) => self.node_subnets.lock().extend(subnet.map(|subnet| ((*id).clone(), subnet))),
+                Ok(subnet) => self
+                    .node_subnets
+                    .lock()
+                    .extend(subnet.map(|subnet| ((*id).clone(), subnet))),
                 Err(error) => {
                     tracing::warn!(id, %error, "subnet of an instance is not known: security rules stay");
                     is_complete = false;
@@ -115,12 +150,20 @@ impl LoadBalancers {
     /// Notes if the subnets of all Nodes are known, on which the rules of a Service depend.
     fn note_partial_rules(&self, uid: String, is_complete: bool) {
         let mut partial = self.partial_rules.lock();
-        let _is_changed = if is_complete { partial.remove(&uid) } else { partial.insert(uid) };
+        let _is_changed = if is_complete {
+            partial.remove(&uid)
+        } else {
+            partial.insert(uid)
+        };
     }
 
     /// Reads the subnet of one instance; `None` if the instance does not exist.
     async fn subnet_of(&self, id: &str) -> Result<Option<Box<str>>> {
-        let found = self.instances.source().by_id(id, Priority::Ordinary).await?;
+        let found = self
+            .instances
+            .source()
+            .by_id(id, Priority::Ordinary)
+            .await?;
         Ok(found.and_then(|instance| instance.subnet.clone()))
     }
 
@@ -132,17 +175,36 @@ impl LoadBalancers {
         spec: Option<&LoadBalancerSpec>,
     ) -> Result<Places> {
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
-        let ids = settings.get("subnetIds").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let ids = settings
+            .get("subnetIds")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let ids = ids.chain(settings.text("subnetId"));
         let balancer = match spec {
             Some(_) => self.subnets(ids).await?,
             None => self.remaining_subnets(ids).await?,
         };
         let is_all = mode == SecurityMode::All;
-        let (nodes, is_complete) = if is_all { self.subnets_of_nodes().await? } else { (Vec::new(), true) };
-        let health: Vec<u16> = graph.resources.iter().filter_map(|(_, it)| it.number("healthChecker.port")).collect();
-        let targets = graph.targets.iter().flat_map(|(_, it)| it.iter()).filter_map(|it| Some(socket(it)?.1));
-        let stated = spec.iter().flat_map(|it| it.ports.iter().map(|port| port.node_port));
+        let (nodes, is_complete) = if is_all {
+            self.subnets_of_nodes().await?
+        } else {
+            (Vec::new(), true)
+        };
+        let health: Vec<u16> = graph
+            .resources
+            .iter()
+            .filter_map(|(_, it)| it.number("healthChecker.port"))
+            .collect();
+        let targets = graph
+            .targets
+            .iter()
+            .flat_map(|(_, it)| it.iter())
+            .filter_map(|it| Some(socket(it)?.1));
+        let stated = spec
+            .iter()
+            .flat_map(|it| it.ports.iter().map(|port| port.node_port));
         let (ranges, is_dual) = match settings.text("nlbIpVersion") {
             Some("IPV4_AND_IPV6") => ([true, true], true),
             Some("IPV6") => ([false, true], false),
@@ -167,11 +229,18 @@ impl LoadBalancers {
     /// Chooses the subnets, and the families of the addresses that they allow.
     async fn facts(&self, spec: &LoadBalancerSpec) -> Result<Facts> {
         if spec.subnets.iter().all(Option::is_none) {
-            let annotation = if spec.is_network() { &annotations::NETWORK_SUBNET } else { &annotations::SUBNET1 };
-            let text = "no subnet: set loadBalancer.subnet1 in the cloud configuration, or annotation";
+            let annotation = if spec.is_network() {
+                &annotations::NETWORK_SUBNET
+            } else {
+                &annotations::SUBNET1
+            };
+            let text =
+                "no subnet: set loadBalancer.subnet1 in the cloud configuration, or annotation";
             return Err(Error::invalid(format!("{text} {}", annotation.key())));
         }
-        let mut subnets = self.subnets(spec.subnets.iter().flatten().map(String::as_str)).await?;
+        let mut subnets = self
+            .subnets(spec.subnets.iter().flatten().map(String::as_str))
+            .await?;
         // A regional subnet is the only one: that of an annotation, else the first.
         if subnets.len() == 2 {
             let is_regional = |at: &usize| !subnets[*at].is_of_one_domain();
@@ -183,18 +252,26 @@ impl LoadBalancers {
         if spec.is_internal {
             subnets.truncate(1);
         }
-        let has = |subnets: &[Arc<Subnet>], is_ipv6| !subnets.is_empty() && subnets.iter().all(|it| it.has(is_ipv6));
+        let has = |subnets: &[Arc<Subnet>], is_ipv6| {
+            !subnets.is_empty() && subnets.iter().all(|it| it.has(is_ipv6))
+        };
         let families = match spec.families {
             Families::Ipv4 => [true, false],
             Families::Ipv6 => [false, true],
             Families::RequireBoth => [true, true],
-            Families::PreferBoth => [has(&subnets, false) || !has(&subnets, true), has(&subnets, true)],
+            Families::PreferBoth => [
+                has(&subnets, false) || !has(&subnets, true),
+                has(&subnets, true),
+            ],
         };
         for (is_wanted, is_ipv6) in [(families[0], false), (families[1], true)] {
             if is_wanted && !has(&subnets, is_ipv6) {
                 let ids: Vec<_> = subnets.iter().map(|it| &*it.id).collect();
                 let family = if is_ipv6 { "IPv6" } else { "IPv4" };
-                let text = format!("subnet {} has no {family} range, which the Service needs", ids.join(", "));
+                let text = format!(
+                    "subnet {} has no {family} range, which the Service needs",
+                    ids.join(", ")
+                );
                 return Err(Error::invalid(text));
             }
         }
@@ -206,14 +283,24 @@ impl LoadBalancers {
                 listeners = [families[0] && of_nodes[0], families[1] && of_nodes[1]];
             }
         }
-        Ok(Facts { subnets, families, listeners })
+        Ok(Facts {
+            subnets,
+            families,
+            listeners,
+        })
     }
 
     /// Returns the network of the load balancer.
     pub(super) async fn vcn(&self, spec: &LoadBalancerSpec) -> Result<String> {
         match &self.config.vcn {
             Some(vcn) => Ok(vcn.clone()),
-            None => Ok(self.facts(spec).await?.subnets.first().map(|it| it.vcn_id.clone()).unwrap_or_default()),
+            None => Ok(self
+                .facts(spec)
+                .await?
+                .subnets
+                .first()
+                .map(|it| it.vcn_id.clone())
+                .unwrap_or_default()),
         }
     }
 
@@ -226,10 +313,15 @@ impl LoadBalancers {
         events: &mut PendingEvents,
     ) -> Option<Targets> {
         let (spec, nodes) = (input.spec, input.request.nodes);
-        let selected = spec.selector.as_ref().map_or_else(|| nodes.to_vec(), |selector| selector.select(nodes));
+        let selected = spec
+            .selector
+            .as_ref()
+            .map_or_else(|| nodes.to_vec(), |selector| selector.select(nodes));
         let mut found = Vec::new();
         for node in &selected {
-            match LoadBalancerSpec::backend_address(node, is_ipv6).filter(|_| !node.provider_id.is_empty()) {
+            match LoadBalancerSpec::backend_address(node, is_ipv6)
+                .filter(|_| !node.provider_id.is_empty())
+            {
                 Some(ip) => found.push(SocketAddr::new(ip, port.node_port).to_string()),
                 None if node.is_uninitialized() => {}
                 None => {
@@ -254,11 +346,24 @@ impl LoadBalancers {
             _ => &[false],
         };
         let mut all = Vec::new();
-        for (port, is_ipv6) in spec.ports.iter().flat_map(|port| families.iter().map(move |it| (port, *it))) {
+        for (port, is_ipv6) in spec
+            .ports
+            .iter()
+            .flat_map(|port| families.iter().map(move |it| (port, *it)))
+        {
             let suffix = if is_ipv6 { "-IPv6" } else { "" };
-            let key = Port { number: port.number, protocol: format!("{}{suffix}", port.transport).into() };
+            let key = Port {
+                number: port.number,
+                protocol: format!("{}{suffix}", port.transport).into(),
+            };
             let name = format!("{}-{}{suffix}", port.transport, port.number);
-            all.push(PoolOfPort { key, name, targets: self.targets(input, port, is_ipv6, events), port, is_ipv6 });
+            all.push(PoolOfPort {
+                key,
+                name,
+                targets: self.targets(input, port, is_ipv6, events),
+                port,
+                is_ipv6,
+            });
         }
         all
     }
@@ -279,12 +384,17 @@ impl LoadBalancers {
             SecurityMode::All => self.rules_of_targets(input.spec, &pools).await,
             _ => Ok(None),
         };
-        let add = |graph: ResourceGraph, it: PoolOfPort<'_>| graph.pool(&it.name, Attributes::default(), it.targets);
+        let add = |graph: ResourceGraph, it: PoolOfPort<'_>| {
+            graph.pool(&it.name, Attributes::default(), it.targets)
+        };
         let graph = pools.into_iter().fold(ResourceGraph::default(), add);
         // Rules that cannot be determined keep no Node from becoming a target.
-        let rules = rules.inspect_err(|error| tracing::warn!(%error, "security rules stay as they are"));
+        let rules =
+            rules.inspect_err(|error| tracing::warn!(%error, "security rules stay as they are"));
         Ok(match rules.ok().flatten() {
-            Some(rules) => graph.resource_of_nodes(security::resource(), security::settings(&rules)),
+            Some(rules) => {
+                graph.resource_of_nodes(security::resource(), security::settings(&rules))
+            }
             None => graph,
         })
     }
@@ -296,10 +406,19 @@ impl LoadBalancers {
         pools: &[PoolOfPort<'_>],
     ) -> Result<Option<BTreeSet<Rule>>> {
         let facts = self.facts(spec).await?;
-        let mut graph = ResourceGraph::default().balancer(balancer_settings(&balancer(spec, &facts)));
-        for PoolOfPort { key, name, targets, .. } in pools {
+        let mut graph =
+            ResourceGraph::default().balancer(balancer_settings(&balancer(spec, &facts)));
+        for PoolOfPort {
+            key, name, targets, ..
+        } in pools
+        {
             graph = graph.pool(name, set_settings(&spec.set), targets.clone());
-            graph = graph.listener(key.number, key.protocol.clone(), name, Attributes::default());
+            graph = graph.listener(
+                key.number,
+                key.protocol.clone(),
+                name,
+                Attributes::default(),
+            );
         }
         let places = self.places(&graph, spec.mode, Some(spec)).await?;
         self.lists.desired(&places).await.map(Some)
@@ -315,14 +434,28 @@ impl LoadBalancers {
         let settings = balancer_settings(&balancer(spec, &facts)).set(RULES, spec.mode.name());
         let mut graph = ResourceGraph::default().balancer(settings);
         let has_tls = spec.ports.iter().any(|port| port.is_tls);
-        let secrets = [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls);
-        for (secret, settings) in self.certificates.of_service(input.request.service, secrets).await? {
+        let secrets = [&spec.tls_secret, &spec.tls_backend_secret]
+            .into_iter()
+            .flatten()
+            .filter(|_| has_tls);
+        for (secret, settings) in self
+            .certificates
+            .of_service(input.request.service, secrets)
+            .await?
+        {
             graph = graph.resource(objects::certificate(secret), settings);
         }
         for (name, set) in spec.rule_sets.iter().flatten() {
             graph = graph.resource(objects::rule_set(name), objects::rule_set_settings(set));
         }
-        for PoolOfPort { key, name, targets, port, is_ipv6 } in self.pools(input, facts.listeners, events) {
+        for PoolOfPort {
+            key,
+            name,
+            targets,
+            port,
+            is_ipv6,
+        } in self.pools(input, facts.listeners, events)
+        {
             let (mut set, mut listener) = (spec.set.clone(), port.listener.clone());
             listener["protocol"] = port.protocol.into();
             if spec.is_network() {
@@ -332,7 +465,8 @@ impl LoadBalancers {
             if port.is_tls && (spec.tls_secret.is_some() || !spec.certificate_ids.is_empty()) {
                 let suite = (port.protocol == "GRPC").then_some(GRPC_SUITE);
                 let secret = spec.tls_secret.as_ref().map(|it| &*it.1);
-                listener["sslConfiguration"] = tls(secret, &spec.certificate_ids, spec.tls.as_ref(), suite);
+                listener["sslConfiguration"] =
+                    tls(secret, &spec.certificate_ids, spec.tls.as_ref(), suite);
             }
             if let (true, Some((_, secret))) = (port.is_tls, &spec.tls_backend_secret) {
                 set["sslConfiguration"] = tls(Some(secret), &[], spec.backend_tls.as_ref(), None);
@@ -341,38 +475,72 @@ impl LoadBalancers {
             if let Some(sets) = &spec.rule_sets {
                 listener["ruleSetNames"] = json!(sets.keys().collect::<Vec<_>>());
             }
-            let with_tls = |it: Attributes| if spec.is_network() { it } else { objects::without_other_tls(it) };
+            let with_tls = |it: Attributes| {
+                if spec.is_network() {
+                    it
+                } else {
+                    objects::without_other_tls(it)
+                }
+            };
             graph = graph.pool(&name, with_tls(set_settings(&set)), targets);
-            graph = graph.listener(key.number, key.protocol, &name, with_tls(listener_settings(&listener)));
+            graph = graph.listener(
+                key.number,
+                key.protocol,
+                &name,
+                with_tls(listener_settings(&listener)),
+            );
         }
         match spec.mode {
             SecurityMode::All | SecurityMode::Frontend => {
                 let places = self.places(&graph, spec.mode, Some(spec)).await?;
                 let rules = self.lists.desired(&places).await?;
-                let uid = input.request.service.metadata.uid.clone().unwrap_or_default();
+                let uid = input
+                    .request
+                    .service
+                    .metadata
+                    .uid
+                    .clone()
+                    .unwrap_or_default();
                 self.note_partial_rules(uid, places.is_complete);
                 graph = graph.resource(security::resource(), security::settings(&rules));
             }
-            SecurityMode::Groups => graph = graph.resource(groups::resource(), groups::desired(spec)),
+            SecurityMode::Groups => {
+                graph = graph.resource(groups::resource(), groups::desired(spec))
+            }
             SecurityMode::None => {}
         }
         Ok(graph)
     }
 
     /// Reads the health of the backends of a load balancer.
-    pub(super) async fn health(&self, observed: &ObservedLoadBalancer) -> Result<BTreeMap<String, TargetHealth>> {
+    pub(super) async fn health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<BTreeMap<String, TargetHealth>> {
         let form = Form::of_id(&observed.id);
         let mut all = BTreeMap::new();
         for (pool, targets) in observed.graph.iter().flat_map(|it| &it.targets) {
-            let health: Value = form.http(&self.api).read(Call::get(form.health, &[&observed.id, pool])).await?;
+            let health: Value = form
+                .http(&self.api)
+                .read(Call::get(form.health, &[&observed.id, pool]))
+                .await?;
             for target in targets.iter() {
                 let is_in = |list: &str| {
-                    health[list].as_array().is_some_and(|all| all.iter().any(|it| it.as_str() == Some(target)))
+                    health[list]
+                        .as_array()
+                        .is_some_and(|all| all.iter().any(|it| it.as_str() == Some(target)))
                 };
-                let bad =
-                    ["critical", "warning", "unknown"].into_iter().find(|it| is_in(&format!("{it}StateBackendNames")));
+                let bad = ["critical", "warning", "unknown"]
+                    .into_iter()
+                    .find(|it| is_in(&format!("{it}StateBackendNames")));
                 let detail = bad.unwrap_or("ok").to_owned();
-                all.insert(target.to_owned(), TargetHealth { is_healthy: bad.is_none(), detail });
+                all.insert(
+                    target.to_owned(),
+                    TargetHealth {
+                        is_healthy: bad.is_none(),
+                        detail,
+                    },
+                );
             }
         }
         Ok(all)
@@ -382,7 +550,8 @@ impl LoadBalancers {
 /// Returns the load balancer itself in the form of the API.
 fn balancer(spec: &LoadBalancerSpec, facts: &Facts) -> Value {
     let ids: Vec<_> = facts.subnets.iter().map(|it| &*it.id).collect();
-    let mut balancer = json!({"isPrivate": spec.is_internal, "networkSecurityGroupIds": spec.groups});
+    let mut balancer =
+        json!({"isPrivate": spec.is_internal, "networkSecurityGroupIds": spec.groups});
     if spec.is_network() {
         balancer["subnetId"] = ids.first().copied().into();
         let version = match facts.families {
@@ -394,24 +563,37 @@ fn balancer(spec: &LoadBalancerSpec, facts: &Facts) -> Value {
         return balancer;
     }
     balancer["subnetIds"] = json!(ids);
-    balancer["ipMode"] = if facts.families[1] { "IPV6".into() } else { Value::Null };
+    balancer["ipMode"] = if facts.families[1] {
+        "IPV6".into()
+    } else {
+        Value::Null
+    };
     if let Some((name, limits)) = &spec.shape {
         balancer["shapeName"] = name.as_str().into();
         if let Some((min, max)) = limits {
-            balancer["shapeDetails"] = json!({"minimumBandwidthInMbps": min, "maximumBandwidthInMbps": max});
+            balancer["shapeDetails"] =
+                json!({"minimumBandwidthInMbps": min, "maximumBandwidthInMbps": max});
         }
     }
     balancer
 }
 
 /// Returns the settings of TLS for a certificate of a Secret, or for certificates of the Certificates service.
-fn tls(secret: Option<&str>, ids: &[String], settings: Option<&TlsSettings>, default_suite: Option<&str>) -> Value {
+fn tls(
+    secret: Option<&str>,
+    ids: &[String],
+    settings: Option<&TlsSettings>,
+    default_suite: Option<&str>,
+) -> Value {
     let mut tls = json!({"verifyDepth": 0, "verifyPeerCertificate": false});
     match secret.filter(|_| ids.is_empty()) {
         Some(secret) => tls["certificateName"] = secret.into(),
         None => tls["certificateIds"] = json!(ids),
     }
-    if let Some(suite) = settings.and_then(|it| it.suite.as_deref()).or(default_suite) {
+    if let Some(suite) = settings
+        .and_then(|it| it.suite.as_deref())
+        .or(default_suite)
+    {
         tls["cipherSuiteName"] = suite.into();
     }
     if let Some(settings) = settings.filter(|it| !it.protocols.is_empty()) {

@@ -20,21 +20,39 @@ impl LoadBalancers {
         identity: &Identity<'_>,
         spec: &LoadBalancerSpec,
     ) -> Result<ResourceGraph> {
-        let Some(seen) = &observed.graph else { return Ok(desired) };
-        let settings =
-            |graph: &ResourceGraph, key: &str| graph.balancer_attributes().and_then(|it| it.get(key).cloned());
+        let Some(seen) = &observed.graph else {
+            return Ok(desired);
+        };
+        let settings = |graph: &ResourceGraph, key: &str| {
+            graph
+                .balancer_attributes()
+                .and_then(|it| it.get(key).cloned())
+        };
         let has_fixed_shape = settings(seen, "shapeName").is_some_and(|it| it != "flexible");
-        if let (true, false, Some(own)) = (has_fixed_shape, spec.is_shape_named, desired.balancer_attributes().cloned())
-        {
+        if let (true, false, Some(own)) = (
+            has_fixed_shape,
+            spec.is_shape_named,
+            desired.balancer_attributes().cloned(),
+        ) {
             desired = desired.balancer(own.matching(|key| !key.starts_with("shape")));
         }
-        if let (true, Some((wanted, None))) = (settings(seen, "shapeName") == Some(json!("flexible")), &spec.shape) {
+        if let (true, Some((wanted, None))) = (
+            settings(seen, "shapeName") == Some(json!("flexible")),
+            &spec.shape,
+        ) {
             return Err(Error::invalid(format!(
                 "the load balancer has a flexible shape, which cannot become the fixed shape {wanted}; remove the annotation"
             )));
         }
-        let ips: Vec<_> = observed.ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok()).collect();
-        if let Some(wanted) = spec.reserved_ip.filter(|wanted| !ips.is_empty() && !ips.contains(wanted)) {
+        let ips: Vec<_> = observed
+            .ingress
+            .iter()
+            .filter_map(|it| it.ip.as_deref()?.parse().ok())
+            .collect();
+        if let Some(wanted) = spec
+            .reserved_ip
+            .filter(|wanted| !ips.is_empty() && !ips.contains(wanted))
+        {
             return Err(Error::invalid(format!(
                 "loadBalancerIP {wanted} is not an address of the load balancer, and an existing one keeps its address; \
                  set it to {}, or create the Service again",
@@ -45,9 +63,11 @@ impl LoadBalancers {
         for key in ["isPrivate", "subnetIds", "subnetId"] {
             let (wanted, there) = (settings(&desired, key), settings(seen, key));
             if wanted.is_some() && there.is_some() && wanted != there {
-                let text =
-                    "the load balancer keeps its subnets, and stays internal or public; create the Service again";
-                events.warn("ImmutableSetting", format!("{key} cannot be changed: {text} to change it"));
+                let text = "the load balancer keeps its subnets, and stays internal or public; create the Service again";
+                events.warn(
+                    "ImmutableSetting",
+                    format!("{key} cannot be changed: {text} to change it"),
+                );
             }
         }
         self.report(identity.service, "immutable", &events);
@@ -64,20 +84,28 @@ impl LoadBalancers {
         }
         for (resource, settings) in seen.resources.iter() {
             let is_theirs = is_of_user && !adopted::is_rule_set_of(resource, identity.uid());
-            let is_kept = resource.is_of_kind("rule set") && (spec.rule_sets.is_none() || is_theirs);
+            let is_kept =
+                resource.is_of_kind("rule set") && (spec.rule_sets.is_none() || is_theirs);
             if is_kept && !desired.resources.contains_key(resource) {
                 desired.resources.insert(resource.clone(), settings.clone());
             }
         }
         if let Some(wanted) = desired.resources.get(&security::resource()) {
             let mut rules = security::rules(Some(wanted));
-            let retained = Retained::by_others(&self.services(), identity.service, false, &self.config);
+            let retained =
+                Retained::by_others(&self.services(), identity.service, false, &self.config);
             let there = security::rules(seen.resources.get(&security::resource()));
             // A sync of targets adds rules for Nodes that joined; without all subnets of Nodes, no rule is surplus.
-            let is_partial =
-                self.partial_rules.lock().contains(identity.uid()) || desired.balancer_attributes().is_none();
-            rules.extend(there.into_iter().filter(|rule| is_partial || retained.needs(rule)));
-            desired.resources.insert(security::resource(), security::settings(&rules));
+            let is_partial = self.partial_rules.lock().contains(identity.uid())
+                || desired.balancer_attributes().is_none();
+            rules.extend(
+                there
+                    .into_iter()
+                    .filter(|rule| is_partial || retained.needs(rule)),
+            );
+            desired
+                .resources
+                .insert(security::resource(), security::settings(&rules));
         }
         Ok(desired)
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey, State};
+use provider_kit::load_balancers::{
+    Attributes, Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey, State,
+};
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,8 +54,13 @@ pub(super) fn own(balancer: &ObservedLoadBalancer) -> Option<&str> {
 
 /// Returns `true` if the load balancer is in groups, of its own or of users.
 pub(super) fn has_any(balancer: &ObservedLoadBalancer) -> bool {
-    let settings = balancer.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-    let ids = settings.and_then(|it| it.get("networkSecurityGroupIds")).and_then(Value::as_array);
+    let settings = balancer
+        .graph
+        .as_ref()
+        .and_then(ResourceGraph::balancer_attributes);
+    let ids = settings
+        .and_then(|it| it.get("networkSecurityGroupIds"))
+        .and_then(Value::as_array);
     ids.is_some_and(|ids| !ids.is_empty())
 }
 
@@ -68,13 +75,25 @@ pub(super) fn desired(spec: &LoadBalancerSpec) -> Attributes {
         };
         for protocol in protocols {
             for source in &spec.sources {
-                rules.insert(format!("{FRONTEND} INGRESS {protocol} {source} {}", port.number));
+                rules.insert(format!(
+                    "{FRONTEND} INGRESS {protocol} {source} {}",
+                    port.number
+                ));
             }
             for group in &spec.backend_groups {
-                rules.insert(format!("{FRONTEND} EGRESS {protocol} {group} {}", port.node_port));
-                rules.insert(format!("{group} INGRESS {protocol} {FRONTEND} {}", port.node_port));
+                rules.insert(format!(
+                    "{FRONTEND} EGRESS {protocol} {group} {}",
+                    port.node_port
+                ));
+                rules.insert(format!(
+                    "{group} INGRESS {protocol} {FRONTEND} {}",
+                    port.node_port
+                ));
                 for source in spec.sources.iter().filter(|_| spec.preserves_source) {
-                    rules.insert(format!("{group} INGRESS {protocol} {source} {}", port.node_port));
+                    rules.insert(format!(
+                        "{group} INGRESS {protocol} {source} {}",
+                        port.node_port
+                    ));
                 }
             }
         }
@@ -87,29 +106,75 @@ pub(super) fn desired(spec: &LoadBalancerSpec) -> Attributes {
 }
 
 fn texts(settings: Option<&Attributes>) -> BTreeSet<String> {
-    let rules = settings.and_then(|it| it.get("rules")).and_then(Value::as_array);
-    rules.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
+    let rules = settings
+        .and_then(|it| it.get("rules"))
+        .and_then(Value::as_array);
+    rules
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Returns the text of a rule in a group.
 fn text(rule: &Value, group: &str, own: &str) -> String {
-    let name = |id: &str| if id == own { FRONTEND.to_owned() } else { id.to_owned() };
+    let name = |id: &str| {
+        if id == own {
+            FRONTEND.to_owned()
+        } else {
+            id.to_owned()
+        }
+    };
     let direction = rule["direction"].as_str().unwrap_or_default();
-    let peer = rule[if direction == "EGRESS" { "destination" } else { "source" }].as_str().unwrap_or_default();
-    let options = if rule["protocol"] == "17" { "udpOptions" } else { "tcpOptions" };
+    let peer = rule[if direction == "EGRESS" {
+        "destination"
+    } else {
+        "source"
+    }]
+    .as_str()
+    .unwrap_or_default();
+    let options = if rule["protocol"] == "17" {
+        "udpOptions"
+    } else {
+        "tcpOptions"
+    };
     let port = &rule[options]["destinationPortRange"]["min"];
     let protocol = rule["protocol"].as_str().unwrap_or_default();
-    format!("{} {direction} {protocol} {} {port}", name(group), name(peer))
+    format!(
+        "{} {direction} {protocol} {} {port}",
+        name(group),
+        name(peer)
+    )
 }
 
 /// Returns a rule in the form of the API.
 fn written(text: &str, own: &str, uid: &str) -> Option<(String, Value)> {
-    let [group, direction, protocol, peer, port] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
-    let id = |name: &str| if name == FRONTEND { own.to_owned() } else { name.to_owned() };
+    let [group, direction, protocol, peer, port] = text.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let id = |name: &str| {
+        if name == FRONTEND {
+            own.to_owned()
+        } else {
+            name.to_owned()
+        }
+    };
     let port: u16 = port.parse().ok()?;
-    let kind = if peer.contains('/') { "CIDR_BLOCK" } else { "NETWORK_SECURITY_GROUP" };
-    let side = if direction == "EGRESS" { "destination" } else { "source" };
-    let options = if protocol == "17" { "udpOptions" } else { "tcpOptions" };
+    let kind = if peer.contains('/') {
+        "CIDR_BLOCK"
+    } else {
+        "NETWORK_SECURITY_GROUP"
+    };
+    let side = if direction == "EGRESS" {
+        "destination"
+    } else {
+        "source"
+    };
+    let options = if protocol == "17" {
+        "udpOptions"
+    } else {
+        "tcpOptions"
+    };
     let mut rule = json!({"direction": direction, "protocol": protocol, "isStateless": false, "description": format!("service-uid-{uid}")});
     rule[side] = id(peer).into();
     rule[format!("{side}Type")] = kind.into();
@@ -128,7 +193,12 @@ impl Groups {
     fn name(identity: &Identity<'_>) -> String {
         let metadata = &identity.service.metadata;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        format!("{}/{}/{}/nsg", text(&metadata.namespace), text(&metadata.name), identity.uid())
+        format!(
+            "{}/{}/{}/nsg",
+            text(&metadata.namespace),
+            text(&metadata.name),
+            identity.uid()
+        )
     }
 
     /// Returns the OCID of the group of a Service of any name, by its tags.
@@ -137,13 +207,23 @@ impl Groups {
         match self.0.all(call, |it: &Group| it.id.clone()).await {
             // The policy may not allow to list groups, if no Service has the mode.
             Err(error) if error.is_not_found() => Ok(None),
-            all => Ok(all?.into_iter().find(|it: &Group| it.is_of(uid)).map(|it| it.id)),
+            all => Ok(all?
+                .into_iter()
+                .find(|it: &Group| it.is_of(uid))
+                .map(|it| it.id)),
         }
     }
 
     async fn find(&self, identity: &Identity<'_>, compartment: &str) -> Result<Option<Group>> {
-        let call = Call::get(ALL, &[]).query("compartmentId", compartment).query("displayName", Self::name(identity));
-        let call = self.0.config.vcn.iter().fold(call, |call, vcn| call.query("vcnId", vcn));
+        let call = Call::get(ALL, &[])
+            .query("compartmentId", compartment)
+            .query("displayName", Self::name(identity));
+        let call = self
+            .0
+            .config
+            .vcn
+            .iter()
+            .fold(call, |call, vcn| call.query("vcnId", vcn));
         let all: Vec<Group> = self.0.all(call, |it: &Group| it.id.clone()).await?;
         let is_its = |it: &Group| it.is_of(identity.uid()) && it.lifecycle_state == "AVAILABLE";
         Ok(all.into_iter().find(is_its))
@@ -155,7 +235,9 @@ impl Groups {
         identity: &Identity<'_>,
         compartment: &str,
     ) -> Result<Option<ObservedLoadBalancer>> {
-        let Some(group) = self.find(identity, compartment).await? else { return Ok(None) };
+        let Some(group) = self.find(identity, compartment).await? else {
+            return Ok(None);
+        };
         let rules = self.rules(&group.id, identity.uid()).await?;
         Ok(Some(ObservedLoadBalancer {
             id: group.id.clone(),
@@ -170,21 +252,37 @@ impl Groups {
     }
 
     async fn own_rules(&self, group: &str, uid: &str) -> Result<Vec<Value>> {
-        let call = Call::get("/20160918/networkSecurityGroups/{id}/securityRules", &[group]);
+        let call = Call::get(
+            "/20160918/networkSecurityGroups/{id}/securityRules",
+            &[group],
+        );
         let all: Vec<Value> = self.0.all(call, |it: &Value| it["id"].to_string()).await?;
         let description = format!("service-uid-{uid}");
-        Ok(all.into_iter().filter(|it| it["description"] == description.as_str()).collect())
+        Ok(all
+            .into_iter()
+            .filter(|it| it["description"] == description.as_str())
+            .collect())
     }
 
     /// Reads the rules of a Service in its own group, and in the groups of the Nodes that those lead to.
     async fn rules(&self, own: &str, uid: &str) -> Result<Attributes> {
         let frontend = self.own_rules(own, uid).await?;
-        let peers =
-            frontend.iter().filter(|it| it["direction"] == "EGRESS").filter_map(|it| it["destination"].as_str());
-        let backends: BTreeSet<_> = peers.filter(|it| !it.contains('/')).map(str::to_owned).collect();
+        let peers = frontend
+            .iter()
+            .filter(|it| it["direction"] == "EGRESS")
+            .filter_map(|it| it["destination"].as_str());
+        let backends: BTreeSet<_> = peers
+            .filter(|it| !it.contains('/'))
+            .map(str::to_owned)
+            .collect();
         let mut rules: BTreeSet<_> = frontend.iter().map(|rule| text(rule, own, own)).collect();
         for group in backends {
-            rules.extend(self.own_rules(&group, uid).await?.iter().map(|rule| text(rule, &group, own)));
+            rules.extend(
+                self.own_rules(&group, uid)
+                    .await?
+                    .iter()
+                    .map(|rule| text(rule, &group, own)),
+            );
         }
         Ok(Attributes::default().set("rules", rules))
     }
@@ -195,9 +293,20 @@ impl Groups {
         graph: ResourceGraph,
         balancer: &mut ObservedLoadBalancer,
     ) -> Result<ResourceGraph> {
-        let Some(settings) = graph.balancer_attributes().cloned() else { return Ok(graph) };
-        let ids = settings.get("networkSecurityGroupIds").and_then(Value::as_array).cloned().unwrap_or_default();
-        let uid = balancer.owner_tags.service.clone().or(balancer.legacy_owner.clone()).unwrap_or_default();
+        let Some(settings) = graph.balancer_attributes().cloned() else {
+            return Ok(graph);
+        };
+        let ids = settings
+            .get("networkSecurityGroupIds")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let uid = balancer
+            .owner_tags
+            .service
+            .clone()
+            .or(balancer.legacy_owner.clone())
+            .unwrap_or_default();
         for id in ids.iter().filter_map(Value::as_str) {
             let group: Option<Group> = self.0.iaas.find(Call::get(ONE, &[id])).await?;
             if group.is_some_and(|group| group.is_of(&uid)) {
@@ -225,10 +334,18 @@ impl Groups {
         let tags = json!({"CreatedBy": "CCM", "ServiceUid": identity.uid()});
         let body = json!({"compartmentId": compartment, "vcnId": vcn, "displayName": Self::name(identity), "freeformTags": tags});
         let begun = Instant::now();
-        let create =
-            |token| self.0.iaas.read(Call::post(ALL, &[]).json(&body).header("opc-retry-token", token).repeatable());
+        let create = |token| {
+            self.0.iaas.read(
+                Call::post(ALL, &[])
+                    .json(&body)
+                    .header("opc-retry-token", token)
+                    .repeatable(),
+            )
+        };
         let group: Group = created(identity.uid(), create).await?;
-        self.0.monitoring.push("NSG_PROVISION", begun.elapsed(), &group.id, true);
+        self.0
+            .monitoring
+            .push("NSG_PROVISION", begun.elapsed(), &group.id, true);
         Ok((group.id, Attributes::default()))
     }
 
@@ -243,7 +360,10 @@ impl Groups {
     ) -> Result<()> {
         let (wanted, seen) = (texts(Some(wanted)), texts(seen));
         let mut added: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        for (group, rule) in wanted.difference(&seen).filter_map(|text| written(text, own, uid)) {
+        for (group, rule) in wanted
+            .difference(&seen)
+            .filter_map(|text| written(text, own, uid))
+        {
             added.entry(group).or_default().push(rule);
         }
         let mut added: Vec<_> = added.iter().collect();
@@ -254,20 +374,32 @@ impl Groups {
             }
             for rules in rules.chunks(BATCH) {
                 let path = "/20160918/networkSecurityGroups/{id}/actions/addSecurityRules";
-                self.0.iaas.send(Call::post(path, &[group]).json(&json!({ "securityRules": rules }))).await?;
+                self.0
+                    .iaas
+                    .send(Call::post(path, &[group]).json(&json!({ "securityRules": rules })))
+                    .await?;
             }
         }
         let surplus: BTreeSet<_> = seen.difference(&wanted).collect();
-        let groups: BTreeSet<_> = surplus.iter().filter_map(|text| Some(written(text, own, uid)?.0)).collect();
+        let groups: BTreeSet<_> = surplus
+            .iter()
+            .filter_map(|text| Some(written(text, own, uid)?.0))
+            .collect();
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by_key(|group| *group == own);
         for group in groups {
             let there = self.own_rules(&group, uid).await?;
-            let ids: Vec<_> =
-                there.iter().filter(|rule| surplus.contains(&text(rule, &group, own))).map(|it| &it["id"]).collect();
+            let ids: Vec<_> = there
+                .iter()
+                .filter(|rule| surplus.contains(&text(rule, &group, own)))
+                .map(|it| &it["id"])
+                .collect();
             for ids in ids.chunks(BATCH) {
                 let path = "/20160918/networkSecurityGroups/{id}/actions/removeSecurityRules";
-                self.0.iaas.send(Call::post(path, &[&group]).json(&json!({ "securityRuleIds": ids }))).await?;
+                self.0
+                    .iaas
+                    .send(Call::post(path, &[&group]).json(&json!({ "securityRuleIds": ids })))
+                    .await?;
             }
         }
         Ok(())
@@ -275,10 +407,17 @@ impl Groups {
 
     /// Marks a group of the Nodes, as the Go cloud controller manager does.
     async fn mark(&self, group: &str) -> Result<()> {
-        let answer = self.0.iaas.send(Call::get(ONE, &[group])).await.map_err(|error| match error.is_not_found() {
-            true => Error::invalid(format!("network security group {group} does not exist, or may not be used")),
-            false => error,
-        })?;
+        let answer =
+            self.0
+                .iaas
+                .send(Call::get(ONE, &[group]))
+                .await
+                .map_err(|error| match error.is_not_found() {
+                    true => Error::invalid(format!(
+                        "network security group {group} does not exist, or may not be used"
+                    )),
+                    false => error,
+                })?;
         let it: Group = answer.json()?;
         if it.freeform_tags.get("ManagedBy").map(String::as_str) == Some("CCM") {
             return Ok(());
@@ -287,7 +426,14 @@ impl Groups {
         tags.insert("ManagedBy".to_owned(), "CCM".to_owned());
         let call = Call::put(ONE, &[group]).json(&json!({ "freeformTags": tags }));
         let etag = answer.headers.get("etag").and_then(|it| it.to_str().ok());
-        self.0.iaas.send(etag.iter().fold(call, |call, etag| call.header("if-match", etag))).await.map(drop)
+        self.0
+            .iaas
+            .send(
+                etag.iter()
+                    .fold(call, |call, etag| call.header("if-match", etag)),
+            )
+            .await
+            .map(drop)
     }
 
     /// Deletes the load balancer's own group, and the rules that lead to it. Returns `false` if the cloud does not show the
@@ -300,20 +446,25 @@ impl Groups {
             return Ok(false);
         }
         let seen = self.rules(own, uid).await?;
-        self.write(own, uid, &Attributes::default(), Some(&seen)).await?;
+        self.write(own, uid, &Attributes::default(), Some(&seen))
+            .await?;
         match self.0.iaas.send(Call::delete(ONE, &[own])).await {
             Err(error) if error.is_not_found() => {
                 return match self.0.iaas.find::<Group>(Call::get(ONE, &[own])).await? {
-                    Some(group) if group.lifecycle_state == "AVAILABLE" => Err(Error::unauthorized(format!(
-                        "network security group {own} exists, and may not be deleted: allow the principal to manage \
+                    Some(group) if group.lifecycle_state == "AVAILABLE" => {
+                        Err(Error::unauthorized(format!(
+                            "network security group {own} exists, and may not be deleted: allow the principal to manage \
                          network-security-groups"
-                    ))),
+                        )))
+                    }
                     _ => Ok(false),
                 };
             }
             answer => drop(answer?),
         }
-        self.0.monitoring.push("NSG_DELETE", begun.elapsed(), own, true);
+        self.0
+            .monitoring
+            .push("NSG_DELETE", begun.elapsed(), own, true);
         Ok(true)
     }
 }

@@ -18,7 +18,9 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{
+    Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait,
+};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
@@ -26,8 +28,9 @@ use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{
-    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, Published, Query, Recovery, ResourceGraph, ResourceKey, Scope,
+    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    NameUniqueness, Naming, ObservedLoadBalancer, Published, Query, Recovery, ResourceGraph,
+    ResourceKey, Scope,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
@@ -68,9 +71,17 @@ pub(crate) struct LoadBalancers {
 }
 
 /// Returns the Service of a load balancer.
-fn service_of<'a>(balancer: &ObservedLoadBalancer, all: &'a [Arc<Service>]) -> Option<&'a Arc<Service>> {
-    let uid = balancer.owner_tags.service.as_ref().or(balancer.legacy_owner.as_ref());
-    all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid)
+fn service_of<'a>(
+    balancer: &ObservedLoadBalancer,
+    all: &'a [Arc<Service>],
+) -> Option<&'a Arc<Service>> {
+    let uid = balancer
+        .owner_tags
+        .service
+        .as_ref()
+        .or(balancer.legacy_owner.as_ref());
+    all.iter()
+        .find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid)
 }
 
 impl LoadBalancers {
@@ -105,7 +116,8 @@ impl LoadBalancers {
 
     /// Returns the load balancers with the credential of the Service's ServiceAccount, if the Service names one.
     fn of_account(&self, service: &Service) -> Result<Option<Arc<Self>>> {
-        let (Some(name), Some(api)) = (WORKLOAD_ACCOUNT.text_on(service), &self.api_of_account) else {
+        let (Some(name), Some(api)) = (WORKLOAD_ACCOUNT.text_on(service), &self.api_of_account)
+        else {
             return Ok(None);
         };
         let namespace = service.metadata.namespace.clone().unwrap_or_default();
@@ -113,14 +125,27 @@ impl LoadBalancers {
         if let Some(known) = accounts.get(&(namespace.clone(), name.to_owned())) {
             return Ok(Some(Arc::clone(known)));
         }
-        let account = Account { cluster: self.cluster.clone(), namespace: namespace.clone(), name: name.to_owned() };
+        let account = Account {
+            cluster: self.cluster.clone(),
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+        };
         let own = Self {
             work: Arc::clone(&self.work),
             deduplicator: Arc::clone(&self.deduplicator),
             certificates: self.certificates.clone(),
-            ..Self::new(api(account)?, self.instances.clone(), self.cluster.clone(), None)
+            ..Self::new(
+                api(account)?,
+                self.instances.clone(),
+                self.cluster.clone(),
+                None,
+            )
         };
-        Ok(Some(Arc::clone(accounts.entry((namespace, name.to_owned())).or_insert(Arc::new(own)))))
+        Ok(Some(Arc::clone(
+            accounts
+                .entry((namespace, name.to_owned()))
+                .or_insert(Arc::new(own)),
+        )))
     }
 
     /// Returns the Services that the caches show.
@@ -131,11 +156,17 @@ impl LoadBalancers {
     /// Returns the rules that a load balancer may have: those of its mode, which its tag shows, and of its Service's mode. A
     /// load balancer with neither has none, because rules in security lists have no owner.
     fn mode_of(&self, balancer: &ObservedLoadBalancer, all: &[Arc<Service>]) -> SecurityMode {
-        let recorded = balancer.labels.get(RULES).and_then(|it| SecurityMode::of_name(it));
+        let recorded = balancer
+            .labels
+            .get(RULES)
+            .and_then(|it| SecurityMode::of_name(it));
         let is_network = balancer.kind == NLB.name;
-        let wanted = service_of(balancer, all).map(|it| LoadBalancerSpec::mode_of(it, is_network, &self.config));
+        let wanted = service_of(balancer, all)
+            .map(|it| LoadBalancerSpec::mode_of(it, is_network, &self.config));
         let modes = [wanted, recorded];
-        let widest = [SecurityMode::All, SecurityMode::Frontend].into_iter().find(|it| modes.contains(&Some(*it)));
+        let widest = [SecurityMode::All, SecurityMode::Frontend]
+            .into_iter()
+            .find(|it| modes.contains(&Some(*it)));
         widest.or(wanted).or(recorded).unwrap_or(SecurityMode::None)
     }
 
@@ -160,9 +191,17 @@ pub(crate) fn is_group(resource: &ResourceKey) -> bool {
 /// Returns the names of a Service's load balancer and of its network load balancer.
 fn names(config: &Config, service: &Service) -> [String; 2] {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let [namespace, name, uid] = [&service.metadata.namespace, &service.metadata.name, &service.metadata.uid].map(text);
+    let [namespace, name, uid] = [
+        &service.metadata.namespace,
+        &service.metadata.name,
+        &service.metadata.uid,
+    ]
+    .map(text);
     let network = format!("{namespace}/{name}/{uid}");
-    [format!("{}{uid}", config.prefix), network.chars().take(1024).collect()]
+    [
+        format!("{}{uid}", config.prefix),
+        network.chars().take(1024).collect(),
+    ]
 }
 
 #[async_trait]
@@ -176,7 +215,11 @@ impl LoadBalancerCloud for LoadBalancers {
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         let spec = LoadBalancerSpec::of(service, &self.config).spec;
         let [lb, nlb] = names(&self.config, service);
-        let (name, other) = if spec.is_network() { (nlb, lb) } else { (lb, nlb) };
+        let (name, other) = if spec.is_network() {
+            (nlb, lb)
+        } else {
+            (lb, nlb)
+        };
         let requested_id = LOAD_BALANCER_ID.text_on(service).map(str::to_owned);
         Naming {
             name,
@@ -194,15 +237,29 @@ impl LoadBalancerCloud for LoadBalancers {
         LoadBalancerSpec::of(service, &self.config)
     }
 
-    async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancerSpec>) -> Result<ResourceGraph> {
-        let (own, mut events) = (self.of_account(input.request.service)?, PendingEvents::default());
+    async fn desired(
+        &self,
+        input: &DesiredStateInput<'_, LoadBalancerSpec>,
+    ) -> Result<ResourceGraph> {
+        let (own, mut events) = (
+            self.of_account(input.request.service)?,
+            PendingEvents::default(),
+        );
         let cloud = own.as_deref().unwrap_or(self);
         let graph = match input.scope {
             Scope::Targets => cloud.desired_targets(input, &mut events).await?,
             Scope::Everything => cloud.whole_graph(input, &mut events).await?,
         };
-        input.spec.warnings.iter().for_each(|text| events.warn("QuestionableAnnotation", text));
-        let kind = if input.scope == Scope::Targets { "targets" } else { "" };
+        input
+            .spec
+            .warnings
+            .iter()
+            .for_each(|text| events.warn("QuestionableAnnotation", text));
+        let kind = if input.scope == Scope::Targets {
+            "targets"
+        } else {
+            ""
+        };
         self.report(input.request.service, kind, &events);
         Ok(graph)
     }
@@ -212,13 +269,28 @@ impl LoadBalancerCloud for LoadBalancers {
             Query::All(sets) => Ok(self.all().await?.flat_map(|it| [it.sharing(sets)])),
             Query::Owner(identity) => {
                 let own = self.of_account(identity.service)?;
-                own.as_deref().unwrap_or(self).find(identity).await.map(ListResult::of)
+                own.as_deref()
+                    .unwrap_or(self)
+                    .find(identity)
+                    .await
+                    .map(ListResult::of)
             }
             Query::Ids(ids, detail) => {
-                let found = if detail == Detail::State { self.polled(ids).await? } else { Vec::new() };
-                let rest = ids.iter().filter(|id| !found.iter().any(|it| it.id == **id));
+                let found = if detail == Detail::State {
+                    self.polled(ids).await?
+                } else {
+                    Vec::new()
+                };
+                let rest = ids
+                    .iter()
+                    .filter(|id| !found.iter().any(|it| it.id == **id));
                 let rest = try_join_all(rest.map(|id| self.by_id(id, detail, None))).await?;
-                Ok(ListResult::of(found.into_iter().chain(rest.into_iter().flatten()).collect()))
+                Ok(ListResult::of(
+                    found
+                        .into_iter()
+                        .chain(rest.into_iter().flatten())
+                        .collect(),
+                ))
             }
         }
     }
@@ -235,12 +307,20 @@ impl LoadBalancerCloud for LoadBalancers {
 
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let is_requested = identity.requested_id.as_deref() == Some(&*observed.id);
-        if is_requested { Adoption::Adopt } else { Adoption::Refuse }
+        if is_requested {
+            Adoption::Adopt
+        } else {
+            Adoption::Refuse
+        }
     }
 
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         let is_new = shown(service).is_empty() && observed.ingress.is_empty();
-        if is_new { Recovery::Replace } else { Recovery::Never }
+        if is_new {
+            Recovery::Replace
+        } else {
+            Recovery::Never
+        }
     }
 
     async fn check_creation(
@@ -250,7 +330,10 @@ impl LoadBalancerCloud for LoadBalancers {
         desired: &ResourceGraph,
     ) -> Result<()> {
         let own = self.of_account(identity.service)?;
-        own.as_deref().unwrap_or(self).check_new(identity, spec, desired).await
+        own.as_deref()
+            .unwrap_or(self)
+            .check_new(identity, spec, desired)
+            .await
     }
 
     async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
@@ -258,17 +341,40 @@ impl LoadBalancerCloud for LoadBalancers {
         own.as_deref().unwrap_or(self).carry_out(change, spec).await
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &LoadBalancerSpec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        _: &Service,
+        spec: &LoadBalancerSpec,
+    ) -> Published {
         let mut ingress = observed.ingress.clone();
-        let private_from = observed.labels.get(PRIVATE_FROM).and_then(|it| it.parse().ok());
-        ingress.truncate(private_from.filter(|_| spec.external_only).unwrap_or(usize::MAX));
-        let mode = |it: LoadBalancerIngress| LoadBalancerIngress { ip_mode: spec.ip_mode.map(str::to_owned), ..it };
+        let private_from = observed
+            .labels
+            .get(PRIVATE_FROM)
+            .and_then(|it| it.parse().ok());
+        ingress.truncate(
+            private_from
+                .filter(|_| spec.external_only)
+                .unwrap_or(usize::MAX),
+        );
+        let mode = |it: LoadBalancerIngress| LoadBalancerIngress {
+            ip_mode: spec.ip_mode.map(str::to_owned),
+            ..it
+        };
         let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
-        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
-        Published { status, annotations: Vec::new() }
+        let status = LoadBalancerStatus {
+            ingress: (!ingress.is_empty()).then_some(ingress),
+        };
+        Published {
+            status,
+            annotations: Vec::new(),
+        }
     }
 
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         self.health(observed).await.map(Some)
     }
 }

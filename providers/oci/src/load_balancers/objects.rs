@@ -129,12 +129,20 @@ pub(crate) static NLB: Form = Form {
 
 impl Form {
     pub(crate) fn of_kind(kind: LoadBalancerKind) -> &'static Self {
-        if kind == LoadBalancerKind::Network { &NLB } else { &LB }
+        if kind == LoadBalancerKind::Network {
+            &NLB
+        } else {
+            &LB
+        }
     }
 
     /// Returns the form of a load balancer by its OCID.
     pub(crate) fn of_id(id: &str) -> &'static Self {
-        if id.starts_with("ocid1.networkloadbalancer.") { &NLB } else { &LB }
+        if id.starts_with("ocid1.networkloadbalancer.") {
+            &NLB
+        } else {
+            &LB
+        }
     }
 
     pub(crate) fn is_network(&self) -> bool {
@@ -142,7 +150,11 @@ impl Form {
     }
 
     pub(crate) fn http<'a>(&self, api: &'a Api) -> &'a Transport {
-        if self.is_network() { &api.network } else { &api.iaas }
+        if self.is_network() {
+            &api.network
+        } else {
+            &api.iaas
+        }
     }
 }
 
@@ -175,13 +187,21 @@ pub(crate) fn balancer_settings(balancer: &Value) -> Attributes {
 
 /// Wants the settings of TLS absent where they are not stated.
 pub(crate) fn without_other_tls(settings: Attributes) -> Attributes {
-    let missing: Vec<_> = TLS.into_iter().filter(|key| settings.get(key).is_none()).collect();
-    missing.into_iter().fold(settings, |all, key| all.set(key, ()))
+    let missing: Vec<_> = TLS
+        .into_iter()
+        .filter(|key| settings.get(key).is_none())
+        .collect();
+    missing
+        .into_iter()
+        .fold(settings, |all, key| all.set(key, ()))
 }
 
 /// Returns the settings of a certificate: a digest of its text, and of that of its certificate authority.
 pub(crate) fn certificate_settings(public: &str, authority: &str) -> Attributes {
-    let text: String = public.split_whitespace().chain(authority.split_whitespace()).collect();
+    let text: String = public
+        .split_whitespace()
+        .chain(authority.split_whitespace())
+        .collect();
     let digest = Attributes::default().set("certificate", sha256_hex(text.as_bytes()));
     digest.fixed(&["certificate"])
 }
@@ -194,7 +214,9 @@ pub(crate) fn rule_set_settings(set: &Value) -> Attributes {
 /// Returns port, transport and family in the name of a listener. A listener that was made with another protocol has that
 /// protocol in its name. Any other name is that of a user's part.
 pub(crate) fn listener_key(name: &str) -> Option<(u16, String)> {
-    let (name, family) = name.strip_suffix("-IPv6").map_or((name, ""), |name| (name, "-IPv6"));
+    let (name, family) = name
+        .strip_suffix("-IPv6")
+        .map_or((name, ""), |name| (name, "-IPv6"));
     let (protocol, port) = name.split_once('-')?;
     let transport = match &*protocol.to_ascii_uppercase() {
         "TCP" | "HTTP" | "HTTP2" | "GRPC" => "TCP",
@@ -202,7 +224,10 @@ pub(crate) fn listener_key(name: &str) -> Option<(u16, String)> {
         "TCP_AND_UDP" => "TCP_AND_UDP",
         _ => return None,
     };
-    let number: u16 = port.parse().ok().filter(|number: &u16| number.to_string() == port)?;
+    let number: u16 = port
+        .parse()
+        .ok()
+        .filter(|number: &u16| number.to_string() == port)?;
     Some((number, format!("{transport}{family}")))
 }
 
@@ -213,7 +238,11 @@ fn objects(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
 /// Returns the text of a backend as a target: `10.0.0.5:30080`.
 fn target(backend: &Value) -> Option<String> {
     let (ip, port) = (backend["ipAddress"].as_str()?, backend["port"].as_u64()?);
-    Some(if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") })
+    Some(if ip.contains(':') {
+        format!("[{ip}]:{port}")
+    } else {
+        format!("{ip}:{port}")
+    })
 }
 
 /// Returns address and port of a target.
@@ -231,17 +260,26 @@ fn freeform(balancer: &Value) -> BTreeMap<String, String> {
 /// Returns the UID of the Service in the name that the Go cloud controller manager gives a load balancer.
 fn legacy_owner(name: &str, prefix: &str, is_network: bool) -> Option<String> {
     let uid = if is_network {
-        let [_, _, uid] = name.split('/').collect::<Vec<_>>()[..] else { return None };
+        let [_, _, uid] = name.split('/').collect::<Vec<_>>()[..] else {
+            return None;
+        };
         uid
     } else {
         name.strip_prefix(prefix)?
     };
-    let is_uid = uid.len() >= 8 && uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_uid = uid.len() >= 8
+        && uid
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     is_uid.then(|| uid.to_owned())
 }
 
 /// Converts a load balancer to what the engine compares.
-pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> ObservedLoadBalancer {
+pub(crate) fn observed(
+    form: &'static Form,
+    balancer: &Value,
+    prefix: &str,
+) -> ObservedLoadBalancer {
     let text = |key: &str| balancer[key].as_str().unwrap_or_default().to_owned();
     // A tag of the cloud is no label that only this program sets.
     let mut labels = local(&freeform(balancer));
@@ -250,8 +288,9 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
     let mode = labels.get(RULES).cloned();
     let adopted = labels.contains_key(ADOPTED);
     let addresses = balancer["ipAddresses"].as_array().into_iter().flatten();
-    let mut addresses: Vec<_> =
-        addresses.filter_map(|it| Some((it["ipAddress"].as_str()?, it["isPublic"] == true))).collect();
+    let mut addresses: Vec<_> = addresses
+        .filter_map(|it| Some((it["ipAddress"].as_str()?, it["isPublic"] == true)))
+        .collect();
     // Public addresses first: `external-ip-only` shows them alone.
     addresses.sort_by_key(|(_, is_public)| !is_public);
     let state = match &*text("lifecycleState") {
@@ -259,15 +298,25 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
         // A network load balancer that works accepts changes, although one of them failed.
         "FAILED" if form.is_network() && !addresses.is_empty() => State::Ready,
         "FAILED" => {
-            let details = balancer["lifecycleDetails"].as_str().unwrap_or("the cloud could not create or change it");
+            let details = balancer["lifecycleDetails"]
+                .as_str()
+                .unwrap_or("the cloud could not create or change it");
             addresses.clear();
             State::Failed(details.to_owned())
         }
         _ => State::Busy,
     };
-    if addresses.iter().any(|(_, is_public)| *is_public) && addresses.iter().any(|(_, is_public)| !is_public) {
-        labels
-            .insert(PRIVATE_FROM.to_owned(), addresses.iter().filter(|(_, is_public)| *is_public).count().to_string());
+    if addresses.iter().any(|(_, is_public)| *is_public)
+        && addresses.iter().any(|(_, is_public)| !is_public)
+    {
+        labels.insert(
+            PRIVATE_FROM.to_owned(),
+            addresses
+                .iter()
+                .filter(|(_, is_public)| *is_public)
+                .count()
+                .to_string(),
+        );
     }
     if balancer["isDeleteProtectionEnabled"] == true {
         labels.insert(PROTECTED.to_owned(), String::new());
@@ -280,10 +329,15 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
         owner_tags,
         labels,
         state,
-        ingress: addresses.iter().map(|(ip, _)| ObservedLoadBalancer::ip(ip)).collect(),
+        ingress: addresses
+            .iter()
+            .map(|(ip, _)| ObservedLoadBalancer::ip(ip))
+            .collect(),
         graph: Some(graph(form, balancer, mode)),
         adopted,
-        created: balancer["timeCreated"].as_str().and_then(|it| it.parse().ok()),
+        created: balancer["timeCreated"]
+            .as_str()
+            .and_then(|it| it.parse().ok()),
         ..ObservedLoadBalancer::default()
     }
 }
@@ -308,16 +362,29 @@ pub(crate) fn local(labels: &BTreeMap<String, String>) -> BTreeMap<String, Strin
 
 fn graph(form: &Form, balancer: &Value, mode: Option<String>) -> ResourceGraph {
     let settings = balancer_settings(balancer);
-    let settings = mode.into_iter().fold(settings, |all, mode| all.set(RULES, mode));
+    let settings = mode
+        .into_iter()
+        .fold(settings, |all, mode| all.set(RULES, mode));
     let mut graph = ResourceGraph::default().balancer(settings);
     // Parts with other names are those of a user: they stay.
-    for (name, set) in objects(&balancer["backendSets"]).filter(|(name, _)| listener_key(name).is_some()) {
-        let targets: Targets = set["backends"].as_array().into_iter().flatten().filter_map(target).collect();
+    for (name, set) in
+        objects(&balancer["backendSets"]).filter(|(name, _)| listener_key(name).is_some())
+    {
+        let targets: Targets = set["backends"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(target)
+            .collect();
         graph = graph.pool(name, set_settings(set), Some(targets));
     }
     for (name, listener) in objects(&balancer["listeners"]) {
-        let Some((port, transport)) = listener_key(name) else { continue };
-        let pool = listener["defaultBackendSetName"].as_str().unwrap_or_default();
+        let Some((port, transport)) = listener_key(name) else {
+            continue;
+        };
+        let pool = listener["defaultBackendSetName"]
+            .as_str()
+            .unwrap_or_default();
         let mut settings = listener_settings(listener).set("name", name);
         if form.is_network() && settings.get("isPpv2Enabled").is_none() {
             settings = settings.set("isPpv2Enabled", false);
@@ -326,8 +393,8 @@ fn graph(form: &Form, balancer: &Value, mode: Option<String>) -> ResourceGraph {
     }
     if !form.is_network() {
         for (name, it) in objects(&balancer["certificates"]) {
-            let [public, authority] =
-                ["publicCertificate", "caCertificate"].map(|key| it[key].as_str().unwrap_or_default());
+            let [public, authority] = ["publicCertificate", "caCertificate"]
+                .map(|key| it[key].as_str().unwrap_or_default());
             graph = graph.resource(certificate(name), certificate_settings(public, authority));
         }
         for (name, set) in objects(&balancer["ruleSets"]) {

@@ -32,9 +32,19 @@ impl LoadBalancers {
         priority: &SharedPriority,
     ) -> Result<ListResult<Value>> {
         let call = Call::get(form.all, &[]).query("compartmentId", compartment);
-        let call = name.iter().fold(call, |call, name| call.query("displayName", name));
-        let all =
-            form.http(&self.api).list(call, form.items, priority, |it| it, |it: &Value| it["id"].to_string()).await?;
+        let call = name
+            .iter()
+            .fold(call, |call, name| call.query("displayName", name));
+        let all = form
+            .http(&self.api)
+            .list(
+                call,
+                form.items,
+                priority,
+                |it| it,
+                |it: &Value| it["id"].to_string(),
+            )
+            .await?;
         Ok(all.filter(|it| it["lifecycleState"] != "DELETED"))
     }
 
@@ -50,7 +60,9 @@ impl LoadBalancers {
             list => return list,
         };
         let kind = |service: &Service| LoadBalancerSpec::of(service, &self.config).spec.kind;
-        let is_balanced = |it: &Service| it.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer");
+        let is_balanced = |it: &Service| {
+            it.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer")
+        };
         let mut services = self.services().into_iter().filter(|it| is_balanced(it));
         if services.any(|it| Form::of_kind(kind(&it)) == form) {
             return Err(error);
@@ -62,31 +74,55 @@ impl LoadBalancers {
     /// Reads all load balancers of the cluster's compartment, and of those that Services name.
     pub(super) async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let services = self.services();
-        let named = services.iter().filter_map(|it| COMPARTMENT.text_on(it).map(str::to_owned));
-        let compartments: BTreeSet<_> = named.chain([self.api.region.compartment().await?]).collect();
+        let named = services
+            .iter()
+            .filter_map(|it| COMPARTMENT.text_on(it).map(str::to_owned));
+        let compartments: BTreeSet<_> = named
+            .chain([self.api.region.compartment().await?])
+            .collect();
         let mut all = ListResult::of(Vec::new());
         for compartment in &compartments {
             let priority = SharedPriority::default();
             let [lbs, nlbs] = [&LB, &NLB].map(|form| self.list(form, compartment, None, &priority));
-            let (lbs, nlbs) = try_join(self.unless_unused(lbs, &LB), self.unless_unused(nlbs, &NLB)).await?;
-            let convert = |form: &'static Form| move |it: Value| [observed(form, &it, &self.config.prefix)];
-            all = merge(all, merge(lbs.flat_map(convert(&LB)), nlbs.flat_map(convert(&NLB))));
+            let (lbs, nlbs) =
+                try_join(self.unless_unused(lbs, &LB), self.unless_unused(nlbs, &NLB)).await?;
+            let convert =
+                |form: &'static Form| move |it: Value| [observed(form, &it, &self.config.prefix)];
+            all = merge(
+                all,
+                merge(lbs.flat_map(convert(&LB)), nlbs.flat_map(convert(&NLB))),
+            );
         }
         let found = Mutex::new(Vec::new());
         let positions = all.flat_map(|it| {
             found.lock().push(it);
             [found.lock().len() - 1]
         });
-        let whole = join_all(found.into_inner().into_iter().map(|it| self.listed(it, &services))).await;
+        let whole = join_all(
+            found
+                .into_inner()
+                .into_iter()
+                .map(|it| self.listed(it, &services)),
+        )
+        .await;
         let whole = Mutex::new(whole);
         Ok(positions.flat_map(|at| [std::mem::take(&mut whole.lock()[at])]))
     }
 
     /// Adds what can be added without a request for each load balancer; others get no graph, and are read by OCID.
-    async fn listed(&self, mut it: ObservedLoadBalancer, services: &[Arc<Service>]) -> ObservedLoadBalancer {
+    async fn listed(
+        &self,
+        mut it: ObservedLoadBalancer,
+        services: &[Arc<Service>],
+    ) -> ObservedLoadBalancer {
         // Subnets of others may not be readable.
-        let is_of_others = it.owner_tags == OwnerTags::default() && service_of(&it, services).is_none();
-        if is_of_others || self.work.is_known(&it.id) || it.state != State::Ready || groups::has_any(&it) {
+        let is_of_others =
+            it.owner_tags == OwnerTags::default() && service_of(&it, services).is_none();
+        if is_of_others
+            || self.work.is_known(&it.id)
+            || it.state != State::Ready
+            || groups::has_any(&it)
+        {
             it.graph = None;
             return it;
         }
@@ -100,8 +136,15 @@ impl LoadBalancers {
 
     /// Reads load balancers of both kinds that have a name of the Service, and the one that the Service requests.
     pub(super) async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
-        let urgency = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
-        let (priority, compartment) = (SharedPriority::of(urgency), self.compartment(identity.service).await?);
+        let urgency = if identity.is_leaving() {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        };
+        let (priority, compartment) = (
+            SharedPriority::of(urgency),
+            self.compartment(identity.service).await?,
+        );
         let names = names(&self.config, identity.service);
         let is_new = is_new(identity.service);
         let read = [(&LB, &names[0]), (&NLB, &names[1])].map(|(form, name)| {
@@ -111,29 +154,45 @@ impl LoadBalancers {
                     return Ok(Vec::new());
                 }
                 let list = self.list(form, compartment, Some(name), priority);
-                let found = self.unless_unused(list, form).await?.complete()?.into_items();
+                let found = self
+                    .unless_unused(list, form)
+                    .await?
+                    .complete()?
+                    .into_items();
                 let found = found.iter().filter(|it| it["displayName"] == name.as_str());
                 try_join_all(found.map(async |it| {
-                    let work = self.work.state(&self.api, form, it["id"].as_str().unwrap_or_default()).await?;
+                    let work = self
+                        .work
+                        .state(&self.api, form, it["id"].as_str().unwrap_or_default())
+                        .await?;
                     self.whole(form, it, work, Some(identity.uid())).await
                 }))
                 .await
             }
         });
         let mut all: Vec<_> = try_join_all(read).await?.into_iter().flatten().collect();
-        if let Some(id) = identity.requested_id.as_ref().filter(|id| !all.iter().any(|it| it.id == **id)) {
+        if let Some(id) = identity
+            .requested_id
+            .as_ref()
+            .filter(|id| !all.iter().any(|it| it.id == **id))
+        {
             let requested = self.by_id(id, Detail::Whole, Some(identity.uid())).await?;
-            all.extend(requested.map(|it| match it.owner_tags == OwnerTags::default() {
-                // It has no owner yet, and any name: the Service's own one stands for it.
-                true => ObservedLoadBalancer {
-                    cloud_name_and_id: Some((it.name.clone(), it.id.clone())),
-                    name: identity.name.clone(),
-                    ..it
-                },
-                false => it,
-            }));
+            all.extend(
+                requested.map(|it| match it.owner_tags == OwnerTags::default() {
+                    // It has no owner yet, and any name: the Service's own one stands for it.
+                    true => ObservedLoadBalancer {
+                        cloud_name_and_id: Some((it.name.clone(), it.id.clone())),
+                        name: identity.name.clone(),
+                        ..it
+                    },
+                    false => it,
+                }),
+            );
         }
-        let has_group = LoadBalancerSpec::of(identity.service, &self.config).spec.mode == SecurityMode::Groups;
+        let has_group = LoadBalancerSpec::of(identity.service, &self.config)
+            .spec
+            .mode
+            == SecurityMode::Groups;
         if all.is_empty() && (has_group || identity.is_leaving()) {
             match self.groups.leftover(identity, &compartment).await {
                 // Without the mode, the policy may not allow to list groups.
@@ -175,18 +234,37 @@ impl LoadBalancers {
         let form = Form::of_id(id);
         let work = self.work.state(&self.api, form, id).await?;
         if detail == Detail::State && matches!(work, Work::Running) {
-            let head = ObservedLoadBalancer { id: id.to_owned(), kind: form.name, ..ObservedLoadBalancer::default() };
-            return Ok(Some(ObservedLoadBalancer { state: State::Busy, ..head }));
+            let head = ObservedLoadBalancer {
+                id: id.to_owned(),
+                kind: form.name,
+                ..ObservedLoadBalancer::default()
+            };
+            return Ok(Some(ObservedLoadBalancer {
+                state: State::Busy,
+                ..head
+            }));
         }
-        match form.http(&self.api).find::<Value>(Call::get(form.one, &[id])).await? {
-            Some(it) if it["lifecycleState"] != "DELETED" => self.whole(form, &it, work, service).await.map(Some),
+        match form
+            .http(&self.api)
+            .find::<Value>(Call::get(form.one, &[id]))
+            .await?
+        {
+            Some(it) if it["lifecycleState"] != "DELETED" => {
+                self.whole(form, &it, work, service).await.map(Some)
+            }
             _ => Ok(None),
         }
     }
 
     /// Adds the rules of security lists and of the network security group to the graph of a load balancer.
-    async fn add_rules(&self, balancer: &mut ObservedLoadBalancer, services: &[Arc<Service>]) -> Result<()> {
-        let Some(graph) = balancer.graph.take() else { return Ok(()) };
+    async fn add_rules(
+        &self,
+        balancer: &mut ObservedLoadBalancer,
+        services: &[Arc<Service>],
+    ) -> Result<()> {
+        let Some(graph) = balancer.graph.take() else {
+            return Ok(());
+        };
         let mode = self.mode_of(balancer, services);
         let mut graph = self.groups.observed(graph, balancer).await?;
         if mode.has_lists() {
@@ -205,18 +283,28 @@ impl LoadBalancers {
         let created: Vec<_> = ids.iter().filter(|id| self.work.creates(id)).collect();
         let mut all = Vec::new();
         for form in [&LB, &NLB] {
-            let created: Vec<_> = created.iter().filter(|id| Form::of_id(id) == form).collect();
+            let created: Vec<_> = created
+                .iter()
+                .filter(|id| Form::of_id(id) == form)
+                .collect();
             if created.len() < LISTED_FROM {
                 continue;
             }
             let compartment = self.api.region.compartment().await?;
-            let list = self.list(form, &compartment, None, &SharedPriority::default()).await?;
-            for it in list.items().iter().filter(|it| created.iter().any(|id| it["id"] == id.as_str())) {
+            let list = self
+                .list(form, &compartment, None, &SharedPriority::default())
+                .await?;
+            for it in list
+                .items()
+                .iter()
+                .filter(|it| created.iter().any(|id| it["id"] == id.as_str()))
+            {
                 // Failures are read by their work requests, which explain them.
                 match it["lifecycleState"].as_str() {
                     Some("CREATING") => all.push(observed(form, it, &self.config.prefix)),
                     Some("ACTIVE") => {
-                        self.work.succeeded(&self.api, form, it["id"].as_str().unwrap_or_default());
+                        self.work
+                            .succeeded(&self.api, form, it["id"].as_str().unwrap_or_default());
                         all.push(self.whole(form, it, Work::Done, None).await?);
                     }
                     _ => {}
@@ -240,8 +328,11 @@ fn merge<T>(a: ListResult<T>, b: ListResult<T>) -> ListResult<T> {
         (ListResult::Complete { listing: a, .. }, ListResult::Complete { listing: b, .. }) => {
             ListResult::of(a.into_items().into_iter().chain(b.into_items()).collect())
         }
-        (ListResult::Partial { reason, items, .. }, other) | (other, ListResult::Partial { reason, items, .. }) => {
-            ListResult::Partial { items: items.into_iter().chain(other.into_items()).collect(), pages, reason }
-        }
+        (ListResult::Partial { reason, items, .. }, other)
+        | (other, ListResult::Partial { reason, items, .. }) => ListResult::Partial {
+            items: items.into_iter().chain(other.into_items()).collect(),
+            pages,
+            reason,
+        },
     }
 }

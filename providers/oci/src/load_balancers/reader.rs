@@ -19,7 +19,10 @@ use crate::annotations::{self as key, GroupIds, LoadBalancerKind, SecurityMode};
 use crate::config::{Config, Tags};
 
 /// Freeform tags by which this program and the Go program know load balancers and network security groups.
-const RESERVED_TAGS: ReservedTags = ReservedTags { prefixes: &[], keys: &["CreatedBy", "ServiceUid", "ManagedBy"] };
+const RESERVED_TAGS: ReservedTags = ReservedTags {
+    prefixes: &[],
+    keys: &["CreatedBy", "ServiceUid", "ManagedBy"],
+};
 /// The port at which kube-proxy tells if a Node is healthy.
 const KUBE_PROXY_HEALTH: u16 = 10_256;
 
@@ -32,18 +35,34 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// Returns the value of the annotation for this kind.
-    pub(super) fn pick<T>(&mut self, load_balancer: &Annotation<T>, network: &Annotation<T>) -> Option<T> {
-        self.annotations.get(if self.is_network { network } else { load_balancer })
+    pub(super) fn pick<T>(
+        &mut self,
+        load_balancer: &Annotation<T>,
+        network: &Annotation<T>,
+    ) -> Option<T> {
+        self.annotations.get(if self.is_network {
+            network
+        } else {
+            load_balancer
+        })
     }
 
     /// Returns the value of an annotation that only load balancers have.
     pub(super) fn proxied<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
-        if self.is_network { None } else { self.annotations.get(annotation) }
+        if self.is_network {
+            None
+        } else {
+            self.annotations.get(annotation)
+        }
     }
 
     /// Returns the value of an annotation that only network load balancers have.
     pub(super) fn network<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
-        if self.is_network { self.annotations.get(annotation) } else { None }
+        if self.is_network {
+            self.annotations.get(annotation)
+        } else {
+            None
+        }
     }
 
     /// Returns the value of an annotation that only load balancers have, and that counts as unset if it is empty.
@@ -54,15 +73,28 @@ impl Reader<'_> {
 
     /// Returns namespace and name of the Secret that an annotation names: one of the Service's namespace, or of a namespace
     /// that the configuration shares. Otherwise the author of a Service could use any certificate of the cluster.
-    pub(super) fn secret(&mut self, annotation: &Annotation<String>, config: &Config) -> Option<(String, String)> {
+    pub(super) fn secret(
+        &mut self,
+        annotation: &Annotation<String>,
+        config: &Config,
+    ) -> Option<(String, String)> {
         let text = self.proxied(annotation).filter(|it| !it.is_empty())?;
-        let own = self.service.metadata.namespace.as_deref().unwrap_or("default");
+        let own = self
+            .service
+            .metadata
+            .namespace
+            .as_deref()
+            .unwrap_or("default");
         let (namespace, name) = text.split_once('/').unwrap_or((own, &text));
         let key = annotation.key();
-        let is_shared = config.secret_namespaces.iter().any(|it| it == namespace || it == "*");
+        let is_shared = config
+            .secret_namespaces
+            .iter()
+            .any(|it| it == namespace || it == "*");
         if !is_namespace(namespace) || !is_object_name(name) {
-            self.annotations
-                .mistake(format!("annotation {key}: {text:?} is not the name of a Secret, or NAMESPACE/NAME"));
+            self.annotations.mistake(format!(
+                "annotation {key}: {text:?} is not the name of a Secret, or NAMESPACE/NAME"
+            ));
         } else if namespace != own && !is_shared {
             self.annotations.mistake(format!(
                 "annotation {key}: Secret {text} is not in namespace {own} of the Service; copy the Secret there, or add \
@@ -76,7 +108,10 @@ impl Reader<'_> {
 
     pub(super) fn shape(&mut self) -> Option<(String, Option<(u32, u32)>)> {
         let shape = self.proxied(&key::SHAPE);
-        if let Some(shape) = shape.as_ref().filter(|it| !it.eq_ignore_ascii_case("flexible")) {
+        if let Some(shape) = shape
+            .as_ref()
+            .filter(|it| !it.eq_ignore_ascii_case("flexible"))
+        {
             return Some((shape.clone(), None));
         }
         let limits = [&key::SHAPE_MIN, &key::SHAPE_MAX];
@@ -86,8 +121,10 @@ impl Reader<'_> {
         }
         for annotation in limits {
             if shape.is_some() && annotation.text_on(self.service).is_none() {
-                self.annotations
-                    .mistake(format!("annotation {} is missing: shape flexible needs it", annotation.key()));
+                self.annotations.mistake(format!(
+                    "annotation {} is missing: shape flexible needs it",
+                    annotation.key()
+                ));
             }
         }
         let (min, max) = (min.unwrap_or(10), max.unwrap_or(100));
@@ -100,13 +137,23 @@ impl Reader<'_> {
             Vec::new()
         });
         if !self.is_network && ports.iter().any(|port| port.protocol == "UDP") {
-            let text = format!("a load balancer serves no UDP port; set annotation {}: nlb", key::KIND.key());
+            let text = format!(
+                "a load balancer serves no UDP port; set annotation {}: nlb",
+                key::KIND.key()
+            );
             self.annotations.mistake(text);
         }
-        let protocol = self.proxied(&key::BACKEND_PROTOCOL_KEY).map_or("TCP", |it| it.0);
+        let protocol = self
+            .proxied(&key::BACKEND_PROTOCOL_KEY)
+            .map_or("TCP", |it| it.0);
         let tls = self.proxied(&key::TLS_PORTS).unwrap_or_default();
-        let certificate = key::TLS_SECRET.text_on(self.service).or(key::TLS_CERTIFICATE_IDS.text_on(self.service));
-        let (timeout, version) = (self.filled(&key::IDLE_TIMEOUT), self.filled(&key::PROXY_PROTOCOL));
+        let certificate = key::TLS_SECRET
+            .text_on(self.service)
+            .or(key::TLS_CERTIFICATE_IDS.text_on(self.service));
+        let (timeout, version) = (
+            self.filled(&key::IDLE_TIMEOUT),
+            self.filled(&key::PROXY_PROTOCOL),
+        );
         let ppv2 = self.network(&key::PPV2);
         let port = |(port, transport): (ServicePort, &'static str)| {
             let is_tls = tls.contains(&port.number);
@@ -124,23 +171,41 @@ impl Reader<'_> {
             if let Some(timeout) = timeout {
                 listener["connectionConfiguration"] = json!({ "idleTimeout": timeout });
                 if let Some(version) = version {
-                    listener["connectionConfiguration"]["backendTcpProxyProtocolVersion"] = version.into();
+                    listener["connectionConfiguration"]["backendTcpProxyProtocolVersion"] =
+                        version.into();
                 }
             }
             if let Some(ppv2) = ppv2 {
                 listener["isPpv2Enabled"] = ppv2.into();
             }
             let protocol = if self.is_network { transport } else { protocol };
-            PortSpec { number: port.number, node_port: port.node_port, transport, protocol, is_tls, listener }
+            PortSpec {
+                number: port.number,
+                node_port: port.node_port,
+                transport,
+                protocol,
+                is_tls,
+                listener,
+            }
         };
-        merged(&ports, self.is_network).into_iter().map(port).collect()
+        merged(&ports, self.is_network)
+            .into_iter()
+            .map(port)
+            .collect()
     }
 
     /// Returns the mode of security rules. Each kind has an annotation and a default of its own.
     pub(super) fn mode(&mut self, config: &Config) -> SecurityMode {
         let list = self.pick(&key::LIST_MODE, &key::NETWORK_LIST_MODE);
-        let default = if self.is_network { SecurityMode::None } else { config.security_mode };
-        self.annotations.get(&key::RULE_MODE).or(list).unwrap_or(default)
+        let default = if self.is_network {
+            SecurityMode::None
+        } else {
+            config.security_mode
+        };
+        self.annotations
+            .get(&key::RULE_MODE)
+            .or(list)
+            .unwrap_or(default)
     }
 
     /// Returns the settings of all backend sets, whether clients' addresses are preserved, and the port of health checks.
@@ -149,7 +214,10 @@ impl Reader<'_> {
         let retries = self.pick(&key::CHECK_RETRIES, &key::NETWORK_CHECK_RETRIES);
         let timeout = self.pick(&key::CHECK_TIMEOUT, &key::NETWORK_CHECK_TIMEOUT);
         let interval = self.pick(&key::CHECK_INTERVAL, &key::NETWORK_CHECK_INTERVAL);
-        let policy = self.pick(&key::POLICY, &key::NETWORK_POLICY).unwrap_or_default().0;
+        let policy = self
+            .pick(&key::POLICY, &key::NETWORK_POLICY)
+            .unwrap_or_default()
+            .0;
         let mut set = json!({"policy": policy, "healthChecker": {
             "protocol": "HTTP", "port": port, "urlPath": "/healthz", "returnCode": 200,
             "retries": retries, "timeoutInMillis": timeout, "intervalInMillis": interval,
@@ -158,7 +226,8 @@ impl Reader<'_> {
         let preserves = self.network(&key::PRESERVE_SOURCE);
         if preserves.is_some() && !is_local {
             let text = "is possible only with externalTrafficPolicy: Local";
-            self.annotations.mistake(format!("annotation {}: {text}", key::PRESERVE_SOURCE.key()));
+            self.annotations
+                .mistake(format!("annotation {}: {text}", key::PRESERVE_SOURCE.key()));
         }
         let preserves = self.is_network && is_local && preserves.unwrap_or(true);
         if self.is_network {
@@ -175,7 +244,9 @@ impl Reader<'_> {
             false => (&key::INTERNAL, &key::NETWORK_INTERNAL, key::NETWORK),
         };
         let kind = if self.is_network { "nlb" } else { "lb" };
-        let is_closed = other.text_on(self.service).is_some_and(|it| !it.trim().eq_ignore_ascii_case("false"));
+        let is_closed = other
+            .text_on(self.service)
+            .is_some_and(|it| !it.trim().eq_ignore_ascii_case("false"));
         if is_closed && !is_internal {
             self.annotations.mistake(format!(
                 "annotation {} has no effect on a load balancer of type {kind}, which would be public; use annotation {}",
@@ -190,18 +261,37 @@ impl Reader<'_> {
             .filter(|key| *key != other.key())
             .map(|key| format!("annotation {key} has no effect on a load balancer of type {kind}"))
             .collect();
-        texts.into_iter().for_each(|text| self.annotations.warning(text));
+        texts
+            .into_iter()
+            .for_each(|text| self.annotations.warning(text));
     }
 
     /// Returns the subnets, and whether an annotation names that of each position.
     pub(super) fn subnets(&mut self, config: &Config) -> (Vec<Option<String>>, [bool; 2]) {
-        let annotations = if self.is_network { [&key::NETWORK_SUBNET; 2] } else { [&key::SUBNET1, &key::SUBNET2] };
-        let subnet =
-            |at: usize, named: Option<&str>| named.map(str::to_owned).or_else(|| config.subnets.get(at).cloned());
+        let annotations = if self.is_network {
+            [&key::NETWORK_SUBNET; 2]
+        } else {
+            [&key::SUBNET1, &key::SUBNET2]
+        };
+        let subnet = |at: usize, named: Option<&str>| {
+            named
+                .map(str::to_owned)
+                .or_else(|| config.subnets.get(at).cloned())
+        };
         let named = annotations.map(|annotation| annotation.text_on(self.service));
-        let is_listed = |id: &str| config.allowed_subnets.as_ref().is_none_or(|all| all.iter().any(|it| it == id));
+        let is_listed = |id: &str| {
+            config
+                .allowed_subnets
+                .as_ref()
+                .is_none_or(|all| all.iter().any(|it| it == id))
+        };
         let is_refused = |id: &str| !is_listed(id) && !config.subnets.iter().any(|it| it == id);
-        for (annotation, id) in annotations.iter().zip(named).take(if self.is_network { 1 } else { 2 }) {
+        for (annotation, id) in
+            annotations
+                .iter()
+                .zip(named)
+                .take(if self.is_network { 1 } else { 2 })
+        {
             if let Some(id) = id.filter(|id| is_refused(id)) {
                 let key = annotation.key();
                 self.annotations.mistake(format!(
@@ -209,16 +299,28 @@ impl Reader<'_> {
                 ));
             }
         }
-        let mut subnets: Vec<_> = named.into_iter().enumerate().map(|(at, named)| subnet(at, named)).collect();
+        let mut subnets: Vec<_> = named
+            .into_iter()
+            .enumerate()
+            .map(|(at, named)| subnet(at, named))
+            .collect();
         subnets.truncate(if self.is_network { 1 } else { 2 });
         (subnets, named.map(|it| it.is_some()))
     }
 
     /// Returns the network security groups that an annotation names.
-    pub(super) fn groups(&mut self, annotation: &Annotation<GroupIds>, config: &Config) -> BTreeSet<String> {
+    pub(super) fn groups(
+        &mut self,
+        annotation: &Annotation<GroupIds>,
+        config: &Config,
+    ) -> BTreeSet<String> {
         let groups = self.annotations.get(annotation).unwrap_or_default().0;
-        let is_refused =
-            |id: &&String| config.allowed_security_groups.as_ref().is_some_and(|allowed| !allowed.contains(id));
+        let is_refused = |id: &&String| {
+            config
+                .allowed_security_groups
+                .as_ref()
+                .is_some_and(|allowed| !allowed.contains(id))
+        };
         let refused: Vec<_> = groups.iter().filter(is_refused).cloned().collect();
         for id in refused {
             let key = annotation.key();
@@ -235,57 +337,110 @@ impl Reader<'_> {
             self.annotations.mistake(error.to_string());
             BTreeSet::new()
         });
-        let [ipv4, ipv6] = [IpNet::from(Ipv4Net::default()), IpNet::from(Ipv6Net::default())];
+        let [ipv4, ipv6] = [
+            IpNet::from(Ipv4Net::default()),
+            IpNet::from(Ipv6Net::default()),
+        ];
         // The range of all addresses of one family stands for those of both.
         if !sources.is_empty() && !sources.iter().eq([&ipv4]) {
             return sources;
         }
-        let families = self.service.spec.as_ref().and_then(|it| it.ip_families.as_deref()).unwrap_or_default();
+        let families = self
+            .service
+            .spec
+            .as_ref()
+            .and_then(|it| it.ip_families.as_deref())
+            .unwrap_or_default();
         let has = |family: &str| families.iter().any(|it| it == family);
         let all = [(has("IPv4") || !has("IPv6"), ipv4), (has("IPv6"), ipv6)];
-        all.into_iter().filter_map(|(is_used, range)| is_used.then_some(range)).collect()
+        all.into_iter()
+            .filter_map(|(is_used, range)| is_used.then_some(range))
+            .collect()
     }
 
     /// Returns the tags of a new load balancer: those of annotations, or else those of the configuration.
     pub(super) fn tags(&mut self, config: &Config) -> Tags {
-        let annotation = if self.is_network { &key::NETWORK_FREEFORM } else { &key::FREEFORM_TAGS };
+        let annotation = if self.is_network {
+            &key::NETWORK_FREEFORM
+        } else {
+            &key::FREEFORM_TAGS
+        };
         let mut freeform = self.annotations.get(annotation).unwrap_or_default();
         freeform.retain(|tag, _| RESERVED_TAGS.allows(tag, annotation, &mut self.annotations));
-        let defined = self.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
-        if freeform.is_empty() && defined.0.is_empty() { config.tags.clone() } else { Tags { freeform, defined } }
+        let defined = self
+            .pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED)
+            .unwrap_or_default();
+        if freeform.is_empty() && defined.0.is_empty() {
+            config.tags.clone()
+        } else {
+            Tags { freeform, defined }
+        }
     }
 
     /// Checks the name of a ServiceAccount and the OCID of a load balancer.
     pub(super) fn check_names(&mut self, kind: LoadBalancerKind) {
-        let is_name = |it: &str| !it.is_empty() && it.bytes().all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric());
-        if let Some(name) = self.annotations.get(&key::WORKLOAD_ACCOUNT).filter(|it| !is_name(it)) {
+        let is_name = |it: &str| {
+            !it.is_empty()
+                && it
+                    .bytes()
+                    .all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric())
+        };
+        if let Some(name) = self
+            .annotations
+            .get(&key::WORKLOAD_ACCOUNT)
+            .filter(|it| !is_name(it))
+        {
             let key = key::WORKLOAD_ACCOUNT.key();
-            self.annotations.mistake(format!("annotation {key}: {name:?} is not the name of a ServiceAccount"));
+            self.annotations.mistake(format!(
+                "annotation {key}: {name:?} is not the name of a ServiceAccount"
+            ));
         }
-        let (id, wanted) = (self.annotations.get(&key::LOAD_BALANCER_ID), Form::of_kind(kind));
+        let (id, wanted) = (
+            self.annotations.get(&key::LOAD_BALANCER_ID),
+            Form::of_kind(kind),
+        );
         if let Some(id) = id.filter(|id| Form::of_id(id) != wanted) {
             let (key, wanted) = (key::LOAD_BALANCER_ID.key(), wanted.name);
-            let text = format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}");
+            let text = format!(
+                "annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"
+            );
             self.annotations.mistake(text);
         }
     }
 
     pub(super) fn selector(&mut self) -> Option<NodeSelector> {
-        let annotation = if self.is_network { &key::NETWORK_SELECTOR } else { &key::SELECTOR };
-        let text = self.annotations.get(annotation).filter(|it| !it.is_empty())?;
+        let annotation = if self.is_network {
+            &key::NETWORK_SELECTOR
+        } else {
+            &key::SELECTOR
+        };
+        let text = self
+            .annotations
+            .get(annotation)
+            .filter(|it| !it.is_empty())?;
         match NodeSelector::parse(&text) {
             Ok(selector) => Some(selector),
             Err(error) => {
-                self.annotations.mistake(format!("annotation {}: {text:?} is no selector: {error}", annotation.key()));
+                self.annotations.mistake(format!(
+                    "annotation {}: {text:?} is no selector: {error}",
+                    annotation.key()
+                ));
                 None
             }
         }
     }
 
     pub(super) fn reserved_ip(&mut self, is_internal: bool) -> Option<IpAddr> {
-        let text = self.service.spec.as_ref()?.load_balancer_ip.clone().filter(|it| !it.is_empty())?;
+        let text = self
+            .service
+            .spec
+            .as_ref()?
+            .load_balancer_ip
+            .clone()
+            .filter(|it| !it.is_empty())?;
         let Ok(ip) = text.parse() else {
-            self.annotations.mistake(format!("loadBalancerIP {text:?} is not an IP address"));
+            self.annotations
+                .mistake(format!("loadBalancerIP {text:?} is not an IP address"));
             return None;
         };
         if is_internal {
@@ -298,12 +453,18 @@ impl Reader<'_> {
 
     pub(super) fn check_service(&mut self, families: Families) {
         let spec = self.service.spec.as_ref();
-        if spec.and_then(|it| it.session_affinity.as_deref()).is_some_and(|it| it != "None") {
-            self.annotations.mistake("sessionAffinity must be None: the cloud keeps no client at its backend");
+        if spec
+            .and_then(|it| it.session_affinity.as_deref())
+            .is_some_and(|it| it != "None")
+        {
+            self.annotations
+                .mistake("sessionAffinity must be None: the cloud keeps no client at its backend");
         }
         if !self.is_network && families == Families::Ipv6 {
-            let text =
-                format!("a load balancer cannot be reached by IPv6 alone; set annotation {}: nlb", key::KIND.key());
+            let text = format!(
+                "a load balancer cannot be reached by IPv6 alone; set annotation {}: nlb",
+                key::KIND.key()
+            );
             self.annotations.mistake(text);
         }
     }
@@ -311,14 +472,19 @@ impl Reader<'_> {
 
 /// Returns the port of the Nodes that health checks of a Service use.
 pub(super) fn health_port(service: &Service) -> u16 {
-    HealthCheck::of(service).and_then(|it| u16::try_from(it.port).ok()).unwrap_or(KUBE_PROXY_HEALTH)
+    HealthCheck::of(service)
+        .and_then(|it| u16::try_from(it.port).ok())
+        .unwrap_or(KUBE_PROXY_HEALTH)
 }
 
 /// Merges ports with the same number and node port: a network load balancer serves both protocols with one listener.
 fn merged(ports: &[ServicePort], is_network: bool) -> Vec<(ServicePort, &'static str)> {
     let mut all: Vec<(ServicePort, &'static str)> = Vec::new();
     for port in ports {
-        match all.iter_mut().find(|(it, _)| is_network && it.number == port.number) {
+        match all
+            .iter_mut()
+            .find(|(it, _)| is_network && it.number == port.number)
+        {
             Some((_, transport)) => *transport = "TCP_AND_UDP",
             None => all.push((*port, port.protocol)),
         }

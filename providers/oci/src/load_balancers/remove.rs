@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Applied, Change, Identity, ObservedLoadBalancer, Operation, ResourceGraph, State};
+use provider_kit::load_balancers::{
+    Applied, Change, Identity, ObservedLoadBalancer, Operation, ResourceGraph, State,
+};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
@@ -41,8 +43,16 @@ impl LoadBalancers {
             return Ok(Applied::Shown(1, Box::new(outcome)));
         }
         let graph = outcome.graph.clone().unwrap_or_default();
-        let ids = group_ids(&graph.balancer_attributes().cloned().unwrap_or_default(), own.as_deref())?;
-        self.send(form, id, Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }))).await?;
+        let ids = group_ids(
+            &graph.balancer_attributes().cloned().unwrap_or_default(),
+            own.as_deref(),
+        )?;
+        self.send(
+            form,
+            id,
+            Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids })),
+        )
+        .await?;
         let mut labels = outcome.labels.clone();
         match own {
             Some(own) => drop(labels.insert(groups::OWN.to_owned(), own)),
@@ -54,12 +64,24 @@ impl LoadBalancers {
                 labels.remove(groups::OWN);
             }
         }
-        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, labels, ..outcome })))
+        Ok(Applied::Shown(
+            1,
+            Box::new(ObservedLoadBalancer {
+                state: State::Busy,
+                labels,
+                ..outcome
+            }),
+        ))
     }
 
     /// Waits until the cloud has finished, where a group can be deleted only afterwards. Returns `false` if the load
     /// balancer no longer exists.
-    pub(super) async fn settle(&self, change: Change<'_>, form: &'static Form, id: &str) -> Result<bool> {
+    pub(super) async fn settle(
+        &self,
+        change: Change<'_>,
+        form: &'static Form,
+        id: &str,
+    ) -> Result<bool> {
         change.callbacks.release_permit();
         let settled = self.settled(form, id).await;
         change.callbacks.reacquire_permit().await;
@@ -69,7 +91,10 @@ impl LoadBalancers {
     async fn settled(&self, form: &'static Form, id: &str) -> Result<bool> {
         for _ in 0..READS {
             let is_working = matches!(self.work.state(&self.api, form, id).await?, Work::Running);
-            let found: Option<Value> = form.http(&self.api).find(Call::get(form.one, &[id])).await?;
+            let found: Option<Value> = form
+                .http(&self.api)
+                .find(Call::get(form.one, &[id]))
+                .await?;
             match found.as_ref().and_then(|it| it["lifecycleState"].as_str()) {
                 None | Some("DELETED") => return Ok(false),
                 Some("ACTIVE" | "FAILED") if !is_working => return Ok(true),
@@ -95,20 +120,31 @@ impl LoadBalancers {
         let rules = security::rules(graph.resources.get(&security::resource()));
         // Rules and group belong to the Service: another load balancer of it needs them.
         let is_superseded = self.has_another(identity, id).await?;
-        self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
+        self.lists
+            .write(identity.service, is_superseded, &BTreeSet::new(), &rules)
+            .await?;
         let removes_group = !is_superseded || spec.mode != SecurityMode::Groups;
         // A load balancer that could not be created may refuse to leave its group.
         let is_failed = matches!(actual.state, State::Failed(_));
         if removes_group && !is_failed {
             self.remove_group(change, form, actual, true).await?;
         }
-        match form.http(&self.api).send(Call::delete(form.one, &[id])).await {
+        match form
+            .http(&self.api)
+            .send(Call::delete(form.one, &[id]))
+            .await
+        {
             Err(error) if error.is_not_found() => {
-                let shown: Option<Value> = form.http(&self.api).find(Call::get(form.one, &[id])).await?;
+                let shown: Option<Value> = form
+                    .http(&self.api)
+                    .find(Call::get(form.one, &[id]))
+                    .await?;
                 return match shown {
-                    Some(it) if it["lifecycleState"] != "DELETED" => Err(Error::unauthorized(format!(
-                        "load balancer {id} exists, and may not be deleted: allow the principal to manage load balancers"
-                    ))),
+                    Some(it) if it["lifecycleState"] != "DELETED" => {
+                        Err(Error::unauthorized(format!(
+                            "load balancer {id} exists, and may not be deleted: allow the principal to manage load balancers"
+                        )))
+                    }
                     _ => Ok(Applied::Gone),
                 };
             }
@@ -119,7 +155,9 @@ impl LoadBalancers {
         }
         if removes_group && is_failed {
             if self.settle(change, form, id).await? {
-                return Err(Error::other(format!("the cloud could not delete load balancer {id}")));
+                return Err(Error::other(format!(
+                    "the cloud could not delete load balancer {id}"
+                )));
             }
             if let Some(own) = self.group_of(change.identity, actual).await? {
                 self.groups.delete(&own, identity.uid()).await?;
@@ -138,17 +176,32 @@ impl LoadBalancers {
             Some(uid) => uid == identity.uid(),
             None => it.legacy_owner == identity.legacy_owner,
         };
-        let is_balancer =
-            |it: &ObservedLoadBalancer| it.graph.as_ref().is_some_and(|graph| graph.balancer_attributes().is_some());
-        Ok(self.find(identity).await?.iter().any(|it| it.id != id && is_own(it) && is_balancer(it)))
+        let is_balancer = |it: &ObservedLoadBalancer| {
+            it.graph
+                .as_ref()
+                .is_some_and(|graph| graph.balancer_attributes().is_some())
+        };
+        Ok(self
+            .find(identity)
+            .await?
+            .iter()
+            .any(|it| it.id != id && is_own(it) && is_balancer(it)))
     }
 
     /// Returns the group of a Service's load balancer. A former deletion may have been interrupted after it took the group
     /// away.
-    async fn group_of(&self, identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> Result<Option<String>> {
+    async fn group_of(
+        &self,
+        identity: &Identity<'_>,
+        actual: &ObservedLoadBalancer,
+    ) -> Result<Option<String>> {
         match groups::own(actual) {
             Some(own) => Ok(Some(own.to_owned())),
-            None => self.groups.id_of(identity.uid(), &self.compartment(identity.service).await?).await,
+            None => {
+                self.groups
+                    .id_of(identity.uid(), &self.compartment(identity.service).await?)
+                    .await
+            }
         }
     }
 
@@ -162,10 +215,19 @@ impl LoadBalancers {
     ) -> Result<()> {
         let id = &*actual.id;
         if groups::own(actual).is_some() {
-            let settings = actual.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-            let ids = settings.and_then(|it| it.get("networkSecurityGroupIds")).cloned().unwrap_or(json!([]));
-            let call = Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }));
-            self.send(form, id, call).await.map_err(|error| self.refused(error, id))?;
+            let settings = actual
+                .graph
+                .as_ref()
+                .and_then(ResourceGraph::balancer_attributes);
+            let ids = settings
+                .and_then(|it| it.get("networkSecurityGroupIds"))
+                .cloned()
+                .unwrap_or(json!([]));
+            let call =
+                Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }));
+            self.send(form, id, call)
+                .await
+                .map_err(|error| self.refused(error, id))?;
             self.settle(change, form, id).await?;
         }
         if deletes && let Some(own) = self.group_of(change.identity, actual).await? {

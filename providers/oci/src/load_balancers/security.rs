@@ -45,14 +45,29 @@ pub(crate) struct Rule {
 
 impl Rule {
     fn text(&self) -> String {
-        let Self { list, is_ingress, peer, port } = self;
-        format!("{} {peer} {port} in {list}", if *is_ingress { "ingress" } else { "egress" })
+        let Self {
+            list,
+            is_ingress,
+            peer,
+            port,
+        } = self;
+        format!(
+            "{} {peer} {port} in {list}",
+            if *is_ingress { "ingress" } else { "egress" }
+        )
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let [direction, peer, port, "in", list] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let [direction, peer, port, "in", list] = text.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
         let (list, peer, port) = (list.to_owned(), peer.to_owned(), port.parse().ok()?);
-        Some(Self { list, is_ingress: direction == "ingress", peer, port })
+        Some(Self {
+            list,
+            is_ingress: direction == "ingress",
+            peer,
+            port,
+        })
     }
 
     fn direction(&self) -> (&'static str, &'static str) {
@@ -76,8 +91,14 @@ pub(crate) fn settings(rules: &BTreeSet<Rule>) -> Attributes {
 
 /// Returns the rules in settings.
 pub(crate) fn rules(settings: Option<&Attributes>) -> BTreeSet<Rule> {
-    let rules = settings.and_then(|it| it.get("rules")).and_then(Value::as_array);
-    rules.into_iter().flatten().filter_map(|it| Rule::parse(it.as_str()?)).collect()
+    let rules = settings
+        .and_then(|it| it.get("rules"))
+        .and_then(Value::as_array);
+    rules
+        .into_iter()
+        .flatten()
+        .filter_map(|it| Rule::parse(it.as_str()?))
+        .collect()
 }
 
 /// Returns peer and port of a rule that a cloud controller manager may have written: stateful TCP to one port, from any
@@ -89,8 +110,12 @@ fn shape(rule: &Value, peer: &str) -> Option<(String, u16)> {
         && rule["tcpOptions"]["sourcePortRange"].is_null()
         && rule["description"].as_str().is_none_or(str::is_empty)
         && range["min"] == range["max"];
-    let port = range["min"].as_u64().and_then(|port| u16::try_from(port).ok())?;
-    is_ours.then(|| Some((rule[peer].as_str()?.to_owned(), port))).flatten()
+    let port = range["min"]
+        .as_u64()
+        .and_then(|port| u16::try_from(port).ok())?;
+    is_ours
+        .then(|| Some((rule[peer].as_str()?.to_owned(), port)))
+        .flatten()
 }
 
 fn list_of(document: &Value, direction: &str) -> Vec<Value> {
@@ -106,20 +131,35 @@ impl DocumentStore for Lists {
     type Document = Value;
 
     async fn read(&self, key: &String) -> Result<Versioned<Value>> {
-        let answer = self.0.iaas.send(Call::get("/20160918/securityLists/{id}", &[key])).await?;
-        let version = answer.headers.get("etag").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        let answer = self
+            .0
+            .iaas
+            .send(Call::get("/20160918/securityLists/{id}", &[key]))
+            .await?;
+        let version = answer
+            .headers
+            .get("etag")
+            .and_then(|it| it.to_str().ok())
+            .map(str::to_owned);
         if version.is_none() {
-            let text = format!("the cloud shows security list {key} without an etag, so that no change of it is safe");
+            let text = format!(
+                "the cloud shows security list {key} without an etag, so that no change of it is safe"
+            );
             return Err(Error::other(text));
         }
-        Ok(Versioned { document: answer.json()?, version })
+        Ok(Versioned {
+            document: answer.json()?,
+            version,
+        })
     }
 
     async fn write(&self, key: &String, document: Value, version: Option<&str>) -> Result<()> {
         let fields = [INGRESS.0, EGRESS.0].map(|key| (key.to_owned(), document[key].clone()));
         let body: serde_json::Map<_, _> = fields.into_iter().collect();
         let call = Call::put("/20160918/securityLists/{id}", &[key]).json(&body);
-        let call = version.iter().fold(call, |call, version| call.header("if-match", version));
+        let call = version
+            .iter()
+            .fold(call, |call, version| call.header("if-match", version));
         self.0.iaas.send(call).await.map(drop)
     }
 }
@@ -160,10 +200,22 @@ impl Retained {
     /// Returns the ports of all Services except for `service`, or of all with it if `with_own`. Ports count as they are in
     /// the Services, whatever mistakes their annotations have. Users write rules for other Services in mode `None` and for
     /// node ports, which look the same. In mode `NSG` a load balancer needs no rule of a security list.
-    pub(super) fn by_others(all: &[Arc<Service>], service: &Service, with_own: bool, config: &Config) -> Self {
+    pub(super) fn by_others(
+        all: &[Arc<Service>],
+        service: &Service,
+        with_own: bool,
+        config: &Config,
+    ) -> Self {
         let mut retained = Self::default();
-        for other in all.iter().filter(|it| with_own || it.metadata.uid != service.metadata.uid) {
-            let Some(spec) = other.spec.as_ref().filter(|_| other.metadata.deletion_timestamp.is_none()) else {
+        for other in all
+            .iter()
+            .filter(|it| with_own || it.metadata.uid != service.metadata.uid)
+        {
+            let Some(spec) = other
+                .spec
+                .as_ref()
+                .filter(|_| other.metadata.deletion_timestamp.is_none())
+            else {
                 continue;
             };
             let is_balanced = spec.type_.as_deref() == Some("LoadBalancer");
@@ -177,9 +229,13 @@ impl Retained {
             }
             let port = |number: i32| u16::try_from(number).ok();
             let ports = || spec.ports.iter().flatten();
-            retained.node_ports.extend(ports().filter_map(|it| port(it.node_port?)));
+            retained
+                .node_ports
+                .extend(ports().filter_map(|it| port(it.node_port?)));
             if is_balanced {
-                retained.listeners.extend(ports().filter_map(|it| port(it.port)));
+                retained
+                    .listeners
+                    .extend(ports().filter_map(|it| port(it.port)));
                 retained.node_ports.insert(health_port(other));
             }
         }
@@ -187,14 +243,21 @@ impl Retained {
     }
 
     pub(super) fn needs(&self, rule: &Rule) -> bool {
-        self.node_ports.contains(&rule.port) || rule.is_ingress && self.listeners.contains(&rule.port)
+        self.node_ports.contains(&rule.port)
+            || rule.is_ingress && self.listeners.contains(&rule.port)
     }
 }
 
 impl SecurityLists {
     pub(crate) fn new(api: Api, subnets: Arc<Subnets>, cluster: ClusterView) -> Self {
         let documents = SharedDocuments::new(Lists(api.clone()));
-        Self { documents, read: Mutex::default(), subnets, api, cluster }
+        Self {
+            documents,
+            read: Mutex::default(),
+            subnets,
+            api,
+            cluster,
+        }
     }
 
     pub(crate) fn subnets(&self) -> &Subnets {
@@ -222,7 +285,11 @@ impl SecurityLists {
             Err(error) if error.is_not_found() => Ok(None),
             document => Ok::<_, Error>(Some((document?["timeCreated"].to_string(), id.clone()))),
         };
-        let oldest = try_join_all(subnet.security_list_ids.iter().map(read)).await?.into_iter().flatten().min();
+        let oldest = try_join_all(subnet.security_list_ids.iter().map(read))
+            .await?
+            .into_iter()
+            .flatten()
+            .min();
         Ok(oldest.map(|(_, list)| list))
     }
 
@@ -248,8 +315,16 @@ impl SecurityLists {
         };
         let (own, nodes) = (ranges(&places.balancer), ranges(&places.nodes));
         let mut add = |list: &str, is_ingress, peers: &BTreeSet<String>, ports: &BTreeSet<u16>| {
-            for (peer, port) in peers.iter().flat_map(|peer| ports.iter().map(move |port| (peer, *port))) {
-                rules.insert(Rule { list: list.to_owned(), is_ingress, peer: peer.clone(), port });
+            for (peer, port) in peers
+                .iter()
+                .flat_map(|peer| ports.iter().map(move |port| (peer, *port)))
+            {
+                rules.insert(Rule {
+                    list: list.to_owned(),
+                    is_ingress,
+                    peer: peer.clone(),
+                    port,
+                });
             }
         };
         for subnet in &places.balancer {
@@ -273,13 +348,17 @@ impl SecurityLists {
     pub(crate) async fn observed(&self, places: &Places) -> Result<BTreeSet<Rule>> {
         let mut lists: BTreeMap<String, [BTreeSet<u16>; 2]> = BTreeMap::new();
         for subnet in &places.balancer {
-            let Some(list) = self.existing_list(subnet).await? else { continue };
+            let Some(list) = self.existing_list(subnet).await? else {
+                continue;
+            };
             let [ingress, egress] = lists.entry(list).or_default();
             ingress.extend(&places.listeners);
             egress.extend(places.node_ports.union(&places.health_ports));
         }
         for subnet in &places.nodes {
-            let Some(list) = self.existing_list(subnet).await? else { continue };
+            let Some(list) = self.existing_list(subnet).await? else {
+                continue;
+            };
             lists.entry(list).or_default()[0].extend(places.node_ports.union(&places.health_ports));
         }
         let mut rules = BTreeSet::new();
@@ -289,11 +368,20 @@ impl SecurityLists {
                 Err(error) if error.is_not_found() => continue,
                 document => document?,
             };
-            for ((direction, peer), ports, is_ingress) in [(INGRESS, ingress, true), (EGRESS, egress, false)] {
+            for ((direction, peer), ports, is_ingress) in
+                [(INGRESS, ingress, true), (EGRESS, egress, false)]
+            {
                 let shapes = list_of(&document, direction);
-                let shapes =
-                    shapes.iter().filter_map(|rule| shape(rule, peer)).filter(|(_, port)| ports.contains(port));
-                rules.extend(shapes.map(|(peer, port)| Rule { list: list.clone(), is_ingress, peer, port }));
+                let shapes = shapes
+                    .iter()
+                    .filter_map(|rule| shape(rule, peer))
+                    .filter(|(_, port)| ports.contains(port));
+                rules.extend(shapes.map(|(peer, port)| Rule {
+                    list: list.clone(),
+                    is_ingress,
+                    peer,
+                    port,
+                }));
             }
         }
         Ok(rules)
@@ -305,8 +393,16 @@ impl SecurityLists {
             return Ok(all);
         }
         let service = |it: &Value| serde_json::from_str(&it.to_string()).map(Arc::new);
-        let all = self.cluster.list("/api/v1/services").await?.iter().map(service).collect::<Result<_, _>>();
-        all.map_err(|error| Error::other(format!("a Service has another form than expected: {error}")))
+        let all = self
+            .cluster
+            .list("/api/v1/services")
+            .await?
+            .iter()
+            .map(service)
+            .collect::<Result<_, _>>();
+        all.map_err(|error| {
+            Error::other(format!("a Service has another form than expected: {error}"))
+        })
     }
 
     /// Adds and removes rules of a Service, with one write for each list and any number of Services. Rules that another
@@ -318,11 +414,26 @@ impl SecurityLists {
         add: &BTreeSet<Rule>,
         remove: &BTreeSet<Rule>,
     ) -> Result<()> {
-        let listed = if remove.is_empty() { Vec::new() } else { self.all_services().await? };
-        let lists: BTreeSet<_> = add.iter().chain(remove).map(|rule| rule.list.clone()).collect();
+        let listed = if remove.is_empty() {
+            Vec::new()
+        } else {
+            self.all_services().await?
+        };
+        let lists: BTreeSet<_> = add
+            .iter()
+            .chain(remove)
+            .map(|rule| rule.list.clone())
+            .collect();
         let edits = lists.iter().map(|list| {
-            let of = |rules: &BTreeSet<Rule>| rules.iter().filter(|it| it.list == *list).cloned().collect::<Vec<_>>();
-            let (add, remove, service, listed) = (of(add), of(remove), service.clone(), listed.clone());
+            let of = |rules: &BTreeSet<Rule>| {
+                rules
+                    .iter()
+                    .filter(|it| it.list == *list)
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            let (add, remove, service, listed) =
+                (of(add), of(remove), service.clone(), listed.clone());
             let (cluster, config) = (self.cluster.clone(), Arc::clone(&self.api.config));
             let adds = !add.is_empty();
             async move {
@@ -355,14 +466,23 @@ impl SecurityLists {
 fn edit(document: &mut Value, add: &[Rule], remove: &[Rule]) {
     for (direction, peer) in [INGRESS, EGRESS] {
         let mut rules = list_of(document, direction);
-        let of = |all: &[Rule]| all.iter().filter(|it| it.direction().0 == direction).cloned().collect::<Vec<_>>();
+        let of = |all: &[Rule]| {
+            all.iter()
+                .filter(|it| it.direction().0 == direction)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         let is_one = |rule: &Value, all: &[Rule]| {
-            shape(rule, peer).is_some_and(|(peer, port)| all.iter().any(|it| it.peer == peer && it.port == port))
+            shape(rule, peer)
+                .is_some_and(|(peer, port)| all.iter().any(|it| it.peer == peer && it.port == port))
         };
         let (add, remove) = (of(add), of(remove));
         rules.retain(|rule| !is_one(rule, &remove));
         for rule in add {
-            if !rules.iter().any(|it| is_one(it, std::slice::from_ref(&rule))) {
+            if !rules
+                .iter()
+                .any(|it| is_one(it, std::slice::from_ref(&rule)))
+            {
                 rules.push(rule.written());
             }
         }

@@ -80,9 +80,16 @@ pub(crate) struct PortSpec {
 
 fn families(service: &Service) -> Families {
     let spec = service.spec.as_ref();
-    let policy = spec.and_then(|it| it.ip_family_policy.as_deref()).unwrap_or("SingleStack");
-    let is_first_ipv6 = spec.and_then(|it| it.ip_families.as_ref()?.first().cloned()).as_deref() == Some("IPv6");
-    let stated = spec.and_then(|it| it.ip_families.as_ref()).map_or(0, Vec::len);
+    let policy = spec
+        .and_then(|it| it.ip_family_policy.as_deref())
+        .unwrap_or("SingleStack");
+    let is_first_ipv6 = spec
+        .and_then(|it| it.ip_families.as_ref()?.first().cloned())
+        .as_deref()
+        == Some("IPv6");
+    let stated = spec
+        .and_then(|it| it.ip_families.as_ref())
+        .map_or(0, Vec::len);
     match policy {
         // The API server lists one family if the cluster has no other: there are no addresses of it.
         _ if stated == 1 && is_first_ipv6 => Families::Ipv6,
@@ -97,7 +104,12 @@ fn families(service: &Service) -> Families {
 impl LoadBalancerSpec {
     /// Returns the mode of security rules of a Service's load balancer of this kind, whatever kind the Service asks for.
     pub(crate) fn mode_of(service: &Service, is_network: bool, config: &Config) -> SecurityMode {
-        Reader { annotations: Annotations::of(service), service, is_network }.mode(config)
+        Reader {
+            annotations: Annotations::of(service),
+            service,
+            is_network,
+        }
+        .mode(config)
     }
 
     /// Returns the mode of security rules that a Service asks for.
@@ -110,7 +122,10 @@ impl LoadBalancerSpec {
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         for (prefix, declared) in [
-            ("service.beta.kubernetes.io/oci-load-balancer-", key::LOAD_BALANCER),
+            (
+                "service.beta.kubernetes.io/oci-load-balancer-",
+                key::LOAD_BALANCER,
+            ),
             ("oci-network-load-balancer.oraclecloud.com/", key::NETWORK),
             ("oci.oraclecloud.com/", key::GENERAL),
         ] {
@@ -118,8 +133,14 @@ impl LoadBalancerSpec {
         }
         let kind = annotations.get(&key::KIND).unwrap_or_default();
         let is_network = kind == LoadBalancerKind::Network;
-        let mut reader = Reader { annotations, service, is_network };
-        let is_internal = reader.pick(&key::INTERNAL, &key::NETWORK_INTERNAL).unwrap_or_default();
+        let mut reader = Reader {
+            annotations,
+            service,
+            is_network,
+        };
+        let is_internal = reader
+            .pick(&key::INTERNAL, &key::NETWORK_INTERNAL)
+            .unwrap_or_default();
         reader.check_kind(is_internal);
         let (set, preserves_source, health_port) = reader.set();
         let (ports, mode) = (reader.ports(), reader.mode(config));
@@ -130,7 +151,10 @@ impl LoadBalancerSpec {
         }
         let (subnets, is_subnet_named) = reader.subnets(config);
         let assigned = [
-            reader.annotations.get(&key::ASSIGNED_V4).map(|ip| ip.to_string()),
+            reader
+                .annotations
+                .get(&key::ASSIGNED_V4)
+                .map(|ip| ip.to_string()),
             reader.annotations.get(&key::ASSIGNED_V6),
         ];
         let rule_sets = reader.annotations.get(&key::RULE_SETS_KEY).map(|it| it.0);
@@ -140,8 +164,14 @@ impl LoadBalancerSpec {
             (is_network && rule_sets.is_some(), key::RULE_SETS_KEY.key()),
         ] {
             if is_wrong {
-                let kinds = if is_network { "load balancers (lb)" } else { "network load balancers (nlb)" };
-                reader.annotations.mistake(format!("annotation {annotation} is possible with {kinds} only"));
+                let kinds = if is_network {
+                    "load balancers (lb)"
+                } else {
+                    "network load balancers (nlb)"
+                };
+                reader.annotations.mistake(format!(
+                    "annotation {annotation} is possible with {kinds} only"
+                ));
             }
         }
         let sources = reader.sources();
@@ -150,7 +180,11 @@ impl LoadBalancerSpec {
         reader.check_service(families);
         reader.check_names(kind);
         reader.annotations.get(&key::COMPARTMENT);
-        let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };
+        let groups = if is_network {
+            &key::NETWORK_GROUPS
+        } else {
+            &key::NETWORK_SECURITY_GROUPS
+        };
         let spec = Self {
             kind,
             is_internal,
@@ -162,7 +196,9 @@ impl LoadBalancerSpec {
             set,
             tls_secret: reader.secret(&key::TLS_SECRET, config),
             tls_backend_secret: reader.secret(&key::TLS_BACKEND_SECRET, config),
-            certificate_ids: reader.proxied(&key::TLS_CERTIFICATE_IDS).unwrap_or_default(),
+            certificate_ids: reader
+                .proxied(&key::TLS_CERTIFICATE_IDS)
+                .unwrap_or_default(),
             tls: reader.filled(&key::LISTENER_TLS),
             backend_tls: reader.filled(&key::BACKEND_TLS),
             groups: reader.groups(groups, config),
@@ -182,7 +218,10 @@ impl LoadBalancerSpec {
             warnings: reader.annotations.warnings().to_vec(),
         };
         let follows = spec.selector.is_some();
-        reader.annotations.parsed(spec).targets_follow_labels(follows)
+        reader
+            .annotations
+            .parsed(spec)
+            .targets_follow_labels(follows)
     }
 
     /// Returns `true` if the Service asks for a network load balancer.
@@ -193,11 +232,18 @@ impl LoadBalancerSpec {
     /// Returns the address of a Node that gets traffic of a family.
     pub(crate) fn backend_address(node: &Node, is_ipv6: bool) -> Option<IpAddr> {
         let of = |kind: &AddressType| {
-            let all =
-                node.addresses.iter().filter(|it| it.kind == *kind).filter_map(|it| it.address.parse::<IpAddr>().ok());
+            let all = node
+                .addresses
+                .iter()
+                .filter(|it| it.kind == *kind)
+                .filter_map(|it| it.address.parse::<IpAddr>().ok());
             { all }.find(|ip| ip.is_ipv6() == is_ipv6)
         };
         let internal = of(&AddressType::InternalIP);
-        if is_ipv6 { internal.or_else(|| of(&AddressType::ExternalIP)) } else { internal }
+        if is_ipv6 {
+            internal.or_else(|| of(&AddressType::ExternalIP))
+        } else {
+            internal
+        }
     }
 }

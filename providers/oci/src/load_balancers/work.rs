@@ -34,18 +34,29 @@ pub(super) struct WorkRequests(Mutex<HashMap<String, WorkRequest>>);
 
 /// Returns the OCID of the work request that an answer names.
 pub(super) fn named(answer: &Answer) -> String {
-    answer.headers.get("opc-work-request-id").and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned()
+    answer
+        .headers
+        .get("opc-work-request-id")
+        .and_then(|it| it.to_str().ok())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Returns the error for a load balancer that a work request of another program is changing.
 pub(super) fn busy(id: &str) -> Error {
-    Error::conflict(format!("load balancer {id} is being changed by another work request"))
+    Error::conflict(format!(
+        "load balancer {id} is being changed by another work request"
+    ))
 }
 
 impl WorkRequests {
     /// Notes a work request. `change` is its name in metrics: `PROVISION`, `UPDATE` or `DELETE`.
     pub(super) fn begin(&self, balancer: &str, id: String, change: &'static str) {
-        let request = WorkRequest { id, change, begun: Instant::now() };
+        let request = WorkRequest {
+            id,
+            change,
+            begun: Instant::now(),
+        };
         self.0.lock().insert(balancer.to_owned(), request);
     }
 
@@ -55,7 +66,10 @@ impl WorkRequests {
 
     /// Returns `true` if the work request creates the load balancer.
     pub(super) fn creates(&self, balancer: &str) -> bool {
-        self.0.lock().get(balancer).is_some_and(|it| it.change == "PROVISION")
+        self.0
+            .lock()
+            .get(balancer)
+            .is_some_and(|it| it.change == "PROVISION")
     }
 
     /// Notes that the load balancer's work request has succeeded.
@@ -64,10 +78,15 @@ impl WorkRequests {
     }
 
     fn finish(&self, api: &Api, form: &Form, balancer: &str, is_success: bool) {
-        let ended = self.0.lock().remove(balancer).filter(|it| !it.id.is_empty());
+        let ended = self
+            .0
+            .lock()
+            .remove(balancer)
+            .filter(|it| !it.id.is_empty());
         if let Some(WorkRequest { change, begun, .. }) = ended {
             let metric = format!("{}_{change}", form.name.to_uppercase());
-            api.monitoring.push(&metric, begun.elapsed(), balancer, is_success);
+            api.monitoring
+                .push(&metric, begun.elapsed(), balancer, is_success);
         }
     }
 
@@ -76,12 +95,22 @@ impl WorkRequests {
         let Some(WorkRequest { id: request, .. }) = self.0.lock().get(balancer).cloned() else {
             return Ok(Work::Done);
         };
-        let is_open = |it: &Value| ["ACCEPTED", "IN_PROGRESS", "CANCELING"].iter().any(|open| it[form.state] == *open);
+        let is_open = |it: &Value| {
+            ["ACCEPTED", "IN_PROGRESS", "CANCELING"]
+                .iter()
+                .any(|open| it[form.state] == *open)
+        };
         let work = if !request.is_empty() {
-            let found: Value = form.http(api).find(Call::get(form.work, &[&request])).await?.unwrap_or_default();
+            let found: Value = form
+                .http(api)
+                .find(Call::get(form.work, &[&request]))
+                .await?
+                .unwrap_or_default();
             match &found[form.state] {
                 _ if is_open(&found) => Work::Running,
-                state if state == "FAILED" => Work::Failed(self.message(api, form, &request, &found).await),
+                state if state == "FAILED" => {
+                    Work::Failed(self.message(api, form, &request, &found).await)
+                }
                 _ => Work::Done,
             }
         } else if form.is_network() {
@@ -90,8 +119,18 @@ impl WorkRequests {
         } else {
             let call = Call::get("/20170115/loadBalancers/{id}/workRequests", &[balancer]);
             let all = api.all(call, |it: &Value| it["id"].to_string()).await;
-            let all = all.or_else(|error| if error.is_not_found() { Ok(Vec::new()) } else { Err(error) })?;
-            if all.iter().any(is_open) { Work::Running } else { Work::Done }
+            let all = all.or_else(|error| {
+                if error.is_not_found() {
+                    Ok(Vec::new())
+                } else {
+                    Err(error)
+                }
+            })?;
+            if all.iter().any(is_open) {
+                Work::Running
+            } else {
+                Work::Done
+            }
         };
         if !matches!(work, Work::Running) {
             self.finish(api, form, balancer, matches!(work, Work::Done));
@@ -100,16 +139,27 @@ impl WorkRequests {
     }
 
     async fn message(&self, api: &Api, form: &Form, request: &str, found: &Value) -> String {
-        let of_load_balancer = || found.pointer("/errorDetails/0/message").or(found.get("message")).cloned();
+        let of_load_balancer = || {
+            found
+                .pointer("/errorDetails/0/message")
+                .or(found.get("message"))
+                .cloned()
+        };
         let message = if form.is_network() {
             let compartment = found["compartmentId"].as_str().unwrap_or_default();
-            let call = Call::get("/20200501/workRequests/{id}/errors", &[request]).query("compartmentId", compartment);
+            let call = Call::get("/20200501/workRequests/{id}/errors", &[request])
+                .query("compartmentId", compartment);
             let errors: Result<Value> = api.network.read(call).await;
-            errors.ok().and_then(|it| it.pointer("/items/0/message").cloned())
+            errors
+                .ok()
+                .and_then(|it| it.pointer("/items/0/message").cloned())
         } else {
             of_load_balancer()
         };
-        let text = message.as_ref().and_then(Value::as_str).unwrap_or("the cloud gives no reason");
+        let text = message
+            .as_ref()
+            .and_then(Value::as_str)
+            .unwrap_or("the cloud gives no reason");
         format!("work request {request} failed: {text}")
     }
 }

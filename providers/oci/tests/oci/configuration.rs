@@ -16,11 +16,19 @@ use crate::harness::{Harness, api_key, configuration};
 
 fn setup(text: &str, variables: &[(&str, &str)]) -> Setup {
     let environment = Environment::of(variables.to_vec());
-    Setup { environment, ..Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text: text.to_owned() }) }
+    Setup {
+        environment,
+        ..Setup::of(ConfigFile {
+            path: "cloud-provider.yaml".into(),
+            text: text.to_owned(),
+        })
+    }
 }
 
 fn mistakes(text: &str) -> String {
-    Config::read(&setup(text, &[])).err().map_or_else(|| "none".to_owned(), |error| error.to_string())
+    Config::read(&setup(text, &[]))
+        .err()
+        .map_or_else(|| "none".to_owned(), |error| error.to_string())
 }
 
 #[test]
@@ -52,7 +60,10 @@ fn mistakes_of_the_cloud_configuration_are_reported_together() {
     ];
     for (text, expected) in table {
         let found = mistakes(&text);
-        assert!(found.contains(expected) && !found.contains("s3cret"), "{text}: {found}");
+        assert!(
+            found.contains(expected) && !found.contains("s3cret"),
+            "{text}: {found}"
+        );
     }
 }
 
@@ -60,22 +71,38 @@ fn mistakes_of_the_cloud_configuration_are_reported_together() {
 fn former_places_of_keys_and_the_defaults_of_the_go_program_are_understood() {
     let text = "auth: {useInstancePrincipals: true, compartment: c, regionKey: phx, key_passphrase: x}\nvcn: v\n\
                 loadBalancer: {disableSecurityListManagement: true}";
-    let variables =
-        [("LOAD_BALANCER_PREFIX", "test"), ("CLUSTER_IP_FAMILY", "ipv6"), ("ENABLE_FLEX_CIDR_CONTROLLER", "1")];
+    let variables = [
+        ("LOAD_BALANCER_PREFIX", "test"),
+        ("CLUSTER_IP_FAMILY", "ipv6"),
+        ("ENABLE_FLEX_CIDR_CONTROLLER", "1"),
+    ];
     let config = Config::read(&setup(text, &variables)).unwrap();
-    assert_eq!((config.compartment.as_deref(), &*config.prefix), (Some("c"), "test-"));
+    assert_eq!(
+        (config.compartment.as_deref(), &*config.prefix),
+        (Some("c"), "test-")
+    );
     assert!(config.is_ipv6 && config.has_flex_cidr && config.tags_instances);
     assert_eq!(
         (config.security_mode, config.reads, config.writes),
-        (annotations::SecurityMode::None, Some((20.0, 5)), Some((20.0, 5)))
+        (
+            annotations::SecurityMode::None,
+            Some((20.0, 5)),
+            Some((20.0, 5))
+        )
     );
     let text = "useInstancePrincipals: true\nvcn: v\n\
                 loadBalancer: {disableSecurityListManagement: true, securityListManagementMode: Frontend}";
     let config = Config::read(&setup(text, &[("LOAD_BALANCER_PREFIX", "a--")])).unwrap();
-    assert_eq!((config.security_mode, &*config.prefix), (annotations::SecurityMode::Frontend, "a--"));
+    assert_eq!(
+        (config.security_mode, &*config.prefix),
+        (annotations::SecurityMode::Frontend, "a--")
+    );
     let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {rateLimitQPSRead: 0.5, rateLimitBucketWrite: 9}";
     let config = Config::read(&setup(text, &[])).unwrap();
-    assert_eq!((config.reads, config.writes), (Some((0.5, 5)), Some((20.0, 9))));
+    assert_eq!(
+        (config.reads, config.writes),
+        (Some((0.5, 5)), Some((20.0, 9)))
+    );
     let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {disableRateLimiter: true}";
     assert_eq!(Config::read(&setup(text, &[])).unwrap().reads, None);
 }
@@ -92,11 +119,28 @@ async fn profile_of_oracles_command_line_signs_requests() {
     std::fs::write(path("config"), profile).unwrap();
     let harness = Harness::new();
     let auth = |name: &str| format!("  configFile: {}\n  profile: {name}\n", path("config"));
-    harness.started_with(configuration(&auth("ccm"), "http://oci"), &[], &in_process(harness.fake.router())).await;
+    harness
+        .started_with(
+            configuration(&auth("ccm"), "http://oci"),
+            &[],
+            &in_process(harness.fake.router()),
+        )
+        .await;
     let setup = setup(&configuration(&auth("other"), "http://oci"), &[]);
-    let provider = provider_oci::Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router()));
-    let error = provider.unwrap().initialize(&harness.context()).await.unwrap_err();
-    assert!(error.to_string().contains("has no user") || error.to_string().contains("has no key_file"), "{error}");
+    let provider = provider_oci::Oci::new(
+        Config::read(&setup).unwrap(),
+        &setup,
+        &in_process(harness.fake.router()),
+    );
+    let error = provider
+        .unwrap()
+        .initialize(&harness.context())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("has no user") || error.to_string().contains("has no key_file"),
+        "{error}"
+    );
     assert!(
         error.chain().any(cloud_provider::Error::is_unauthorized),
         "the mistake is one of the credential: {error:?}"
@@ -106,20 +150,37 @@ async fn profile_of_oracles_command_line_signs_requests() {
 #[tokio::test(start_paused = true)]
 async fn region_and_realm_decide_about_the_addresses_of_the_apis() {
     for (region, variables, expected) in [
-        ("iad", [].as_slice(), "identity.us-ashburn-1.oci.oraclecloud.com"),
-        ("EU-Frankfurt-1", &[], "identity.eu-frankfurt-1.oci.oraclecloud.com"),
+        (
+            "iad",
+            [].as_slice(),
+            "identity.us-ashburn-1.oci.oraclecloud.com",
+        ),
+        (
+            "EU-Frankfurt-1",
+            &[],
+            "identity.eu-frankfurt-1.oci.oraclecloud.com",
+        ),
         ("vll", &[], "identity.eu-madrid-2.oci.oraclecloud.eu"),
-        ("us-gov-phoenix-1", &[], "identity.us-gov-phoenix-1.oci.oraclegovcloud.com"),
-        ("xx-new-1", &[("OCI_DEFAULT_REALM", "oraclecloud99.com")], "identity.xx-new-1.oci.oraclecloud99.com"),
+        (
+            "us-gov-phoenix-1",
+            &[],
+            "identity.us-gov-phoenix-1.oci.oraclegovcloud.com",
+        ),
+        (
+            "xx-new-1",
+            &[("OCI_DEFAULT_REALM", "oraclecloud99.com")],
+            "identity.xx-new-1.oci.oraclecloud99.com",
+        ),
     ] {
         let harness = Harness::new();
         let (router, hosts) = (harness.fake.router(), Arc::<Mutex<Vec<String>>>::default());
         let seen = Arc::clone(&hosts);
-        let connector =
-            in_process(tower::service_fn(move |request: axum::http::Request<http_body_util::Full<Bytes>>| {
+        let connector = in_process(tower::service_fn(
+            move |request: axum::http::Request<http_body_util::Full<Bytes>>| {
                 seen.lock().extend(request.uri().host().map(str::to_owned));
                 router.clone().oneshot(request.map(axum::body::Body::new))
-            }));
+            },
+        ));
         let text = configuration(&api_key(TENANCY, KEY).replace("us-phoenix-1", region), "");
         harness.started_with(text, variables, &connector).await;
         assert_eq!(hosts.lock().first().map(String::as_str), Some(expected));
@@ -140,24 +201,42 @@ async fn encrypted_key_needs_its_passphrase() {
         let auth = format!("{}  {key}: \"{passphrase}\"\n", api_key(TENANCY, ENCRYPTED));
         let setup = setup(&configuration(&auth, "http://oci"), &[]);
         let config = Config::read(&setup).unwrap();
-        let provider = provider_oci::Oci::new(config, &setup, &in_process(harness.fake.router())).unwrap();
+        let provider =
+            provider_oci::Oci::new(config, &setup, &in_process(harness.fake.router())).unwrap();
         let outcome = provider.initialize(&harness.context()).await;
-        let text = outcome.err().map_or_else(|| "none".to_owned(), |error| error.to_string());
-        assert!(text.contains(expected) && !text.contains("s3cret"), "{text}");
+        let text = outcome
+            .err()
+            .map_or_else(|| "none".to_owned(), |error| error.to_string());
+        assert!(
+            text.contains(expected) && !text.contains("s3cret"),
+            "{text}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn key_that_the_cloud_refuses_is_read_again_from_the_file() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cloud-provider.yaml").display().to_string();
+    let path = directory
+        .path()
+        .join("cloud-provider.yaml")
+        .display()
+        .to_string();
     let text = configuration(&api_key(TENANCY, KEY), "http://oci");
     std::fs::write(&path, &text).unwrap();
     let old = text.replace(FINGERPRINT, "00:00");
     let harness = Harness::new();
     let setup = Setup::of(ConfigFile { path, text: old });
-    let provider = provider_oci::Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router()));
-    provider.unwrap().initialize(&harness.context()).await.unwrap();
+    let provider = provider_oci::Oci::new(
+        Config::read(&setup).unwrap(),
+        &setup,
+        &in_process(harness.fake.router()),
+    );
+    provider
+        .unwrap()
+        .initialize(&harness.context())
+        .await
+        .unwrap();
 }
 
 #[test]
@@ -169,14 +248,22 @@ fn reference_page_has_the_tables_of_the_declarations() {
         ("load-balancer-annotations", annotations::LOAD_BALANCER),
         ("network-annotations", annotations::NETWORK),
     ];
-    let write = |page: String, (name, all): (&str, &'static [&'static dyn provider_kit::declared::Declared])| {
-        put(&page, name, &table("annotation", all)).expect("a place for it")
-    };
+    let write = |page: String,
+                 (name, all): (
+        &str,
+        &'static [&'static dyn provider_kit::declared::Declared],
+    )| { put(&page, name, &table("annotation", all)).expect("a place for it") };
     let fresh = all.into_iter().fold(page.clone(), write);
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(PAGE, &fresh).unwrap();
     } else {
-        assert_eq!(page, fresh, "CCM_WRITE_REFERENCE=1 cargo test --workspace --test oci writes the page");
+        assert_eq!(
+            page, fresh,
+            "CCM_WRITE_REFERENCE=1 cargo test --workspace --test oci writes the page"
+        );
     }
-    assert!(all.iter().all(|(_, all)| all.iter().all(|it| it.row().default_is_accepted)));
+    assert!(
+        all.iter()
+            .all(|(_, all)| all.iter().all(|it| it.row().default_is_accepted))
+    );
 }

@@ -15,30 +15,55 @@ const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
 #[tokio::test]
 #[ignore = "needs a validating proxy"]
 async fn every_request_and_answer_fits_the_description() {
-    let variable = |name: &str| std::env::var(format!("CCM_TEST_{name}")).expect("the variables of this test");
-    let (proxy, upstream, keys) = (variable("OCI_PROXY"), variable("OCI_UPSTREAM"), variable("CONTRACT_KEYS"));
-    let read = |name: &str| std::fs::read_to_string(format!("{keys}/{name}")).unwrap().trim().to_owned();
+    let variable =
+        |name: &str| std::env::var(format!("CCM_TEST_{name}")).expect("the variables of this test");
+    let (proxy, upstream, keys) = (
+        variable("OCI_PROXY"),
+        variable("OCI_UPSTREAM"),
+        variable("CONTRACT_KEYS"),
+    );
+    let read = |name: &str| {
+        std::fs::read_to_string(format!("{keys}/{name}"))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
     let (key, id) = (read("oci.pem"), read("oci.keyid"));
-    let [tenancy, user, fingerprint] = id.split('/').collect::<Vec<_>>()[..] else { panic!("{id}") };
-    let auth = api_key(tenancy, &key).replace(oci_fake::USER, user).replace(oci_fake::FINGERPRINT, fingerprint);
+    let [tenancy, user, fingerprint] = id.split('/').collect::<Vec<_>>()[..] else {
+        panic!("{id}")
+    };
+    let auth = api_key(tenancy, &key)
+        .replace(oci_fake::USER, user)
+        .replace(oci_fake::FINGERPRINT, fingerprint);
     let harness = Harness::new();
     // The proxy checks the signatures.
     harness.fake.lock().keys = None;
     harness.fake.lock().work_time = std::time::Duration::from_millis(100);
-    let _served = Port::open(&upstream).await.unwrap().serve(harness.fake.router());
+    let _served = Port::open(&upstream)
+        .await
+        .unwrap()
+        .serve(harness.fake.router());
     let check = Transport::builder(proxy.clone()).build().unwrap();
     let connector = network(&Tls::default(), &proxy).unwrap();
     harness.set_openshift_with_pod_ranges();
     let text = configuration(&auth, &proxy);
-    let provider = harness.started_with(text, &[("ENABLE_FLEX_CIDR_CONTROLLER", "true")], &connector).await;
+    let provider = harness
+        .started_with(text, &[("ENABLE_FLEX_CIDR_CONTROLLER", "true")], &connector)
+        .await;
     let backend = harness.fake.lock().add_group("nodes");
     harness.fake.lock().add_public_ip("192.0.2.7", "AVAILABLE");
     harness.set_certificate(&certificate("AAEC"));
-    for (kind, steps) in [("lb", load_balancers(&backend)), ("nlb", network_load_balancers(&backend))] {
+    for (kind, steps) in [
+        ("lb", load_balancers(&backend)),
+        ("nlb", network_load_balancers(&backend)),
+    ] {
         let mut before = service(&[], json!({}));
         for (annotations, spec) in steps {
-            let annotations: Vec<_> =
-                annotations.iter().map(|(key, value)| (&**key, &**value)).chain([(KIND, kind)]).collect();
+            let annotations: Vec<_> = annotations
+                .iter()
+                .map(|(key, value)| (&**key, &**value))
+                .chain([(KIND, kind)])
+                .collect();
             let mut now = service(&annotations, spec);
             now.status.clone_from(&before.status);
             harness.ensure(&provider, &mut now).await.unwrap();
@@ -48,12 +73,15 @@ async fn every_request_and_answer_fits_the_description() {
         let described = harness.describe(&provider, &before).await;
         assert!(described.contains("critical"), "{described}");
         if kind == "lb" {
-            harness.fake.fault_injector().fail(Fault::ends_in_error("PUT /loadBalancers/{id}/{part}/{name}", "odd"));
+            harness.fake.fault_injector().fail(Fault::ends_in_error(
+                "PUT /loadBalancers/{id}/{part}/{name}",
+                "odd",
+            ));
         } else {
-            harness
-                .fake
-                .fault_injector()
-                .fail(Fault::ends_in_error("PUT /networkLoadBalancers/{id}/{part}/{name}", "odd"));
+            harness.fake.fault_injector().fail(Fault::ends_in_error(
+                "PUT /networkLoadBalancers/{id}/{part}/{name}",
+                "odd",
+            ));
         }
         harness.add_node(&format!("{kind}-worker"));
         let error = harness.ensure(&provider, &mut before).await.unwrap_err();
@@ -65,16 +93,40 @@ async fn every_request_and_answer_fits_the_description() {
     reserved.metadata.uid = Some("33333333-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
     harness.ensure(&provider, &mut reserved).await.unwrap();
     let id = harness.fake.lock().add_balancer("theirs");
-    let mut adopted = service(&[("oci.oraclecloud.com/load-balancer-id", &id)], json!({"ports": [port(81, "TCP")]}));
+    let mut adopted = service(
+        &[("oci.oraclecloud.com/load-balancer-id", &id)],
+        json!({"ports": [port(81, "TCP")]}),
+    );
     adopted.metadata.uid = Some("44444444-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
     harness.ensure(&provider, &mut adopted).await.unwrap();
     harness.delete(&provider, &adopted).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(20)).await;
-    assert!(harness.patches().iter().any(|(_, it)| it["spec"]["podCIDRs"].is_array()), "Pod ranges");
-    let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
-    let found = provider.instances().unwrap().lookup(&harness.cluster.nodes(), request).await;
+    assert!(
+        harness
+            .patches()
+            .iter()
+            .any(|(_, it)| it["spec"]["podCIDRs"].is_array()),
+        "Pod ranges"
+    );
+    let request = LookupRequest {
+        existence: true,
+        shutdown: true,
+        metadata: MetadataLevel::Full,
+        fresh: true,
+    };
+    let found = provider
+        .instances()
+        .unwrap()
+        .lookup(&harness.cluster.nodes(), request)
+        .await;
     assert!(found.iter().all(Result::is_ok), "{found:?}");
-    assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
+    assert!(
+        provider
+            .diagnose()
+            .await
+            .iter()
+            .all(|it| it.severity == Severity::Ok)
+    );
     let seen: Value = check.read(Call::get("/__contract", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);
     assert_eq!(seen["violations"], json!([]), "{seen:#}");
@@ -87,8 +139,20 @@ fn certificate(body: &str) -> String {
 }
 
 fn step(prefix: &str, annotations: &[(&str, &str)], spec: Value) -> Step {
-    let full = |key: &str| if key.contains('/') { key.to_owned() } else { format!("{prefix}{key}") };
-    (annotations.iter().map(|(key, value)| (full(key), (*value).to_owned())).collect(), spec)
+    let full = |key: &str| {
+        if key.contains('/') {
+            key.to_owned()
+        } else {
+            format!("{prefix}{key}")
+        }
+    };
+    (
+        annotations
+            .iter()
+            .map(|(key, value)| (full(key), (*value).to_owned()))
+            .collect(),
+        spec,
+    )
 }
 
 fn port(number: u16, protocol: &str) -> Value {
@@ -97,9 +161,18 @@ fn port(number: u16, protocol: &str) -> Value {
 
 /// Returns what Services ask of a load balancer, one after the other.
 fn load_balancers(backend: &str) -> Vec<Step> {
-    let step =
-        |annotations: &[(&str, &str)], spec| step("service.beta.kubernetes.io/oci-load-balancer-", annotations, spec);
-    let tls = [("ssl-ports", "443"), ("tls-secret", "web-tls"), ("tls-backendset-secret", "web-tls")];
+    let step = |annotations: &[(&str, &str)], spec| {
+        step(
+            "service.beta.kubernetes.io/oci-load-balancer-",
+            annotations,
+            spec,
+        )
+    };
+    let tls = [
+        ("ssl-ports", "443"),
+        ("tls-secret", "web-tls"),
+        ("tls-backendset-secret", "web-tls"),
+    ];
     let ports = json!({"ports": [port(80, "TCP"), port(443, "TCP")]});
     let more = [
         ("backend-protocol", "HTTP"),
@@ -112,16 +185,29 @@ fn load_balancers(backend: &str) -> Vec<Step> {
             "oci.oraclecloud.com/oci-load-balancer-rule-sets",
             r#"{"headers": {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}}"#,
         ),
-        ("oci.oraclecloud.com/initial-defined-tags-override", r#"{"cost": {"center": "7"}}"#),
+        (
+            "oci.oraclecloud.com/initial-defined-tags-override",
+            r#"{"cost": {"center": "7"}}"#,
+        ),
     ];
     let groups = [
         ("oci.oraclecloud.com/security-rule-management-mode", "NSG"),
-        ("oci.oraclecloud.com/oci-backend-network-security-group", backend),
+        (
+            "oci.oraclecloud.com/oci-backend-network-security-group",
+            backend,
+        ),
     ];
-    let shape = [("shape", "flexible"), ("shape-flex-min", "20"), ("shape-flex-max", "400")];
+    let shape = [
+        ("shape", "flexible"),
+        ("shape-flex-min", "20"),
+        ("shape-flex-max", "400"),
+    ];
     vec![
         step(&[], json!({})),
-        step(&[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30012})),
+        step(
+            &[],
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30012}),
+        ),
         step(&[tls.as_slice(), &more].concat(), ports.clone()),
         step(&[tls.as_slice(), &more].concat(), ports.clone()),
         step(&[tls.as_slice(), &groups, &shape].concat(), ports),
@@ -134,20 +220,33 @@ fn load_balancers(backend: &str) -> Vec<Step> {
 
 /// Returns what Services ask of a network load balancer, one after the other.
 fn network_load_balancers(backend: &str) -> Vec<Step> {
-    let step =
-        |annotations: &[(&str, &str)], spec| step("oci-network-load-balancer.oraclecloud.com/", annotations, spec);
+    let step = |annotations: &[(&str, &str)], spec| {
+        step(
+            "oci-network-load-balancer.oraclecloud.com/",
+            annotations,
+            spec,
+        )
+    };
     let groups = [
         ("oci.oraclecloud.com/security-rule-management-mode", "NSG"),
-        ("oci.oraclecloud.com/oci-backend-network-security-group", backend),
+        (
+            "oci.oraclecloud.com/oci-backend-network-security-group",
+            backend,
+        ),
     ];
     let ports = json!([port(53, "TCP"), port(53, "UDP"), port(80, "TCP")]);
-    let local = json!({"ports": ports, "externalTrafficPolicy": "Local", "healthCheckNodePort": 30012});
+    let local =
+        json!({"ports": ports, "externalTrafficPolicy": "Local", "healthCheckNodePort": 30012});
     let dual = json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]});
     vec![
         step(&[], json!({})),
         step(&groups, local),
         step(
-            &[("is-ppv2-enabled", "true"), ("backend-policy", "TWO_TUPLE"), ("security-list-management-mode", "All")],
+            &[
+                ("is-ppv2-enabled", "true"),
+                ("backend-policy", "TWO_TUPLE"),
+                ("security-list-management-mode", "All"),
+            ],
             dual,
         ),
         step(&[], json!({})),

@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, Goal, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Plan, Result, Service, Setup,
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, Goal,
+    LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Plan, Result, Service, Setup,
 };
 use oci_fake::{COMPARTMENT, FINGERPRINT, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER, VCN};
 use provider_kit::transport::{Connector, in_process};
@@ -42,16 +42,23 @@ pub(crate) fn api_key(tenancy: &str, key: &str) -> String {
 impl Harness {
     /// Creates a compartment with two instances, and a Node for each.
     pub(crate) fn new() -> Self {
-        let harness = Self { fake: Handle::new(Oracle::default()), cluster: ScriptedCluster::default() };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        let harness = Self {
+            fake: Handle::new(Oracle::default()),
+            cluster: ScriptedCluster::default(),
+        };
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| harness.add_node(name));
         harness
     }
 
     /// Adds an instance and its Node.
     pub(crate) fn add_node(&self, name: &str) {
         let id = self.fake.lock().add_instance(name);
-        let ip =
-            self.fake.lock().objects[&id.replace(".instance.", ".vnic.")]["privateIp"].as_str().unwrap().to_owned();
+        let ip = self.fake.lock().objects[&id.replace(".instance.", ".vnic.")]["privateIp"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let addresses = [NodeAddress::new(AddressType::InternalIP, &ip)].into();
         let provider_id = format!("oci://{id}").into();
         self.cluster.set_node(Node {
@@ -71,15 +78,27 @@ impl Harness {
     /// Returns the provider with these variables and further lines of its cloud configuration.
     pub(crate) async fn started_as(&self, variables: &[(&str, &str)], more: &str) -> Oci {
         let text = configuration(&api_key(TENANCY, KEY), "http://oci") + more;
-        self.started_with(text, variables, &in_process(self.fake.router())).await
+        self.started_with(text, variables, &in_process(self.fake.router()))
+            .await
     }
 
     /// Returns the provider for which adopted load balancers need this tag.
     pub(crate) async fn requiring(&self, tag: &str) -> Oci {
         let text = configuration(&api_key(TENANCY, KEY), "http://oci");
-        let file = ConfigFile { path: "cloud-provider.yaml".into(), text };
-        let setup = Setup { adoptable_tag: Some(tag.parse().unwrap()), ..Setup::of(file) };
-        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(self.fake.router())).unwrap();
+        let file = ConfigFile {
+            path: "cloud-provider.yaml".into(),
+            text,
+        };
+        let setup = Setup {
+            adoptable_tag: Some(tag.parse().unwrap()),
+            ..Setup::of(file)
+        };
+        let provider = Oci::new(
+            Config::read(&setup).unwrap(),
+            &setup,
+            &in_process(self.fake.router()),
+        )
+        .unwrap();
         self.start(&provider).await;
         provider
     }
@@ -87,8 +106,16 @@ impl Harness {
     /// Returns the provider of a subcommand such as `orphans`, which gets no caches.
     pub(crate) async fn without_caches(&self) -> Oci {
         let text = configuration(&api_key(TENANCY, KEY), "http://oci");
-        let setup = Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text });
-        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(self.fake.router())).unwrap();
+        let setup = Setup::of(ConfigFile {
+            path: "cloud-provider.yaml".into(),
+            text,
+        });
+        let provider = Oci::new(
+            Config::read(&setup).unwrap(),
+            &setup,
+            &in_process(self.fake.router()),
+        )
+        .unwrap();
         provider.initialize(&self.context()).await.unwrap();
         provider
     }
@@ -100,8 +127,14 @@ impl Harness {
         variables: &[(&str, &str)],
         connector: &Arc<dyn Connector>,
     ) -> Oci {
-        let file = ConfigFile { path: "cloud-provider.yaml".into(), text };
-        let setup = Setup { environment: Environment::of(variables.to_vec()), ..Setup::of(file) };
+        let file = ConfigFile {
+            path: "cloud-provider.yaml".into(),
+            text,
+        };
+        let setup = Setup {
+            environment: Environment::of(variables.to_vec()),
+            ..Setup::of(file)
+        };
         let provider = Oci::new(Config::read(&setup).unwrap(), &setup, connector).unwrap();
         self.start(&provider).await;
         provider
@@ -110,14 +143,23 @@ impl Harness {
     /// Makes the first Node one of OpenShift, gives its instance a range for Pods, and all subnets IPv6.
     pub(crate) fn set_openshift_with_pod_ranges(&self) {
         let first = (*self.cluster.nodes()[0]).clone();
-        let labels = [("node.openshift.io/os_id".to_owned(), "rhel".to_owned())].into_iter().collect();
+        let labels = [("node.openshift.io/os_id".to_owned(), "rhel".to_owned())]
+            .into_iter()
+            .collect();
         self.cluster.set_node(Node { labels, ..first });
         let families = json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}});
-        self.cluster.set_document("/api/v1/namespaces/default/services/kubernetes", families.to_string());
+        self.cluster.set_document(
+            "/api/v1/namespaces/default/services/kubernetes",
+            families.to_string(),
+        );
         let mut cloud = self.fake.lock();
         let range = json!({"flexcidr-primary-vnic": "{\"ip-count\": 64, \"cidr-blocks\": [\"10.1.0.0/16\"]}"});
         cloud.change_instance("worker-1", |it| it["metadata"] = range.clone());
-        cloud.add_vnic("worker-1", "10.0.9.9", &json!({"openshift-abc": {"boot-volume-type": "ISCSI"}}));
+        cloud.add_vnic(
+            "worker-1",
+            "10.0.9.9",
+            &json!({"openshift-abc": {"boot-volume-type": "ISCSI"}}),
+        );
         for subnet in [LB_SUBNET, oci_fake::NODE_SUBNET] {
             cloud.objects.get_mut(subnet).unwrap()["ipv6CidrBlock"] = "2603:c020::/64".into();
         }
@@ -137,21 +179,35 @@ impl Harness {
     /// Returns the patches of Nodes since the last call, as path and document.
     pub(crate) fn patches(&self) -> Vec<(String, Value)> {
         let patches = self.cluster.take_patches().into_iter();
-        patches.map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap())).collect()
+        patches
+            .map(|(path, patch)| (path, serde_json::from_slice(&patch).unwrap()))
+            .collect()
     }
 
     pub(crate) fn events(&self) -> String {
-        self.cluster.take_events().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        self.cluster
+            .take_events()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// Sets the certificate of Secret `web-tls` of namespace `default`.
     pub(crate) fn set_certificate(&self, pem: &str) {
         let data = json!({"tls.crt": STANDARD.encode(pem), "tls.key": STANDARD.encode(CERTIFICATE_KEY), "ca.crt": STANDARD.encode("ca")});
-        self.cluster.set_document("/api/v1/namespaces/default/secrets/web-tls", json!({ "data": data }).to_string());
+        self.cluster.set_document(
+            "/api/v1/namespaces/default/secrets/web-tls",
+            json!({ "data": data }).to_string(),
+        );
     }
 
     /// Syncs a Service, which gets the status that follows.
-    pub(crate) async fn ensure(&self, provider: &Oci, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Oci,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         self.ensure_beside(provider, service, &[]).await
     }
 
@@ -163,9 +219,20 @@ impl Harness {
         others: &[Service],
     ) -> Result<LoadBalancerStatus> {
         let (nodes, cluster, before) = (self.cluster.nodes(), cluster(), service.clone());
-        self.cluster.set_services(others.iter().cloned().chain([before.clone()]));
-        let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
-        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
+        self.cluster
+            .set_services(others.iter().cloned().chain([before.clone()]));
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &before,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        let status = provider
+            .load_balancers()
+            .unwrap()
+            .ensure(request)
+            .await?
+            .unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
     }
@@ -174,8 +241,17 @@ impl Harness {
     pub(crate) async fn plan(&self, provider: &Oci, service: &Service) -> Result<Plan> {
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
         self.cluster.set_services([service.clone()]);
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().plan(request, Goal::Ensured).await
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .plan(request, Goal::Ensured)
+            .await
     }
 
     pub(crate) async fn delete(&self, provider: &Oci, service: &Service) -> Result<()> {
@@ -183,18 +259,42 @@ impl Harness {
     }
 
     /// Deletes the load balancer of a Service in a cluster with other ones.
-    pub(crate) async fn delete_beside(&self, provider: &Oci, service: &Service, others: &[Service]) -> Result<()> {
+    pub(crate) async fn delete_beside(
+        &self,
+        provider: &Oci,
+        service: &Service,
+        others: &[Service],
+    ) -> Result<()> {
         let cluster = cluster();
-        self.cluster.set_services(others.iter().cloned().chain([service.clone()]));
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
+        self.cluster
+            .set_services(others.iter().cloned().chain([service.clone()]));
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &[],
+            callbacks: &(),
+        };
         provider.load_balancers().unwrap().delete(request).await
     }
 
     /// Returns the load balancers of a Service as `explain` describes them.
     pub(crate) async fn describe(&self, provider: &Oci, service: &Service) -> String {
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        format!("{:?}", provider.load_balancers().unwrap().describe(request).await.unwrap())
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        format!(
+            "{:?}",
+            provider
+                .load_balancers()
+                .unwrap()
+                .describe(request)
+                .await
+                .unwrap()
+        )
     }
 
     /// Returns the only load balancer of a kind.
@@ -207,12 +307,20 @@ impl Harness {
 
     /// Returns the routes of requests that changed something.
     pub(crate) fn changes(&self) -> Vec<String> {
-        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
+        self.fake
+            .fault_injector()
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect()
     }
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// Returns a Service with these annotations, and further fields in its spec.
@@ -222,19 +330,27 @@ pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let mut spec =
-        json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
-    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    let mut spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
+    let Value::Object(more) = more else {
+        panic!("fields of a spec are an object")
+    };
     for (key, value) in more {
         spec[key] = value;
     }
-    let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": annotations});
+    let metadata =
+        json!({"name": "web", "namespace": "default", "uid": UID, "annotations": annotations});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
 /// Returns the Service of another name, UID and port.
-pub(crate) fn other_service(name: &str, uid: &str, annotations: &[(&str, &str)], port: u16) -> Service {
-    let ports = json!([{"name": "http", "port": port, "nodePort": 30000 + port, "protocol": "TCP"}]);
+pub(crate) fn other_service(
+    name: &str,
+    uid: &str,
+    annotations: &[(&str, &str)],
+    port: u16,
+) -> Service {
+    let ports =
+        json!([{"name": "http", "port": port, "nodePort": 30000 + port, "protocol": "TCP"}]);
     let mut other = service(annotations, json!({"ports": ports}));
     (other.metadata.name, other.metadata.uid) = (Some(name.to_owned()), Some(uid.to_owned()));
     other
@@ -244,10 +360,23 @@ pub(crate) fn other_service(name: &str, uid: &str, annotations: &[(&str, &str)],
 pub(crate) fn rules(harness: &Harness, list: &str, direction: &str) -> Vec<String> {
     let id = format!("ocid1.securitylist.oc1.phx.{list}");
     let rules = harness.fake.lock().objects[&id][format!("{direction}SecurityRules")].clone();
-    let peer = if direction == "ingress" { "source" } else { "destination" };
-    let text =
-        |it: &Value| format!("{} {}", it[peer].as_str().unwrap(), it["tcpOptions"]["destinationPortRange"]["min"]);
-    let ours = rules.as_array().unwrap().iter().filter(|it| it["description"] != "ssh");
+    let peer = if direction == "ingress" {
+        "source"
+    } else {
+        "destination"
+    };
+    let text = |it: &Value| {
+        format!(
+            "{} {}",
+            it[peer].as_str().unwrap(),
+            it["tcpOptions"]["destinationPortRange"]["min"]
+        )
+    };
+    let ours = rules
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["description"] != "ssh");
     let mut all: Vec<_> = ours.map(text).collect();
     all.sort();
     all

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{Caches, CloudProvider, LoadBalancerRequest, LookupRequest, MetadataLevel, Node};
+use cloud_provider::{
+    Caches, CloudProvider, LoadBalancerRequest, LookupRequest, MetadataLevel, Node,
+};
 use oci_fake::{Fault, NODE_SUBNET};
 use serde_json::json;
 
@@ -13,7 +15,10 @@ const MODE: &str = "oci.oraclecloud.com/security-rule-management-mode";
 const LB_INTERNAL: &str = "service.beta.kubernetes.io/oci-load-balancer-internal";
 const NLB_INTERNAL: &str = "oci-network-load-balancer.oraclecloud.com/internal";
 /// A second subnet of Nodes, and its security list.
-const SECOND: (&str, &str) = ("ocid1.subnet.oc1.phx.second", "ocid1.securitylist.oc1.phx.second");
+const SECOND: (&str, &str) = (
+    "ocid1.subnet.oc1.phx.second",
+    "ocid1.securitylist.oc1.phx.second",
+);
 
 /// Adds a subnet and moves a Node's instance there.
 fn move_to_second_subnet(harness: &Harness, node: &str) {
@@ -26,20 +31,46 @@ fn move_to_second_subnet(harness: &Harness, node: &str) {
     list["id"] = SECOND.1.into();
     cloud.objects.insert(SECOND.0.to_owned(), subnet);
     cloud.objects.insert(SECOND.1.to_owned(), list);
-    let number = cloud.all("instance").find(|it| it["displayName"] == node).unwrap()["id"].clone();
-    let number = number.as_str().unwrap().rsplit('.').next().unwrap().to_owned();
+    let number = cloud
+        .all("instance")
+        .find(|it| it["displayName"] == node)
+        .unwrap()["id"]
+        .clone();
+    let number = number
+        .as_str()
+        .unwrap()
+        .rsplit('.')
+        .next()
+        .unwrap()
+        .to_owned();
     for object in cloud.objects.values_mut() {
-        let is_its = object["id"].as_str().is_some_and(|id| id.ends_with(&format!(".{number}")));
+        let is_its = object["id"]
+            .as_str()
+            .is_some_and(|id| id.ends_with(&format!(".{number}")));
         if is_its && object["subnetId"].is_string() {
             object["subnetId"] = SECOND.0.into();
         }
     }
 }
 
-async fn update(harness: &Harness, provider: &provider_oci::Oci, service: &cloud_provider::Service) {
+async fn update(
+    harness: &Harness,
+    provider: &provider_oci::Oci,
+    service: &cloud_provider::Service,
+) {
     let (cluster, nodes) = (cluster(), harness.cluster.nodes());
-    let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-    provider.load_balancers().unwrap().update_targets(request).await.unwrap();
+    let request = LoadBalancerRequest {
+        cluster: &cluster,
+        service,
+        nodes: &nodes,
+        callbacks: &(),
+    };
+    provider
+        .load_balancers()
+        .unwrap()
+        .update_targets(request)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +82,10 @@ async fn node_of_a_second_subnet_gets_its_rules_in_the_same_sync() {
     harness.add_node("worker-3");
     move_to_second_subnet(&harness, "worker-3");
     update(&harness, &provider, &web).await;
-    assert_eq!(rules(&harness, "second", "ingress"), ["10.0.128.0/24 10256", "10.0.128.0/24 30080"]);
+    assert_eq!(
+        rules(&harness, "second", "ingress"),
+        ["10.0.128.0/24 10256", "10.0.128.0/24 30080"]
+    );
     assert_eq!(rules(&harness, "balancers", "egress").len(), 4);
     harness.fake.fault_injector().forget_requests();
     harness.ensure(&provider, &mut web).await.unwrap();
@@ -62,17 +96,29 @@ async fn node_of_a_second_subnet_gets_its_rules_in_the_same_sync() {
 async fn unknown_subnet_of_a_node_removes_no_rule_after_a_restart() {
     let harness = Harness::new();
     let mut web = service(&[], json!({}));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut web)
+        .await
+        .unwrap();
     let before = ["balancers", "nodes"].map(|list| rules(&harness, list, "egress"));
     // The instances are in another compartment, which the list does not show, and cannot be read for now.
     let elsewhere = json!("ocid1.compartment.oc1..elsewhere");
     for name in ["worker-1", "worker-2"] {
-        harness.fake.lock().change_instance(name, |it| it["compartmentId"] = elsewhere.clone());
+        harness
+            .fake
+            .lock()
+            .change_instance(name, |it| it["compartmentId"] = elsewhere.clone());
     }
     let provider = harness.started().await;
-    harness.fake.fault_injector().fail(Fault::status("GET /instances/{id}", 500));
+    harness
+        .fake
+        .fault_injector()
+        .fail(Fault::status("GET /instances/{id}", 500));
     harness.ensure(&provider, &mut web).await.unwrap();
-    assert_eq!(["balancers", "nodes"].map(|list| rules(&harness, list, "egress")), before);
+    assert_eq!(
+        ["balancers", "nodes"].map(|list| rules(&harness, list, "egress")),
+        before
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,9 +131,23 @@ async fn instance_of_another_region_is_unknown() {
         ..Node::default()
     };
     harness.cluster.set_node(node.clone());
-    let request = LookupRequest { existence: true, shutdown: false, metadata: MetadataLevel::No, fresh: true };
-    let error = provider.instances().unwrap().lookup(&[Arc::new(node)], request).await.remove(0).unwrap_err();
-    assert!(error.to_string().contains("is of region eu-frankfurt-1"), "{error}");
+    let request = LookupRequest {
+        existence: true,
+        shutdown: false,
+        metadata: MetadataLevel::No,
+        fresh: true,
+    };
+    let error = provider
+        .instances()
+        .unwrap()
+        .lookup(&[Arc::new(node)], request)
+        .await
+        .remove(0)
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("is of region eu-frankfurt-1"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,10 +157,17 @@ async fn internal_annotation_of_the_other_kind_is_a_mistake_before_any_request()
         let provider = harness.started().await;
         let mut web = service(&[(KIND, kind), (key, "true")], json!({}));
         let error = harness.ensure(&provider, &mut web).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains(key), "{error}");
+        assert!(
+            error.is_invalid() && error.to_string().contains(key),
+            "{error}"
+        );
         assert_eq!(harness.changes(), [""; 0]);
         // Another setting of the other kind is a warning.
-        let own = if kind == "lb" { LB_INTERNAL } else { NLB_INTERNAL };
+        let own = if kind == "lb" {
+            LB_INTERNAL
+        } else {
+            NLB_INTERNAL
+        };
         let mut web = service(&[(KIND, kind), (key, "true"), (own, "true")], json!({}));
         harness.ensure(&provider, &mut web).await.unwrap();
     }
@@ -110,7 +177,8 @@ async fn internal_annotation_of_the_other_kind_is_a_mistake_before_any_request()
 async fn families_of_the_service_decide_about_addresses() {
     let harness = Harness::new();
     for subnet in [oci_fake::LB_SUBNET, NODE_SUBNET] {
-        harness.fake.lock().objects.get_mut(subnet).unwrap()["ipv6CidrBlock"] = "2603:c020::/64".into();
+        harness.fake.lock().objects.get_mut(subnet).unwrap()["ipv6CidrBlock"] =
+            "2603:c020::/64".into();
     }
     let provider = harness.started().await;
     let single = json!({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4"]});
@@ -118,7 +186,10 @@ async fn families_of_the_service_decide_about_addresses() {
     let status = harness.ensure(&provider, &mut web).await.unwrap();
     assert_eq!(status.ingress.map(|it| it.len()), Some(1));
     let made = harness.balancer("networkloadbalancer");
-    assert_eq!(made["listeners"].as_object().map(serde_json::Map::len), Some(1));
+    assert_eq!(
+        made["listeners"].as_object().map(serde_json::Map::len),
+        Some(1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,19 +220,35 @@ async fn policy_for_one_kind_is_enough_if_no_service_has_the_other() {
 
 #[tokio::test(start_paused = true)]
 async fn service_is_deleted_although_subnets_and_security_lists_no_longer_exist() {
-    let [nodes, balancers] = ["nodes", "balancers"].map(|it| format!("ocid1.securitylist.oc1.phx.{it}"));
-    let missing: [&[&str]; 4] = [&[NODE_SUBNET, &nodes], &[&nodes], &[oci_fake::LB_SUBNET, &balancers], &[&balancers]];
+    let [nodes, balancers] =
+        ["nodes", "balancers"].map(|it| format!("ocid1.securitylist.oc1.phx.{it}"));
+    let missing: [&[&str]; 4] = [
+        &[NODE_SUBNET, &nodes],
+        &[&nodes],
+        &[oci_fake::LB_SUBNET, &balancers],
+        &[&balancers],
+    ];
     for missing in missing {
         let harness = Harness::new();
         let mut web = service(&[], json!({}));
-        harness.ensure(&harness.started().await, &mut web).await.unwrap();
+        harness
+            .ensure(&harness.started().await, &mut web)
+            .await
+            .unwrap();
         for id in missing {
             assert!(harness.fake.lock().objects.remove(*id).is_some(), "{id}");
         }
         let provider = harness.started().await;
         harness.delete(&provider, &web).await.unwrap();
-        assert_eq!(harness.fake.lock().all("loadbalancer").count(), 0, "{missing:?}");
-        for list in ["nodes", "balancers"].into_iter().filter(|list| !missing.iter().any(|it| it.ends_with(list))) {
+        assert_eq!(
+            harness.fake.lock().all("loadbalancer").count(),
+            0,
+            "{missing:?}"
+        );
+        for list in ["nodes", "balancers"]
+            .into_iter()
+            .filter(|list| !missing.iter().any(|it| it.ends_with(list)))
+        {
             assert_eq!(rules(&harness, list, "ingress"), [""; 0], "{missing:?}");
         }
     }
@@ -170,19 +257,31 @@ async fn service_is_deleted_although_subnets_and_security_lists_no_longer_exist(
 #[tokio::test(start_paused = true)]
 async fn settings_that_a_user_gave_a_backend_stay_when_a_node_joins() {
     for (kind, settings) in [
-        ("lb", json!({"weight": 3, "drain": true, "maxConnections": 256})),
+        (
+            "lb",
+            json!({"weight": 3, "drain": true, "maxConnections": 256}),
+        ),
         ("nlb", json!({"weight": 3, "isDrain": true})),
     ] {
         let harness = Harness::new();
         let provider = harness.started().await;
         let mut web = service(&[(KIND, kind), (MODE, "None")], json!({}));
         harness.ensure(&provider, &mut web).await.unwrap();
-        let object = if kind == "lb" { "loadbalancer" } else { "networkloadbalancer" };
+        let object = if kind == "lb" {
+            "loadbalancer"
+        } else {
+            "networkloadbalancer"
+        };
         let id = harness.balancer(object)["id"].as_str().unwrap().to_owned();
         let changed = {
             let mut cloud = harness.fake.lock();
-            let backend = &mut cloud.objects.get_mut(&id).unwrap()["backendSets"]["TCP-80"]["backends"][0];
-            settings.as_object().unwrap().iter().for_each(|(key, value)| backend[key] = value.clone());
+            let backend =
+                &mut cloud.objects.get_mut(&id).unwrap()["backendSets"]["TCP-80"]["backends"][0];
+            settings
+                .as_object()
+                .unwrap()
+                .iter()
+                .for_each(|(key, value)| backend[key] = value.clone());
             backend["ipAddress"].clone()
         };
         harness.add_node("worker-3");
@@ -190,7 +289,14 @@ async fn settings_that_a_user_gave_a_backend_stay_when_a_node_joins() {
         let backends = harness.balancer(object)["backendSets"]["TCP-80"]["backends"].clone();
         let backends = backends.as_array().unwrap();
         assert_eq!(backends.len(), 3, "{kind}");
-        let kept = backends.iter().find(|it| it["ipAddress"] == changed).unwrap();
-        settings.as_object().unwrap().iter().for_each(|(key, value)| assert_eq!(kept[key], *value, "{kind} {key}"));
+        let kept = backends
+            .iter()
+            .find(|it| it["ipAddress"] == changed)
+            .unwrap();
+        settings
+            .as_object()
+            .unwrap()
+            .iter()
+            .for_each(|(key, value)| assert_eq!(kept[key], *value, "{kind} {key}"));
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Router;
 use ccm_conformance::json::{list, number, same_targets, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, ProgramSettings,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
 use oci_fake::{COMPARTMENT, FINGERPRINT, Fault, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER};
@@ -31,7 +31,11 @@ pub(crate) struct OciCloud {
 
 impl Default for OciCloud {
     fn default() -> Self {
-        Self { fake: Handle::new(Oracle::default()), is_network: false, group: None }
+        Self {
+            fake: Handle::new(Oracle::default()),
+            is_network: false,
+            group: None,
+        }
     }
 }
 
@@ -43,7 +47,10 @@ impl OciCloud {
     /// A cloud whose Services have network load balancers.
     #[must_use]
     pub(crate) fn network() -> Self {
-        Self { is_network: true, ..Self::default() }
+        Self {
+            is_network: true,
+            ..Self::default()
+        }
     }
 
     /// A cloud whose rules are in network security groups.
@@ -68,27 +75,48 @@ impl OciCloud {
     }
 
     fn kind(&self) -> &'static str {
-        if self.is_network { "networkloadbalancer" } else { "loadbalancer" }
+        if self.is_network {
+            "networkloadbalancer"
+        } else {
+            "loadbalancer"
+        }
     }
 
     fn facts(cloud: &Oracle, it: &Value) -> LoadBalancerFacts {
         let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
         for listener in objects(&it["listeners"]) {
-            let set = &it["backendSets"][listener["defaultBackendSetName"].as_str().unwrap_or_default()];
+            let set = &it["backendSets"][listener["defaultBackendSetName"]
+                .as_str()
+                .unwrap_or_default()];
             // Only backends show the node port.
-            let port = list(&set["backends"]).next().map_or(0, |backend| number(&backend["port"]));
-            let protocol = if listener["protocol"] == "UDP" { "UDP" } else { "TCP" };
+            let port = list(&set["backends"])
+                .next()
+                .map_or(0, |backend| number(&backend["port"]));
+            let protocol = if listener["protocol"] == "UDP" {
+                "UDP"
+            } else {
+                "TCP"
+            };
             ports.insert((number(&listener["port"]), protocol.to_owned(), port));
             let target = |backend: &Value| {
-                let vnic = cloud.all("vnic").find(|vnic| vnic["privateIp"] == backend["ipAddress"]);
+                let vnic = cloud
+                    .all("vnic")
+                    .find(|vnic| vnic["privateIp"] == backend["ipAddress"]);
                 let instance = vnic.map(|vnic| text(&vnic["id"]).replace(".vnic.", ".instance."));
-                instance.map_or_else(|| text(&backend["ipAddress"]), |id| format!("{NAME}://{id}"))
+                instance.map_or_else(
+                    || text(&backend["ipAddress"]),
+                    |id| format!("{NAME}://{id}"),
+                )
             };
             sets.insert(list(&set["backends"]).map(target).collect());
         }
         LoadBalancerFacts {
-            service_uid: it["freeformTags"]["ccm-rs/service"].as_str().map(str::to_owned),
-            address: it["ipAddresses"][0]["ipAddress"].as_str().map(str::to_owned),
+            service_uid: it["freeformTags"]["ccm-rs/service"]
+                .as_str()
+                .map(str::to_owned),
+            address: it["ipAddresses"][0]["ipAddress"]
+                .as_str()
+                .map(str::to_owned),
             ports,
             targets: same_targets(sets),
         }
@@ -100,31 +128,57 @@ impl CloudProfile for OciCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: false, accounts: true }
+        Capabilities {
+            routes: false,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
             machines: "GET /instances",
-            load_balancers: if self.is_network { "GET /networkLoadBalancers" } else { "GET /loadBalancers" },
-            create: if self.is_network { "POST /networkLoadBalancers" } else { "POST /loadBalancers" },
-            polls: &["GET /loadBalancerWorkRequests/{id}", "GET /workRequests/{id}"],
+            load_balancers: if self.is_network {
+                "GET /networkLoadBalancers"
+            } else {
+                "GET /loadBalancers"
+            },
+            create: if self.is_network {
+                "POST /networkLoadBalancers"
+            } else {
+                "POST /loadBalancers"
+            },
+            polls: &[
+                "GET /loadBalancerWorkRequests/{id}",
+                "GET /workRequests/{id}",
+            ],
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 21, chaos_seeds: 6 }
+        Effort {
+            crash_every: 21,
+            chaos_seeds: 6,
+        }
     }
 
     fn router(&self) -> Router {
         self.fake.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "cloud-provider.yaml".into(), text: Self::text("http://oci") };
-        let setup = Setup { fence: fence.clone(), ..Setup::of(file) };
+        let file = ConfigFile {
+            path: "cloud-provider.yaml".into(),
+            text: Self::text("http://oci"),
+        };
+        let setup = Setup {
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
         let config = Config::read(&setup).expect("a valid configuration");
         Arc::new(Oci::new(config, &setup, &in_process(api)).expect("a valid address"))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        ProgramSettings { environment: Vec::new(), cloud_config: Some(Self::text(url)) }
+        ProgramSettings {
+            environment: Vec::new(),
+            cloud_config: Some(Self::text(url)),
+        }
     }
     fn service_annotations(&self) -> Value {
         match &self.group {
@@ -144,10 +198,14 @@ impl CloudProfile for OciCloud {
         format!("{NAME}://{}", self.fake.lock().add_instance(name))
     }
     fn stop(&self, name: &str) {
-        self.fake.lock().change_instance(name, |it| it["lifecycleState"] = "STOPPED".into());
+        self.fake
+            .lock()
+            .change_instance(name, |it| it["lifecycleState"] = "STOPPED".into());
     }
     fn start(&self, name: &str) {
-        self.fake.lock().change_instance(name, |it| it["lifecycleState"] = "RUNNING".into());
+        self.fake
+            .lock()
+            .change_instance(name, |it| it["lifecycleState"] = "RUNNING".into());
     }
     fn terminate(&self, name: &str) {
         self.fake.lock().remove_instance(name);
@@ -158,34 +216,59 @@ impl CloudProfile for OciCloud {
             provider_id: format!("{NAME}://{}", text(&it["id"])),
             is_stopped: it["lifecycleState"] == "STOPPED",
         };
-        self.fake.lock().all("instance").filter(|it| !text(&it["id"]).contains("others")).map(machine).collect()
+        self.fake
+            .lock()
+            .all("instance")
+            .filter(|it| !text(&it["id"]).contains("others"))
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
-        let all = cloud.all("loadbalancer").chain(cloud.all("networkloadbalancer"));
-        all.filter(|it| it["lifecycleState"] != "DELETING").map(|it| Self::facts(&cloud, it)).collect()
+        let all = cloud
+            .all("loadbalancer")
+            .chain(cloud.all("networkloadbalancer"));
+        all.filter(|it| it["lifecycleState"] != "DELETING")
+            .map(|it| Self::facts(&cloud, it))
+            .collect()
     }
     fn leftovers(&self) -> Vec<String> {
         if !self.load_balancers().is_empty() {
             return Vec::new();
         }
         let is_left = |it: &Value| {
-            it["freeformTags"]["CreatedBy"] == "CCM" || it["rule"].is_object() && it["rule"]["description"] != "ssh"
+            it["freeformTags"]["CreatedBy"] == "CCM"
+                || it["rule"].is_object() && it["rule"]["description"] != "ssh"
         };
-        self.objects().into_iter().filter(is_left).map(|it| it.to_string()).collect()
+        self.objects()
+            .into_iter()
+            .filter(is_left)
+            .map(|it| it.to_string())
+            .collect()
     }
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let kinds = ["loadbalancer", "networkloadbalancer", "securitylist", "networksecuritygroup"];
-        let mut all: Vec<Value> = kinds.iter().flat_map(|kind| cloud.all(kind)).cloned().collect();
+        let kinds = [
+            "loadbalancer",
+            "networkloadbalancer",
+            "securitylist",
+            "networksecuritygroup",
+        ];
+        let mut all: Vec<Value> = kinds
+            .iter()
+            .flat_map(|kind| cloud.all(kind))
+            .cloned()
+            .collect();
         let mut rules = Vec::new();
         for object in &mut all {
             for key in ["id", "timeCreated", "etag"] {
                 object.as_object_mut().map(|it| it.remove(key));
             }
             // Groups of Nodes keep the mark that rules are managed.
-            object["freeformTags"].as_object_mut().map(|it| it.remove("ManagedBy"));
+            object["freeformTags"]
+                .as_object_mut()
+                .map(|it| it.remove("ManagedBy"));
             // A change that is the last one may still be in progress.
             if object["lifecycleState"] == "UPDATING" {
                 object["lifecycleState"] = "ACTIVE".into();
@@ -193,14 +276,25 @@ impl CloudProfile for OciCloud {
             // Each rule is an object of its own: their order depends on node ports, which differ from run to run.
             for key in ["ingressSecurityRules", "egressSecurityRules"] {
                 let of = object["displayName"].clone();
-                rules.extend(list(&object[key].take()).map(|rule| json!({"list": of, "direction": key, "rule": rule})));
+                rules.extend(
+                    list(&object[key].take())
+                        .map(|rule| json!({"list": of, "direction": key, "rule": rule})),
+                );
             }
             for mut rule in list(&object["securityRules"].take()).cloned() {
                 rule["id"] = Value::Null;
                 rules.push(json!({"list": object["displayName"], "rule": rule}));
             }
-            for set in object["backendSets"].as_object_mut().into_iter().flatten().map(|(_, it)| it) {
-                set["backends"].as_array_mut().into_iter().for_each(|all| all.sort_by_key(ToString::to_string));
+            for set in object["backendSets"]
+                .as_object_mut()
+                .into_iter()
+                .flatten()
+                .map(|(_, it)| it)
+            {
+                set["backends"]
+                    .as_array_mut()
+                    .into_iter()
+                    .for_each(|all| all.sort_by_key(ToString::to_string));
             }
         }
         [all, rules].concat()
@@ -211,12 +305,21 @@ impl CloudProfile for OciCloud {
         for it in cloud.all("vnic") {
             let name = text(&it["hostnameLabel"]);
             aliases.push((text(&it["privateIp"]), format!("<address of {name}>")));
-            aliases.push((text(&it["id"]).replace(".vnic.", ".instance."), format!("<instance {name}>")));
+            aliases.push((
+                text(&it["id"]).replace(".vnic.", ".instance."),
+                format!("<instance {name}>"),
+            ));
         }
         for it in cloud.all("networksecuritygroup") {
-            aliases.push((text(&it["id"]), format!("<group {}>", text(&it["displayName"]))));
+            aliases.push((
+                text(&it["id"]),
+                format!("<group {}>", text(&it["displayName"])),
+            ));
         }
-        for it in cloud.all("loadbalancer").chain(cloud.all("networkloadbalancer")) {
+        for it in cloud
+            .all("loadbalancer")
+            .chain(cloud.all("networkloadbalancer"))
+        {
             let name = text(&it["displayName"]);
             aliases.push((text(&it["id"]), format!("<load balancer {name}>")));
             for address in list(&it["ipAddresses"]) {
@@ -238,7 +341,10 @@ impl CloudProfile for OciCloud {
         cloud.add_group(THEIRS);
     }
     fn things_of_others(&self) -> Vec<Value> {
-        self.objects().into_iter().filter(|it| it["displayName"] == THEIRS).collect()
+        self.objects()
+            .into_iter()
+            .filter(|it| it["displayName"] == THEIRS)
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
@@ -246,29 +352,48 @@ impl CloudProfile for OciCloud {
     }
     fn quota_fault(&self) -> Option<Fault> {
         let message = "The limit for flexible-bandwidth load balancers was reached.";
-        Some(Fault::refused_as(self.api().create, 400, "LimitExceeded", message))
+        Some(Fault::refused_as(
+            self.api().create,
+            400,
+            "LimitExceeded",
+            message,
+        ))
     }
     fn tag_of_a_user(&self, key: &str, value: &str) -> Option<Value> {
-        let prefix = if self.is_network { "oci-network-load-balancer" } else { "oci" };
+        let prefix = if self.is_network {
+            "oci-network-load-balancer"
+        } else {
+            "oci"
+        };
         let annotation = format!("{prefix}.oraclecloud.com/initial-freeform-tags-override");
         let tags = json!({"team": "web", key: value}).to_string();
         Some(json!({"metadata": {"annotations": {annotation: tags}}}))
     }
     fn protect(&self, is_protected: bool) -> bool {
         let mut cloud = self.fake.lock();
-        let all = cloud.objects.values_mut().filter(|it| it["listeners"].is_object());
+        let all = cloud
+            .objects
+            .values_mut()
+            .filter(|it| it["listeners"].is_object());
         all.for_each(|it| it["isDeleteProtectionEnabled"] = is_protected.into());
         !self.is_network
     }
     fn tamper(&self) -> bool {
         let mut cloud = self.fake.lock();
         let of = |id: &&mut Value| id["listeners"].is_object();
-        cloud.objects.values_mut().filter(of).for_each(|it| it["listeners"] = json!({}));
+        cloud
+            .objects
+            .values_mut()
+            .filter(of)
+            .for_each(|it| it["listeners"] = json!({}));
         true
     }
     fn remove_load_balancers(&self) -> bool {
         let prefix = format!("ocid1.{}.", self.kind());
-        self.fake.lock().objects.retain(|id, it| !id.starts_with(&prefix) || it["displayName"] == THEIRS);
+        self.fake
+            .lock()
+            .objects
+            .retain(|id, it| !id.starts_with(&prefix) || it["displayName"] == THEIRS);
         true
     }
 
@@ -283,16 +408,37 @@ impl CloudProfile for OciCloud {
         Cost {
             nodes: 240,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 10 },
+            initialised: Limit {
+                changes: 0,
+                reads: 10,
+            },
             // A load balancer, and the security lists of its subnet and of the Nodes.
-            created: Limit { changes: SERVICES + lists * 2 * SERVICES, reads: 5 * SERVICES + 20 },
+            created: Limit {
+                changes: SERVICES + lists * 2 * SERVICES,
+                reads: 5 * SERVICES + 20,
+            },
             // The subnets of the Nodes: three lists.
-            unchanged: Limit { changes: 0, reads: 3 },
-            steady: Limit { changes: 0, reads: 60 },
+            unchanged: Limit {
+                changes: 0,
+                reads: 3,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
             // Each time, instances, VNIC attachments and private addresses: three lists.
-            not_ready: Limit { changes: 0, reads: 380 },
-            joined: Limit { changes: SERVICES * 2, reads: 12 * SERVICES },
-            deleted: Limit { changes: SERVICES * 3, reads: 12 * SERVICES },
+            not_ready: Limit {
+                changes: 0,
+                reads: 380,
+            },
+            joined: Limit {
+                changes: SERVICES * 2,
+                reads: 12 * SERVICES,
+            },
+            deleted: Limit {
+                changes: SERVICES * 3,
+                reads: 12 * SERVICES,
+            },
         }
     }
 }

@@ -12,8 +12,16 @@ fn list(value: &Value) -> Vec<Value> {
 }
 
 fn shown(service: &Service) -> Vec<Option<String>> {
-    let balancer = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
-    balancer.and_then(|it| it.ingress.as_ref()).into_iter().flatten().map(|it| it.ip.clone()).collect()
+    let balancer = service
+        .status
+        .as_ref()
+        .and_then(|it| it.load_balancer.as_ref());
+    balancer
+        .and_then(|it| it.ingress.as_ref())
+        .into_iter()
+        .flatten()
+        .map(|it| it.ip.clone())
+        .collect()
 }
 
 /// Returns a cluster and its cloud as they were recorded, and the Services.
@@ -25,15 +33,30 @@ fn recorded(left: &Value) -> (Harness, Vec<Service>) {
     }
     for it in list(&left["nodes"]) {
         let text = |key: &str| it[key].as_str().unwrap().to_owned();
-        let addresses = [NodeAddress::new(AddressType::InternalIP, it["address"][0].as_str().unwrap())].into();
+        let addresses = [NodeAddress::new(
+            AddressType::InternalIP,
+            it["address"][0].as_str().unwrap(),
+        )]
+        .into();
         let (name, provider_id) = (text("name").into(), text("providerID").into());
-        harness.cluster.set_node(Node { name, provider_id, addresses, ..Node::default() });
+        harness.cluster.set_node(Node {
+            name,
+            provider_id,
+            addresses,
+            ..Node::default()
+        });
     }
     let certificate = STANDARD.encode(left["certificate"].as_str().unwrap());
     let key = STANDARD.encode("-----BEGIN PRIVATE KEY-----\nAAEC\n-----END PRIVATE KEY-----\n");
     let secret = json!({"data": {"tls.crt": certificate, "tls.key": key}});
-    harness.cluster.set_document("/api/v1/namespaces/default/secrets/web-tls", secret.to_string());
-    let services = list(&left["services"]).into_iter().map(|it| serde_json::from_value(it).unwrap()).collect();
+    harness.cluster.set_document(
+        "/api/v1/namespaces/default/secrets/web-tls",
+        secret.to_string(),
+    );
+    let services = list(&left["services"])
+        .into_iter()
+        .map(|it| serde_json::from_value(it).unwrap())
+        .collect();
     (harness, services)
 }
 
@@ -49,9 +72,20 @@ async fn nothing_that_the_go_program_left_is_written() {
     ];
     for service in &services {
         let mut now = service.clone();
-        harness.ensure_beside(&provider, &mut now, &services).await.unwrap();
+        harness
+            .ensure_beside(&provider, &mut now, &services)
+            .await
+            .unwrap();
         let has_udp_in_group = service.metadata.name.as_deref() == Some("nlb-group");
-        assert_eq!(harness.changes(), if has_udp_in_group { &corrected[..] } else { &[] }, "{service:#?}");
+        assert_eq!(
+            harness.changes(),
+            if has_udp_in_group {
+                &corrected[..]
+            } else {
+                &[]
+            },
+            "{service:#?}"
+        );
         harness.fake.fault_injector().forget_requests();
         assert_eq!(shown(&now), shown(service), "the addresses stay");
     }
@@ -63,15 +97,25 @@ async fn backends_that_the_go_program_left_out_are_added_with_one_write_of_the_t
     let mut left: Value = serde_json::from_str(include_str!("go.json")).unwrap();
     let is_sought = |service: &Value| service["metadata"]["name"] == "two-ports";
     let service = list(&left["services"]).into_iter().find(is_sought).unwrap();
-    let is_its = |it: &&mut Value| it["displayName"] == service["metadata"]["uid"] && it["backendSets"].is_object();
-    let balancer = left["objects"].as_object_mut().unwrap().values_mut().find(is_its).unwrap();
+    let is_its = |it: &&mut Value| {
+        it["displayName"] == service["metadata"]["uid"] && it["backendSets"].is_object()
+    };
+    let balancer = left["objects"]
+        .as_object_mut()
+        .unwrap()
+        .values_mut()
+        .find(is_its)
+        .unwrap();
     for (_, set) in balancer["backendSets"].as_object_mut().unwrap() {
         set["backends"].as_array_mut().unwrap().pop();
     }
     let (harness, services) = recorded(&left);
     let provider = harness.started().await;
     let mut service = serde_json::from_value(service).unwrap();
-    harness.ensure_beside(&provider, &mut service, &services).await.unwrap();
+    harness
+        .ensure_beside(&provider, &mut service, &services)
+        .await
+        .unwrap();
     let set = "PUT /loadBalancers/{id}/{part}/{name}";
     assert_eq!(harness.changes(), ["PUT /loadBalancers/{id}", set, set]);
 }
@@ -81,11 +125,17 @@ async fn backends_that_the_go_program_left_out_are_added_with_one_write_of_the_t
 #[tokio::test(start_paused = true)]
 #[ignore = "needs a recording"]
 async fn load_balancers_for_the_go_program() {
-    let path = |name: &str| std::env::var(format!("CCM_TEST_OCI_{name}")).expect("the variables of this test");
-    let (harness, services) = recorded(&serde_json::from_slice(&std::fs::read(path("LEFT")).unwrap()).unwrap());
+    let path = |name: &str| {
+        std::env::var(format!("CCM_TEST_OCI_{name}")).expect("the variables of this test")
+    };
+    let (harness, services) =
+        recorded(&serde_json::from_slice(&std::fs::read(path("LEFT")).unwrap()).unwrap());
     let provider = harness.started().await;
     for service in &services {
-        harness.ensure_beside(&provider, &mut service.clone(), &services).await.unwrap();
+        harness
+            .ensure_beside(&provider, &mut service.clone(), &services)
+            .await
+            .unwrap();
     }
     std::fs::write(path("OURS"), json!(harness.fake.lock().objects).to_string()).unwrap();
 }

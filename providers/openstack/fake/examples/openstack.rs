@@ -7,14 +7,24 @@ use openstack_fake::{Fake, Options, Port};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:9999".to_owned());
-    let count: usize = std::env::args().nth(2).and_then(|it| it.parse().ok()).unwrap_or(3);
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:9999".to_owned());
+    let count: usize = std::env::args()
+        .nth(2)
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(3);
     let port = Port::open(&address).await?;
-    let fake = Fake::new(Options { endpoint: port.url(), ..Options::default() });
+    let fake = Fake::new(Options {
+        endpoint: port.url(),
+        ..Options::default()
+    });
     let network = fake.add_network("k8s-net", "10.6.0.0/16");
     let public = fake.add_external_network("public", "172.24.4.0/24");
     let router = fake.add_router("k8s-router", &network.subnet);
-    let servers: Vec<String> = (0..count).map(|it| fake.add_server(&format!("worker-{it}"), &network).id).collect();
+    let servers: Vec<String> = (0..count)
+        .map(|it| fake.add_server(&format!("worker-{it}"), &network).id)
+        .collect();
     println!(
         "network {} subnet {} public {} router {router} servers {:?}",
         network.id,
@@ -22,7 +32,12 @@ async fn main() -> std::io::Result<()> {
         public.id,
         &servers[..count.min(3)]
     );
-    println!("user {} password {} project {}", openstack_fake::USER, openstack_fake::PASSWORD, openstack_fake::PROJECT);
+    println!(
+        "user {} password {} project {}",
+        openstack_fake::USER,
+        openstack_fake::PASSWORD,
+        openstack_fake::PROJECT
+    );
     let _served = port.serve(fake.router());
     std::future::pending().await
 }

@@ -7,10 +7,24 @@ macro_rules! neutron {
     };
 }
 
-pub(crate) const NETWORK: &[&str] =
-    neutron!("admin_state_up", "status", "shared", "router:external", "mtu", "is_default", "port_security_enabled");
-pub(crate) const SUBNET: &[&str] =
-    neutron!("network_id", "ip_version", "cidr", "gateway_ip", "enable_dhcp", "router:external", "subnetpool_id");
+pub(crate) const NETWORK: &[&str] = neutron!(
+    "admin_state_up",
+    "status",
+    "shared",
+    "router:external",
+    "mtu",
+    "is_default",
+    "port_security_enabled"
+);
+pub(crate) const SUBNET: &[&str] = neutron!(
+    "network_id",
+    "ip_version",
+    "cidr",
+    "gateway_ip",
+    "enable_dhcp",
+    "router:external",
+    "subnetpool_id"
+);
 pub(crate) const PORT: &[&str] = neutron!(
     "network_id",
     "mac_address",
@@ -24,8 +38,14 @@ pub(crate) const PORT: &[&str] = neutron!(
     "port_security_enabled",
     "binding:host_id"
 );
-pub(crate) const FLOATING_IP: &[&str] =
-    neutron!("floating_ip_address", "floating_network_id", "router_id", "port_id", "fixed_ip_address", "status");
+pub(crate) const FLOATING_IP: &[&str] = neutron!(
+    "floating_ip_address",
+    "floating_network_id",
+    "router_id",
+    "port_id",
+    "fixed_ip_address",
+    "status"
+);
 pub(crate) const SECURITY_GROUP: &[&str] = neutron!("stateful", "shared");
 pub(crate) const RULE: &[&str] = neutron!(
     "security_group_id",

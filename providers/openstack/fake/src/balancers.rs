@@ -50,98 +50,181 @@ pub(crate) fn status(model: &mut Model, request: &ApiRequest) -> Answer {
 
 /// Returns the port of the VIP: the one that is named, or a new one.
 fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Object, Refusal> {
-    let given = |key: &str| wanted.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
+    let given = |key: &str| {
+        wanted
+            .get(key)
+            .and_then(Value::as_str)
+            .filter(|it| !it.is_empty())
+    };
     if let Some(port) = given("vip_port_id") {
-        let found = model.get(Kind::Port, port).filter(|it| model.is_visible(Kind::Port, it, project));
-        return found.cloned().ok_or_else(|| Refusal::invalid(format!("Port {port} not found.")));
+        let found = model
+            .get(Kind::Port, port)
+            .filter(|it| model.is_visible(Kind::Port, it, project));
+        return found
+            .cloned()
+            .ok_or_else(|| Refusal::invalid(format!("Port {port} not found.")));
     }
     let address = given("vip_address");
     let subnet = match (given("vip_subnet_id"), given("vip_network_id")) {
         (Some(subnet), _) => subnet.to_owned(),
         (None, Some(network)) => {
             let ip = address.and_then(|it| it.parse::<IpAddr>().ok());
-            let has_room = |id: &str| ip.is_none_or(|ip| model.range(id).is_some_and(|range| range.contains(&ip)));
-            let found = model.subnets_of(network).map(|it| text(it, "id")).find(|id| has_room(id));
-            found.map(str::to_owned).ok_or_else(|| Refusal::invalid(format!("Network {network} not found.")))?
+            let has_room = |id: &str| {
+                ip.is_none_or(|ip| model.range(id).is_some_and(|range| range.contains(&ip)))
+            };
+            let found = model
+                .subnets_of(network)
+                .map(|it| text(it, "id"))
+                .find(|id| has_room(id));
+            found
+                .map(str::to_owned)
+                .ok_or_else(|| Refusal::invalid(format!("Network {network} not found.")))?
         }
         (None, None) => {
             let message = "Validation failure: VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id.";
             return Err(Refusal::invalid(message));
         }
     };
-    let is_visible = model.get(Kind::Subnet, &subnet).is_some_and(|it| model.is_visible(Kind::Subnet, it, project));
+    let is_visible = model
+        .get(Kind::Subnet, &subnet)
+        .is_some_and(|it| model.is_visible(Kind::Subnet, it, project));
     if !is_visible {
         return Err(Refusal::invalid(format!("Subnet {subnet} not found.")));
     }
     let is_outside = |it: &str| {
-        !model.range(&subnet).zip(it.parse().ok()).is_some_and(|(range, it): (_, IpAddr)| range.contains(&it))
+        !model
+            .range(&subnet)
+            .zip(it.parse().ok())
+            .is_some_and(|(range, it): (_, IpAddr)| range.contains(&it))
     };
     if address.is_some_and(is_outside) {
-        let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
-        return Err(Refusal::new(500, "", format!("Provider '{provider}' reports error: BadRequestException: 400")));
+        let provider = wanted
+            .get("provider")
+            .and_then(Value::as_str)
+            .unwrap_or("amphora");
+        return Err(Refusal::new(
+            500,
+            "",
+            format!("Provider '{provider}' reports error: BadRequestException: 400"),
+        ));
     }
     if let Some(address) = address.filter(|it| model.is_taken(&subnet, it)) {
-        let message =
-            format!("The VIP IP address is already in use: IP address {address} already allocated in subnet {subnet}");
+        let message = format!(
+            "The VIP IP address is already in use: IP address {address} already allocated in subnet {subnet}"
+        );
         return Err(Refusal::conflict(message));
     }
     let (name, device) = (format!("octavia-lb-{id}"), format!("lb-{id}"));
     let owner = "Octavia";
     let security_groups = json!([]);
-    model.add_port(&NewPort { project, name: &name, subnet: &subnet, address, device: &device, owner, security_groups })
+    model.add_port(&NewPort {
+        project,
+        name: &name,
+        subnet: &subnet,
+        address,
+        device: &device,
+        owner,
+        security_groups,
+    })
 }
 
 /// Adds further VIPs: each is an address of the port, in another subnet of its network.
-fn more_vips(model: &mut Model, project: &str, wanted: &Object, port: &mut Object) -> Result<Vec<Value>, Refusal> {
-    let mut used: Vec<Value> = items(port, "fixed_ips").iter().map(|it| it["subnet_id"].clone()).collect();
+fn more_vips(
+    model: &mut Model,
+    project: &str,
+    wanted: &Object,
+    port: &mut Object,
+) -> Result<Vec<Value>, Refusal> {
+    let mut used: Vec<Value> = items(port, "fixed_ips")
+        .iter()
+        .map(|it| it["subnet_id"].clone())
+        .collect();
     let mut vips = Vec::new();
     for vip in items(wanted, "additional_vips") {
         let subnet = vip["subnet_id"].as_str().unwrap_or_default();
-        let found = model.get(Kind::Subnet, subnet).filter(|it| model.is_visible(Kind::Subnet, it, project));
-        let found = found.ok_or_else(|| Refusal::invalid(format!("Validation failure: Subnet {subnet} not found")))?;
+        let found = model
+            .get(Kind::Subnet, subnet)
+            .filter(|it| model.is_visible(Kind::Subnet, it, project));
+        let found = found.ok_or_else(|| {
+            Refusal::invalid(format!("Validation failure: Subnet {subnet} not found"))
+        })?;
         if used.contains(&vip["subnet_id"]) {
             let message = "Validation failure: Duplicate VIP subnet(s) specified. Only one IP can be bound per subnet.";
             return Err(Refusal::invalid(message));
         }
         if found["network_id"] != port["network_id"] {
-            return Err(Refusal::invalid("Validation failure: All VIP subnets must belong to the same network."));
+            return Err(Refusal::invalid(
+                "Validation failure: All VIP subnets must belong to the same network.",
+            ));
         }
         used.push(vip["subnet_id"].clone());
         let address = model.free_address(subnet)?;
         vips.push(json!({"subnet_id": subnet, "ip_address": address, "port_id": port["id"]}));
     }
-    let more = vips.iter().map(|it| json!({"subnet_id": it["subnet_id"], "ip_address": it["ip_address"]}));
-    let all: Vec<Value> = items(port, "fixed_ips").iter().cloned().chain(more).collect();
+    let more = vips
+        .iter()
+        .map(|it| json!({"subnet_id": it["subnet_id"], "ip_address": it["ip_address"]}));
+    let all: Vec<Value> = items(port, "fixed_ips")
+        .iter()
+        .cloned()
+        .chain(more)
+        .collect();
     set(port, "fixed_ips", all);
     Ok(vips)
 }
 
 fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
-    model.check_attributes(wanted, "load_balancer.loadbalancer", attributes::BALANCER, false)?;
-    let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
+    model.check_attributes(
+        wanted,
+        "load_balancer.loadbalancer",
+        attributes::BALANCER,
+        false,
+    )?;
+    let provider = wanted
+        .get("provider")
+        .and_then(Value::as_str)
+        .unwrap_or("amphora");
     if !model.options.providers.iter().any(|it| it == provider) {
-        return Err(Refusal::invalid(format!("Provider '{provider}' is not enabled.")));
+        return Err(Refusal::invalid(format!(
+            "Provider '{provider}' is not enabled."
+        )));
     }
     let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
-    if let Some(key) = ["flavor_id", "availability_zone"].into_iter().find(|key| is_set(key) && provider == "ovn") {
+    if let Some(key) = ["flavor_id", "availability_zone"]
+        .into_iter()
+        .find(|key| is_set(key) && provider == "ovn")
+    {
         return Err(unsupported(key));
     }
     if is_set("availability_zone") && !text(wanted, "availability_zone").starts_with("az") {
-        return Err(Refusal::invalid("Validation failure: Invalid availability zone."));
+        return Err(Refusal::invalid(
+            "Validation failure: Invalid availability zone.",
+        ));
     }
     if !model.options.bulk && (is_set("listeners") || is_set("pools")) {
-        return Err(Refusal::new(501, "", "Provider does not support a requested action: bulk create"));
+        return Err(Refusal::new(
+            501,
+            "",
+            "Provider does not support a requested action: bulk create",
+        ));
     }
     Ok(())
 }
 
 impl Model {
     /// Adds a load balancer without listeners and pools, in the state `PENDING_CREATE`.
-    pub(crate) fn add_balancer(&mut self, project: &str, wanted: &Object) -> Result<String, Refusal> {
+    pub(crate) fn add_balancer(
+        &mut self,
+        project: &str,
+        wanted: &Object,
+    ) -> Result<String, Refusal> {
         self.has_room(Kind::Balancer, project)?;
         let id = self.new_id();
         let mut port = vip(self, project, wanted, &id)?;
-        let fixed = items(&port, "fixed_ips").first().cloned().unwrap_or_default();
+        let fixed = items(&port, "fixed_ips")
+            .first()
+            .cloned()
+            .unwrap_or_default();
         let more = more_vips(self, project, wanted, &mut port);
         if more.is_err() && text(&port, "device_owner") == "Octavia" {
             self.remove_port(text(&port, "id"));
@@ -150,7 +233,10 @@ impl Model {
         if !more.is_empty() {
             self.insert(Kind::Port, port.clone());
         }
-        let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
+        let provider = wanted
+            .get("provider")
+            .and_then(Value::as_str)
+            .unwrap_or("amphora");
         let value = |key: &str| wanted.get(key).cloned().unwrap_or_default();
         let balancer = json!({
             "id": id, "name": text(wanted, "name"), "description": text(wanted, "description"),
@@ -162,7 +248,10 @@ impl Model {
             "tags": sorted_tags(items(wanted, "tags")), "availability_zone": value("availability_zone"),
             "vip_vnic_type": "normal",
         });
-        self.insert(Kind::Balancer, balancer.as_object().cloned().unwrap_or_default());
+        self.insert(
+            Kind::Balancer,
+            balancer.as_object().cloned().unwrap_or_default(),
+        );
         Ok(id)
     }
 }
@@ -179,15 +268,27 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     model.begin(&id, "PENDING_CREATE", &request.effects);
     let balancer = model.one(Kind::Balancer, &request.project, &id)?;
     let is_tree = wanted.contains_key("listeners") || wanted.contains_key("pools");
-    let shown = if is_tree { shown::whole(model, balancer) } else { shown::balancer(model, balancer) };
+    let shown = if is_tree {
+        shown::whole(model, balancer)
+    } else {
+        shown::balancer(model, balancer)
+    };
     made(Kind::Balancer, shown)
 }
 
-fn create_parts(model: &mut Model, request: &ApiRequest, id: &str, wanted: &Object) -> Result<(), Refusal> {
+fn create_parts(
+    model: &mut Model,
+    request: &ApiRequest,
+    id: &str,
+    wanted: &Object,
+) -> Result<(), Refusal> {
     for pool in items(wanted, "pools").iter().filter_map(Value::as_object) {
         pools::add(model, &request.project, id, pool)?;
     }
-    for listener in items(wanted, "listeners").iter().filter_map(Value::as_object) {
+    for listener in items(wanted, "listeners")
+        .iter()
+        .filter_map(Value::as_object)
+    {
         listeners::add(model, &request.project, id, listener)?;
     }
     Ok(())
@@ -195,12 +296,19 @@ fn create_parts(model: &mut Model, request: &ApiRequest, id: &str, wanted: &Obje
 
 fn wrong_state(id: &str, balancer: &Object) -> Refusal {
     let state = text(balancer, "provisioning_status");
-    Refusal::conflict(format!("Invalid state {state} of loadbalancer resource {id}"))
+    Refusal::conflict(format!(
+        "Invalid state {state} of loadbalancer resource {id}"
+    ))
 }
 
 pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let change = object(request, Kind::Balancer)?;
-    model.check_attributes(change, "load_balancer.loadbalancer", attributes::BALANCER, true)?;
+    model.check_attributes(
+        change,
+        "load_balancer.loadbalancer",
+        attributes::BALANCER,
+        true,
+    )?;
     let updated = model.clock.local();
     let id = request.id();
     let balancer = model.owned(Kind::Balancer, &request.project, id)?;
@@ -218,10 +326,14 @@ pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     if !["ACTIVE", "ERROR"].contains(&text(balancer, "provisioning_status")) {
         return Err(wrong_state(id, balancer));
     }
-    let is_cascade = request.query("cascade").is_some_and(|it| it.eq_ignore_ascii_case("true"));
-    let has_parts = model.parts(Kind::Listener, id).next().is_some() || model.parts(Kind::Pool, id).next().is_some();
+    let is_cascade = request
+        .query("cascade")
+        .is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let has_parts = model.parts(Kind::Listener, id).next().is_some()
+        || model.parts(Kind::Pool, id).next().is_some();
     if has_parts && !is_cascade {
-        let message = format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
+        let message =
+            format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
         return Err(Refusal::invalid(message));
     }
     model.begin(id, "PENDING_DELETE", &request.effects);

@@ -49,25 +49,42 @@ impl Model {
             "id": id, "name": name, "ram": 4096, "disk": 10, "vcpus": 2, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0,
             "OS-FLV-DISABLED:disabled": false, "os-flavor-access:is_public": true, "rxtx_factor": 1.0, "links": [],
         });
-        self.insert(Kind::Flavor, flavor.as_object().cloned().unwrap_or_default());
+        self.insert(
+            Kind::Flavor,
+            flavor.as_object().cloned().unwrap_or_default(),
+        );
     }
 
     fn add_network(&mut self, name: &str, range: &str, is_external: bool) -> Network {
         let (id, now) = (self.new_id(), self.clock.utc());
-        let project = if is_external { "9c18757fb171483bb42e6353bf9659fe" } else { Self::home() };
+        let project = if is_external {
+            "9c18757fb171483bb42e6353bf9659fe"
+        } else {
+            Self::home()
+        };
         let network = json!({
             "id": id, "name": name, "tenant_id": project, "project_id": project, "admin_state_up": true, "mtu": 1450,
             "status": "ACTIVE", "shared": false, "router:external": is_external, "description": "",
             "port_security_enabled": true, "tags": [], "created_at": now, "updated_at": now, "revision_number": 2,
         });
-        self.insert(Kind::Network, network.as_object().cloned().unwrap_or_default());
+        self.insert(
+            Kind::Network,
+            network.as_object().cloned().unwrap_or_default(),
+        );
         let subnet = self.add_subnet(&id, &format!("{name}-subnet"), range);
-        Network { id, name: name.to_owned(), subnet }
+        Network {
+            id,
+            name: name.to_owned(),
+            subnet,
+        }
     }
 
     fn add_subnet(&mut self, network: &str, name: &str, range: &str) -> String {
         let (id, now) = (self.new_id(), self.clock.utc());
-        let owner = self.get(Kind::Network, network).cloned().unwrap_or_default();
+        let owner = self
+            .get(Kind::Network, network)
+            .cloned()
+            .unwrap_or_default();
         let version = if range.contains(':') { 6 } else { 4 };
         let subnet = json!({
             "id": id, "name": name, "project_id": owner["project_id"], "tenant_id": owner["project_id"],
@@ -76,12 +93,19 @@ impl Model {
             "router:external": owner["router:external"], "service_types": [], "tags": [], "created_at": now,
             "updated_at": now, "revision_number": 0,
         });
-        self.insert(Kind::Subnet, subnet.as_object().cloned().unwrap_or_default());
+        self.insert(
+            Kind::Subnet,
+            subnet.as_object().cloned().unwrap_or_default(),
+        );
         id
     }
 
     fn server(&self, object: &Object) -> Server {
-        Server::of(object, self.all(Kind::Port).find(|it| it.get("device_id") == object.get("id")))
+        Server::of(
+            object,
+            self.all(Kind::Port)
+                .find(|it| it.get("device_id") == object.get("id")),
+        )
     }
 }
 
@@ -89,7 +113,9 @@ impl Server {
     /// Returns the server with its first port.
     fn of(object: &Object, port: Option<&Object>) -> Self {
         let own = |key: &str| text(object, key).to_owned();
-        let first = port.and_then(|it| items(it, "fixed_ips").first()).and_then(|it| it["ip_address"].as_str());
+        let first = port
+            .and_then(|it| items(it, "fixed_ips").first())
+            .and_then(|it| it["ip_address"].as_str());
         Self {
             id: own("id"),
             name: own("name"),
@@ -127,24 +153,40 @@ impl Fake {
             "external_gateway_info": null, "description": "", "availability_zones": [], "availability_zone_hints": [],
             "routes": [], "flavor_id": null, "tags": [], "created_at": now, "updated_at": now, "revision_number": 3,
         });
-        model.insert(Kind::Router, router.as_object().cloned().unwrap_or_default());
+        model.insert(
+            Kind::Router,
+            router.as_object().cloned().unwrap_or_default(),
+        );
         let owner = "network:router_interface";
-        _ = model.add_port(&NewPort { device: &id, owner, ..NewPort::of(project, subnet) });
+        _ = model.add_port(&NewPort {
+            device: &id,
+            owner,
+            ..NewPort::of(project, subnet)
+        });
         id
     }
 
     /// Returns the extra routes of a router, each with `destination` and `nexthop`.
     #[must_use]
     pub fn routes(&self, router: &str) -> Vec<Value> {
-        self.model().get(Kind::Router, router).map(|it| items(it, "routes").to_vec()).unwrap_or_default()
+        self.model()
+            .get(Kind::Router, router)
+            .map(|it| items(it, "routes").to_vec())
+            .unwrap_or_default()
     }
 
     /// Changes a router, by ID, as an operator does in the console: at once and unchecked. Returns `false` if it does
     /// not exist.
-    pub fn change_router<T>(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>) -> T) -> bool {
+    pub fn change_router<T>(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut serde_json::Map<String, Value>) -> T,
+    ) -> bool {
         let mut model = self.model();
         let clock = model.clock;
-        let Some(router) = model.get_mut(Kind::Router, id) else { return false };
+        let Some(router) = model.get_mut(Kind::Router, id) else {
+            return false;
+        };
         change(router);
         Model::touched(&clock, router);
         true
@@ -187,7 +229,11 @@ impl Fake {
         });
         let server = server.as_object().cloned().unwrap_or_default();
         model.insert(Kind::Server, server.clone());
-        let port = NewPort { device: &id, owner: OWNER, ..NewPort::of(project, &network.subnet) };
+        let port = NewPort {
+            device: &id,
+            owner: OWNER,
+            ..NewPort::of(project, &network.subnet)
+        };
         model.add_port(&port).expect("a subnet with a free address");
         model.server(&server)
     }
@@ -198,17 +244,30 @@ impl Fake {
     /// If the server does not exist, or no address is left.
     pub fn attach(&self, name: &str, subnet: &str) -> String {
         let device = self.server(name).expect("a server of that name").id;
-        let port = NewPort { device: &device, owner: OWNER, ..NewPort::of(Model::home(), subnet) };
-        let port = self.model().add_port(&port).expect("a subnet with a free address");
+        let port = NewPort {
+            device: &device,
+            owner: OWNER,
+            ..NewPort::of(Model::home(), subnet)
+        };
+        let port = self
+            .model()
+            .add_port(&port)
+            .expect("a subnet with a free address");
         text(&port, "id").to_owned()
     }
 
     /// Changes a server as Nova shows it, by name: `status`, `accessIPv4`, `metadata`, `OS-EXT-AZ:availability_zone`;
     /// the entries under `addresses` are added to those of its ports and floating IPs. Returns `false` if it does not
     /// exist.
-    pub fn change_server(&self, name: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> bool {
+    pub fn change_server(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut serde_json::Map<String, Value>),
+    ) -> bool {
         let mut model = self.model();
-        let found = model.all_mut(Kind::Server).find(|it| text(it, "name") == name);
+        let found = model
+            .all_mut(Kind::Server)
+            .find(|it| text(it, "name") == name);
         found.map(change).is_some()
     }
 
@@ -218,7 +277,9 @@ impl Fake {
         let mut model = self.model();
         let id = model.new_id();
         model.add_flavor(&id, flavor);
-        let server = model.all_mut(Kind::Server).find(|it| text(it, "name") == name)?;
+        let server = model
+            .all_mut(Kind::Server)
+            .find(|it| text(it, "name") == name)?;
         set(server, "flavor", id.clone());
         Some(id)
     }
@@ -242,7 +303,9 @@ impl Fake {
     pub fn terminate(&self, name: &str) -> Option<Server> {
         let server = self.server(name)?;
         let mut model = self.model();
-        let ports = model.all(Kind::Port).filter(|it| text(it, "device_id") == server.id);
+        let ports = model
+            .all(Kind::Port)
+            .filter(|it| text(it, "device_id") == server.id);
         let ports: Vec<String> = ports.map(|it| text(it, "id").to_owned()).collect();
         ports.iter().for_each(|port| model.remove_port(port));
         model.remove(Kind::Server, &server.id);
@@ -257,14 +320,19 @@ impl Fake {
         for port in model.all(Kind::Port) {
             ports.entry(text(port, "device_id")).or_insert(port);
         }
-        model.all(Kind::Server).map(|it| Server::of(it, ports.get(text(it, "id")).copied())).collect()
+        model
+            .all(Kind::Server)
+            .map(|it| Server::of(it, ports.get(text(it, "id")).copied()))
+            .collect()
     }
 
     /// Returns a server, by name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<Server> {
         let model = self.model();
-        let found = model.all(Kind::Server).find(|it| text(it, "name") == name)?;
+        let found = model
+            .all(Kind::Server)
+            .find(|it| text(it, "name") == name)?;
         Some(model.server(found))
     }
 
@@ -288,8 +356,14 @@ impl Fake {
     /// # Panics
     /// If the subnet has no address left.
     pub fn add_port(&self, name: &str, subnet: &str) -> String {
-        let port = NewPort { name, ..NewPort::of(Model::home(), subnet) };
-        let port = self.model().add_port(&port).expect("a subnet with a free address");
+        let port = NewPort {
+            name,
+            ..NewPort::of(Model::home(), subnet)
+        };
+        let port = self
+            .model()
+            .add_port(&port)
+            .expect("a subnet with a free address");
         text(&port, "id").to_owned()
     }
 
@@ -302,6 +376,10 @@ impl Fake {
     /// Returns all ports as the API shows them.
     #[must_use]
     pub fn ports(&self) -> Vec<Value> {
-        self.model().all(Kind::Port).cloned().map(Value::Object).collect()
+        self.model()
+            .all(Kind::Port)
+            .cloned()
+            .map(Value::Object)
+            .collect()
     }
 }

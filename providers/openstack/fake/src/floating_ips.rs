@@ -11,15 +11,31 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, ApiRequest, expect_revision, made, object, one};
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::FloatingIp, attributes::FLOATING_IP, |_, it| it.clone())
+    pages::list(
+        model,
+        request,
+        Kind::FloatingIp,
+        attributes::FLOATING_IP,
+        |_, it| it.clone(),
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
-    one(Kind::FloatingIp, model.one(Kind::FloatingIp, &request.project, request.id())?.clone())
+    one(
+        Kind::FloatingIp,
+        model
+            .one(Kind::FloatingIp, &request.project, request.id())?
+            .clone(),
+    )
 }
 
 /// Puts a floating IP on a port; null takes it off.
-fn attach(model: &mut Model, project: &str, floating: &mut Object, port: &Value) -> Result<(), Refusal> {
+fn attach(
+    model: &mut Model,
+    project: &str,
+    floating: &mut Object,
+    port: &Value,
+) -> Result<(), Refusal> {
     let Some(port) = port.as_str() else {
         for key in ["port_id", "fixed_ip_address", "router_id", "port_details"] {
             set(floating, key, Value::Null);
@@ -28,26 +44,50 @@ fn attach(model: &mut Model, project: &str, floating: &mut Object, port: &Value)
         return Ok(());
     };
     let found = model.one(Kind::Port, project, port)?;
-    let fixed =
-        items(found, "fixed_ips").iter().filter_map(|it| it["ip_address"].as_str()).find(|it| !it.contains(':'));
+    let fixed = items(found, "fixed_ips")
+        .iter()
+        .filter_map(|it| it["ip_address"].as_str())
+        .find(|it| !it.contains(':'));
     let Some(fixed) = fixed.map(str::to_owned) else {
-        let message =
-            format!("Bad floatingip request: Cannot add floating IP to port {port} that has no fixed IPv4 addresses.");
+        let message = format!(
+            "Bad floatingip request: Cannot add floating IP to port {port} that has no fixed IPv4 addresses."
+        );
         return Err(Refusal::new(400, "BadRequest", message));
     };
     let id = text(floating, "id");
-    if model.all(Kind::FloatingIp).any(|it| text(it, "port_id") == port && text(it, "id") != id) {
+    if model
+        .all(Kind::FloatingIp)
+        .any(|it| text(it, "port_id") == port && text(it, "id") != id)
+    {
         let address = text(floating, "floating_ip_address");
         let network = text(floating, "floating_network_id");
         let message = format!(
             "Cannot associate floating IP {address} ({id}) with port {port} using fixed IP {fixed}, as that fixed IP already has a \
              floating IP on external network {network}."
         );
-        return Err(Refusal::new(409, "FloatingIPPortAlreadyAssociated", message));
+        return Err(Refusal::new(
+            409,
+            "FloatingIPPortAlreadyAssociated",
+            message,
+        ));
     }
-    let keys = ["name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner"];
-    let details: Object = keys.into_iter().map(|key| (key.to_owned(), found[key].clone())).collect();
-    let router = model.all(Kind::Router).next().map(|it| text(it, "id").to_owned());
+    let keys = [
+        "name",
+        "network_id",
+        "mac_address",
+        "admin_state_up",
+        "status",
+        "device_id",
+        "device_owner",
+    ];
+    let details: Object = keys
+        .into_iter()
+        .map(|key| (key.to_owned(), found[key].clone()))
+        .collect();
+    let router = model
+        .all(Kind::Router)
+        .next()
+        .map(|it| text(it, "id").to_owned());
     set(floating, "port_id", port);
     set(floating, "fixed_ip_address", fixed);
     set(floating, "router_id", router);
@@ -58,12 +98,18 @@ fn attach(model: &mut Model, project: &str, floating: &mut Object, port: &Value)
 
 /// Returns the subnet from which an address is given.
 fn subnet(model: &Model, network: &str, wanted: Option<&str>) -> Result<String, Refusal> {
-    let is_external = model.get(Kind::Network, network).is_some_and(|it| it["router:external"] == true);
+    let is_external = model
+        .get(Kind::Network, network)
+        .is_some_and(|it| it["router:external"] == true);
     if !is_external {
-        let message = format!("Bad floatingip request: Network {network} is not a valid external network.");
+        let message =
+            format!("Bad floatingip request: Network {network} is not a valid external network.");
         return Err(Refusal::new(400, "BadRequest", message));
     }
-    let mut subnets = model.subnets_of(network).filter(|it| it["ip_version"] == 4).map(|it| text(it, "id"));
+    let mut subnets = model
+        .subnets_of(network)
+        .filter(|it| it["ip_version"] == 4)
+        .map(|it| text(it, "id"));
     let found = match wanted {
         Some(wanted) => subnets.find(|it| *it == wanted),
         None => subnets.next(),
@@ -90,13 +136,16 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
         "tags",
     ];
     check_changes(wanted, &known)?;
-    let subnet = subnet(model, text(wanted, "floating_network_id"), wanted.get("subnet_id").and_then(Value::as_str))?;
+    let subnet = subnet(
+        model,
+        text(wanted, "floating_network_id"),
+        wanted.get("subnet_id").and_then(Value::as_str),
+    )?;
     model.has_room(Kind::FloatingIp, &request.project)?;
     let chosen = wanted.get("floating_ip_address").and_then(Value::as_str);
     let address = match chosen {
         Some(_) if !model.options.admin => {
-            let message =
-                "(rule:create_floatingip and rule:create_floatingip:floating_ip_address) is disallowed by policy";
+            let message = "(rule:create_floatingip and rule:create_floatingip:floating_ip_address) is disallowed by policy";
             return Err(Refusal::new(403, "PolicyNotAuthorized", message));
         }
         Some(address) if model.is_taken(&subnet, address) => {
@@ -116,14 +165,25 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
         text(wanted, "description"),
     );
     let mut floating = floating;
-    attach(model, &request.project, &mut floating, wanted.get("port_id").unwrap_or(&Value::Null))?;
+    attach(
+        model,
+        &request.project,
+        &mut floating,
+        wanted.get("port_id").unwrap_or(&Value::Null),
+    )?;
     model.insert(Kind::FloatingIp, floating.clone());
     made(Kind::FloatingIp, floating)
 }
 
 impl Model {
     /// Creates a floating IP that is on no port, not yet among the others.
-    pub(crate) fn new_floating_ip(&mut self, project: &str, network: &str, address: &str, description: &str) -> Object {
+    pub(crate) fn new_floating_ip(
+        &mut self,
+        project: &str,
+        network: &str,
+        address: &str,
+        description: &str,
+    ) -> Object {
         let now = self.clock.utc();
         let floating = json!({
             "id": self.new_id(), "tenant_id": project, "project_id": project, "floating_ip_address": address,
@@ -138,7 +198,9 @@ impl Model {
 pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let change = object(request, Kind::FloatingIp)?;
     check_changes(change, attributes::FLOATING_IP_CHANGES)?;
-    let mut floating = model.owned(Kind::FloatingIp, &request.project, request.id())?.clone();
+    let mut floating = model
+        .owned(Kind::FloatingIp, &request.project, request.id())?
+        .clone();
     expect_revision(request, &floating)?;
     if let Some(description) = change.get("description") {
         set(&mut floating, "description", description.clone());

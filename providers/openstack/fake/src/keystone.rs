@@ -11,7 +11,8 @@ use crate::model::Model;
 use crate::refusal::Refusal;
 use crate::requests::{Answer, ApiRequest};
 use crate::{
-    APPLICATION_CREDENTIAL, APPLICATION_SECRET, DOMAIN, PASSWORD, PROJECT, PROJECT_ID, REGION, TRUST, USER, USER_ID,
+    APPLICATION_CREDENTIAL, APPLICATION_SECRET, DOMAIN, PASSWORD, PROJECT, PROJECT_ID, REGION,
+    TRUST, USER, USER_ID,
 };
 
 /// Identity service: users, roles and tokens.
@@ -42,7 +43,9 @@ impl Default for Identity {
             made: 0,
             projects: BTreeMap::from([(PROJECT_ID.to_owned(), PROJECT.to_owned())]),
             confused: None,
-            roles: ["reader", "member", "load-balancer_member"].map(str::to_owned).to_vec(),
+            roles: ["reader", "member", "load-balancer_member"]
+                .map(str::to_owned)
+                .to_vec(),
         }
     }
 }
@@ -50,12 +53,18 @@ impl Default for Identity {
 impl Identity {
     /// Returns the project of a valid token.
     pub(crate) fn project_of(&self, token: &str, now: Instant) -> Option<String> {
-        self.tokens.get(token).filter(|it| now < it.ends)?.project.clone()
+        self.tokens
+            .get(token)
+            .filter(|it| now < it.ends)?
+            .project
+            .clone()
     }
 
     /// Returns `true` if the user may do more than read.
     pub(crate) fn may_change(&self) -> bool {
-        self.roles.iter().any(|it| ["member", "admin"].contains(&it.as_str()))
+        self.roles
+            .iter()
+            .any(|it| ["member", "admin"].contains(&it.as_str()))
     }
 
     /// Invalidates all tokens at once.
@@ -65,7 +74,12 @@ impl Identity {
 
     /// Returns the project that a scope names by id, or by name in the domain.
     fn project(&self, scope: &Value) -> Result<String, Refusal> {
-        let by_name = |name: &str| self.projects.iter().find(|(_, it)| *it == name).map(|(id, _)| id.clone());
+        let by_name = |name: &str| {
+            self.projects
+                .iter()
+                .find(|(_, it)| *it == name)
+                .map(|(id, _)| id.clone())
+        };
         let found = match (scope["id"].as_str(), scope["name"].as_str()) {
             (Some(id), _) => Some(id.to_owned()).filter(|id| self.projects.contains_key(id)),
             (None, Some(name)) if is_domain(&scope["domain"]) => by_name(name),
@@ -102,11 +116,18 @@ fn prove(model: &Model, request: &ApiRequest, identity: &Value) -> Result<Option
         }
         Some("token") => {
             let token = identity["token"]["id"].as_str().unwrap_or_default();
-            return known.project_of(token, request.now).map(Some).ok_or_else(Refusal::unauthorized);
+            return known
+                .project_of(token, request.now)
+                .map(Some)
+                .ok_or_else(Refusal::unauthorized);
         }
         _ => false,
     };
-    if is_proven { Ok(None) } else { Err(Refusal::unauthorized()) }
+    if is_proven {
+        Ok(None)
+    } else {
+        Err(Refusal::unauthorized())
+    }
 }
 
 pub(crate) fn authenticate(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -117,7 +138,11 @@ pub(crate) fn authenticate(model: &mut Model, request: &ApiRequest) -> Answer {
     let project = match scope {
         Value::Null => own,
         _ if is_application => {
-            return Err(Refusal::new(401, "", "Application credentials cannot request a scope."));
+            return Err(Refusal::new(
+                401,
+                "",
+                "Application credentials cannot request a scope.",
+            ));
         }
         scope if scope["OS-TRUST:trust"]["id"] == TRUST => Some(PROJECT_ID.to_owned()),
         scope if !scope["project"].is_null() => Some(model.identity.project(&scope["project"])?),
@@ -127,15 +152,30 @@ pub(crate) fn authenticate(model: &mut Model, request: &ApiRequest) -> Answer {
     model.identity.made += 1;
     let name = format!("gAAAAAB-fake-token-{:08x}", model.identity.made);
     let project = model.identity.confused.clone().or(project);
-    let token = Token { project, ends: request.now + model.options.token_life };
-    let body = described(model, token.project.as_deref(), &identity["methods"], model.options.token_life);
+    let token = Token {
+        project,
+        ends: request.now + model.options.token_life,
+    };
+    let body = described(
+        model,
+        token.project.as_deref(),
+        &identity["methods"],
+        model.options.token_life,
+    );
     model.identity.tokens.insert(name.clone(), token);
-    Ok(Reply { headers: vec![("x-subject-token", name)], ..Reply::new(201, body) })
+    Ok(Reply {
+        headers: vec![("x-subject-token", name)],
+        ..Reply::new(201, body)
+    })
 }
 
 fn described(model: &Model, project: Option<&str>, methods: &Value, life: Duration) -> Value {
     let domain = json!({"id": "default", "name": DOMAIN});
-    let roles = model.identity.roles.iter().map(|name| json!({"id": format!("role-{name}"), "name": name}));
+    let roles = model
+        .identity
+        .roles
+        .iter()
+        .map(|name| json!({"id": format!("role-{name}"), "name": name}));
     let mut token = json!({
         "methods": methods,
         "user": {"domain": domain, "id": USER_ID, "name": USER, "password_expires_at": null},
@@ -175,7 +215,8 @@ fn services(model: &Model) -> Value {
 
 pub(crate) fn versions(model: &mut Model, _: &ApiRequest) -> Answer {
     let href = format!("{}/identity/v3/", model.options.endpoint);
-    let version = json!({"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": href}]});
+    let version =
+        json!({"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": href}]});
     Ok(Reply::new(300, json!({"versions": {"values": [version]}})))
 }
 
@@ -183,8 +224,16 @@ pub(crate) fn validate(model: &mut Model, request: &ApiRequest) -> Answer {
     let subject = request.header("x-subject-token").unwrap_or_default();
     let project = model.identity.project_of(subject, request.now);
     let project = project.ok_or_else(|| Refusal::new(404, "", "Could not find token: ."))?;
-    let left = model.identity.tokens.get(subject).map(|it| it.ends - request.now).unwrap_or_default();
-    Ok(Reply::new(200, described(model, Some(&project), &json!(["password"]), left)))
+    let left = model
+        .identity
+        .tokens
+        .get(subject)
+        .map(|it| it.ends - request.now)
+        .unwrap_or_default();
+    Ok(Reply::new(
+        200,
+        described(model, Some(&project), &json!(["password"]), left),
+    ))
 }
 
 pub(crate) fn catalogue(model: &mut Model, _: &ApiRequest) -> Answer {

@@ -27,7 +27,15 @@ const FILTERS: &[&str] = &[
     "admin_state_up",
     "connection_limit",
 ];
-const PROTOCOLS: [&str; 7] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "UDP", "SCTP", "PROMETHEUS"];
+const PROTOCOLS: [&str; 7] = [
+    "TCP",
+    "HTTP",
+    "HTTPS",
+    "TERMINATED_HTTPS",
+    "UDP",
+    "SCTP",
+    "PROMETHEUS",
+];
 /// Protocols of which only one may use a port.
 const STREAMS: [&str; 5] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "PROMETHEUS"];
 
@@ -41,20 +49,37 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 /// Checks the options of a listener against its protocol and Octavia's version.
-fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object) -> Result<(), Refusal> {
+fn check_options(
+    model: &Model,
+    balancer: &str,
+    protocol: &str,
+    wanted: &Object,
+) -> Result<(), Refusal> {
     let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
-    let has_headers = wanted.get("insert_headers").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
+    let has_headers = wanted
+        .get("insert_headers")
+        .and_then(Value::as_object)
+        .is_some_and(|it| !it.is_empty());
     if has_headers && !["HTTP", "TERMINATED_HTTPS"].contains(&protocol) {
         return Err(Refusal::invalid(format!(
             "insert-headers is not a valid option for a {protocol} protocol listener."
         )));
     }
-    let timeouts = ["timeout_client_data", "timeout_member_connect", "timeout_member_data", "timeout_tcp_inspect"];
+    let timeouts = [
+        "timeout_client_data",
+        "timeout_member_connect",
+        "timeout_member_data",
+        "timeout_tcp_inspect",
+    ];
     if model.is_ovn(balancer) {
         if !["TCP", "UDP", "SCTP"].contains(&protocol) {
             return Err(unsupported(&format!("{protocol} protocol")));
         }
-        if let Some(key) = timeouts.into_iter().chain(["allowed_cidrs"]).find(|key| is_set(key)) {
+        if let Some(key) = timeouts
+            .into_iter()
+            .chain(["allowed_cidrs"])
+            .find(|key| is_set(key))
+        {
             return Err(unsupported(key));
         }
     }
@@ -64,29 +89,55 @@ fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object)
         );
         return Err(Refusal::invalid(message));
     }
-    if let Some(limit) = wanted.get("connection_limit").and_then(Value::as_i64).filter(|it| *it < -1) {
+    if let Some(limit) = wanted
+        .get("connection_limit")
+        .and_then(Value::as_i64)
+        .filter(|it| *it < -1)
+    {
         let message = format!(
             "Invalid input for field/attribute connection_limit. Value: '{limit}'. Value should be greater or equal to -1"
         );
         return Err(Refusal::invalid(message));
     }
-    if let Some(reference) = wanted.get("default_tls_container_ref").and_then(Value::as_str) {
+    if let Some(reference) = wanted
+        .get("default_tls_container_ref")
+        .and_then(Value::as_str)
+    {
         let id = reference.rsplit('/').next().unwrap_or_default();
-        if model.get(Kind::Secret, id).or_else(|| model.get(Kind::Container, id)).is_none() {
-            return Err(Refusal::invalid(format!("Could not retrieve certificate: ['{reference}']")));
+        if model
+            .get(Kind::Secret, id)
+            .or_else(|| model.get(Kind::Container, id))
+            .is_none()
+        {
+            return Err(Refusal::invalid(format!(
+                "Could not retrieve certificate: ['{reference}']"
+            )));
         }
     }
     let balancer = model.get(Kind::Balancer, balancer);
-    let more = balancer.into_iter().flat_map(|it| items(it, "additional_vips")).map(|vip| &vip["ip_address"]);
-    let vips = balancer.and_then(|it| it.get("vip_address")).into_iter().chain(more);
+    let more = balancer
+        .into_iter()
+        .flat_map(|it| items(it, "additional_vips"))
+        .map(|vip| &vip["ip_address"]);
+    let vips = balancer
+        .and_then(|it| it.get("vip_address"))
+        .into_iter()
+        .chain(more);
     let vips: Vec<IpAddr> = vips.filter_map(|it| it.as_str()?.parse().ok()).collect();
-    for range in items(wanted, "allowed_cidrs").iter().filter_map(Value::as_str) {
+    for range in items(wanted, "allowed_cidrs")
+        .iter()
+        .filter_map(Value::as_str)
+    {
         let parsed: IpNet = range.parse().map_err(|_| {
             Refusal::invalid(format!("Invalid input for field/attribute allowed_cidrs. Value: '{range}'. Value should be IPv4 or IPv6 CIDR format"))
         })?;
-        if vips.iter().all(|vip| vip.is_ipv6() != parsed.addr().is_ipv6()) {
-            let message =
-                format!("Validation failure: CIDR {range} IP version incompatible with all VIPs {vips:?} IP version.");
+        if vips
+            .iter()
+            .all(|vip| vip.is_ipv6() != parsed.addr().is_ipv6())
+        {
+            let message = format!(
+                "Validation failure: CIDR {range} IP version incompatible with all VIPs {vips:?} IP version."
+            );
             return Err(Refusal::invalid(message));
         }
     }
@@ -101,7 +152,12 @@ fn check_pool(model: &Model, project: &str, protocol: &str, id: &Value) -> Resul
 }
 
 /// Adds a listener, with its pool, `PENDING_CREATE`.
-pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Object) -> Result<String, Refusal> {
+pub(crate) fn add(
+    model: &mut Model,
+    project: &str,
+    balancer: &str,
+    wanted: &Object,
+) -> Result<String, Refusal> {
     model.check_attributes(wanted, "listener_.listener", attributes::LISTENER, false)?;
     let protocol = text(wanted, "protocol");
     if !PROTOCOLS.contains(&protocol) {
@@ -111,8 +167,12 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
         );
         return Err(Refusal::invalid(message));
     }
-    let port = wanted.get("protocol_port").and_then(Value::as_u64).filter(|it| (1..=65_535).contains(it));
-    let port = port.ok_or_else(|| Refusal::invalid("Invalid input for field/attribute protocol_port."))?;
+    let port = wanted
+        .get("protocol_port")
+        .and_then(Value::as_u64)
+        .filter(|it| (1..=65_535).contains(it));
+    let port =
+        port.ok_or_else(|| Refusal::invalid("Invalid input for field/attribute protocol_port."))?;
     if protocol == "TERMINATED_HTTPS" && text(wanted, "default_tls_container_ref").is_empty() {
         return Err(Refusal::invalid(
             "Validation failure: An SNI or default certificate container reference must be provided for TERMINATED_HTTPS protocol listeners.",
@@ -131,7 +191,10 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
         return Err(Refusal::conflict(message));
     }
     model.has_room(Kind::Listener, project)?;
-    let pool = match (wanted.get("default_pool").and_then(Value::as_object), wanted.get("default_pool_id")) {
+    let pool = match (
+        wanted.get("default_pool").and_then(Value::as_object),
+        wanted.get("default_pool_id"),
+    ) {
         (Some(pool), _) => {
             pools::check_protocols(protocol, text(pool, "protocol"))?;
             Value::from(pools::add(model, project, balancer, pool)?)
@@ -143,7 +206,8 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
         }
     };
     let (id, now) = (model.new_id(), model.clock.local());
-    let number = |key: &str, default: i64| wanted.get(key).and_then(Value::as_i64).unwrap_or(default);
+    let number =
+        |key: &str, default: i64| wanted.get(key).and_then(Value::as_i64).unwrap_or(default);
     let or_null = |key: &str| wanted.get(key).cloned().unwrap_or_default();
     let listener = json!({
         "id": id, "name": text(wanted, "name"), "description": text(wanted, "description"),
@@ -160,7 +224,10 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
         "client_crl_container_ref": null, "tls_ciphers": null, "tls_versions": null, "alpn_protocols": null,
         "hsts_max_age": null, "hsts_include_subdomains": false, "hsts_preload": false,
     });
-    model.insert(Kind::Listener, listener.as_object().cloned().unwrap_or_default());
+    model.insert(
+        Kind::Listener,
+        listener.as_object().cloned().unwrap_or_default(),
+    );
     Ok(id)
 }
 
@@ -181,7 +248,12 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let found = model.one(Kind::Listener, &request.project, request.id())?;
     let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
     check_options(model, &balancer, &protocol, change)?;
-    check_pool(model, &request.project, &protocol, &change.get("default_pool_id").cloned().unwrap_or_default())?;
+    check_pool(
+        model,
+        &request.project,
+        &protocol,
+        &change.get("default_pool_id").cloned().unwrap_or_default(),
+    )?;
     model.may_change(&balancer, &request.project)?;
     let updated = model.clock.local();
     let listener = model.owned(Kind::Listener, &request.project, request.id())?;

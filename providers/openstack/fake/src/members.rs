@@ -13,8 +13,16 @@ use crate::requests::{Answer, ApiRequest};
 
 /// Returns the pool of a request about members. For these, Octavia words the error about a missing pool differently.
 fn pool<'a>(model: &'a Model, request: &ApiRequest) -> Result<&'a Object, Refusal> {
-    let missing = |_| Refusal::new(404, "Bad Request", format!("Pool {} not found.", request.id()));
-    model.one(Kind::Pool, &request.project, request.id()).map_err(missing)
+    let missing = |_| {
+        Refusal::new(
+            404,
+            "Bad Request",
+            format!("Pool {} not found.", request.id()),
+        )
+    };
+    model
+        .one(Kind::Pool, &request.project, request.id())
+        .map_err(missing)
 }
 
 fn missing(id: &str) -> Refusal {
@@ -22,7 +30,13 @@ fn missing(id: &str) -> Refusal {
 }
 
 fn key(member: &Object) -> (String, u64) {
-    (text(member, "address").to_owned(), member.get("protocol_port").and_then(Value::as_u64).unwrap_or_default())
+    (
+        text(member, "address").to_owned(),
+        member
+            .get("protocol_port")
+            .and_then(Value::as_u64)
+            .unwrap_or_default(),
+    )
 }
 
 fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
@@ -35,7 +49,9 @@ fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
         return Err(Refusal::invalid(message));
     }
     if !(1..=65_535).contains(&port) {
-        return Err(Refusal::invalid(format!("Invalid input for field/attribute protocol_port. Value: '{port}'.")));
+        return Err(Refusal::invalid(format!(
+            "Invalid input for field/attribute protocol_port. Value: '{port}'."
+        )));
     }
     match wanted.get("subnet_id").and_then(Value::as_str) {
         Some(subnet) if model.get(Kind::Subnet, subnet).is_none() => {
@@ -46,15 +62,23 @@ fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
 }
 
 fn taken(address: &str, port: u64) -> Refusal {
-    Refusal::conflict(format!("Another member on this pool is already using ip {address} on protocol_port {port}"))
+    Refusal::conflict(format!(
+        "Another member on this pool is already using ip {address} on protocol_port {port}"
+    ))
 }
 
 /// Adds a member, `PENDING_CREATE`.
-pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object) -> Result<Object, Refusal> {
+pub(crate) fn add(
+    model: &mut Model,
+    project: &str,
+    pool: &str,
+    wanted: &Object,
+) -> Result<Object, Refusal> {
     check(model, wanted)?;
     let (address, port) = key(wanted);
-    let is_there =
-        |it: &Object| key(it) == (address.clone(), port) && text(it, "provisioning_status") != "PENDING_DELETE";
+    let is_there = |it: &Object| {
+        key(it) == (address.clone(), port) && text(it, "provisioning_status") != "PENDING_DELETE"
+    };
     if model.members.get(pool).into_iter().flatten().any(is_there) {
         return Err(taken(&address, port));
     }
@@ -68,7 +92,11 @@ pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object)
         "tags": sorted_tags(items(wanted, "tags")), "vnic_type": "normal",
     });
     let member = member.as_object().cloned().unwrap_or_default();
-    model.members.entry(pool.to_owned()).or_default().push(member.clone());
+    model
+        .members
+        .entry(pool.to_owned())
+        .or_default()
+        .push(member.clone());
     Ok(member)
 }
 
@@ -81,7 +109,12 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
     pool(model, request)?;
     let id = request.nth_id(1);
-    let found = model.members.get(request.id()).into_iter().flatten().find(|it| text(it, "id") == id);
+    let found = model
+        .members
+        .get(request.id())
+        .into_iter()
+        .flatten()
+        .find(|it| text(it, "id") == id);
     let member = found.ok_or_else(|| missing(id))?;
     Ok(Reply::new(200, json!({"member": member})))
 }
@@ -114,7 +147,11 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
 pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
     let balancer = balancer_of(pool(model, request)?);
     if !model.options.bulk {
-        return Err(Refusal::new(501, "", "Provider does not support a requested action: batch member update"));
+        return Err(Refusal::new(
+            501,
+            "",
+            "Provider does not support a requested action: batch member update",
+        ));
     }
     let wanted: Vec<&Object> = request
         .body
@@ -127,10 +164,16 @@ pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
     wanted.iter().try_for_each(|it| check(model, it))?;
     model.may_change_pool(&balancer, request.id(), &request.project)?;
     let mut keys = std::collections::BTreeSet::new();
-    if let Some((address, port)) = wanted.iter().map(|it| key(it)).find(|it| !keys.insert(it.clone())) {
+    if let Some((address, port)) = wanted
+        .iter()
+        .map(|it| key(it))
+        .find(|it| !keys.insert(it.clone()))
+    {
         return Err(taken(&address, port));
     }
-    let is_additive = request.query("additive_only").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let is_additive = request
+        .query("additive_only")
+        .is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let updated = model.clock.local();
     let members = model.members.entry(request.id().to_owned()).or_default();
     let by_key: std::collections::BTreeMap<_, _> = wanted.iter().map(|it| (key(it), *it)).collect();
@@ -139,10 +182,19 @@ pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
         match by_key.get(&key(member)) {
             Some(wanted) => {
                 known.insert(key(member));
-                for key in
-                    ["name", "monitor_port", "monitor_address"].into_iter().filter(|it| !wanted.contains_key(*it))
+                for key in ["name", "monitor_port", "monitor_address"]
+                    .into_iter()
+                    .filter(|it| !wanted.contains_key(*it))
                 {
-                    set(member, key, if key == "name" { "".into() } else { Value::Null });
+                    set(
+                        member,
+                        key,
+                        if key == "name" {
+                            "".into()
+                        } else {
+                            Value::Null
+                        },
+                    );
                 }
                 merge(member, wanted, &updated);
                 set_state(member, "PENDING_UPDATE");
@@ -161,7 +213,12 @@ pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
 /// Returns the member that the path names.
 fn member_mut<'a>(model: &'a mut Model, request: &ApiRequest) -> Result<&'a mut Object, Refusal> {
     let id = request.nth_id(1);
-    let found = model.members.get_mut(request.id()).into_iter().flatten().find(|it| text(it, "id") == id);
+    let found = model
+        .members
+        .get_mut(request.id())
+        .into_iter()
+        .flatten()
+        .find(|it| text(it, "id") == id);
     found.ok_or_else(|| missing(id))
 }
 

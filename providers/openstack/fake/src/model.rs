@@ -59,20 +59,33 @@ impl Kind {
         let (kind, message) = match self {
             Self::Server => ("itemNotFound", format!("Instance {id} could not be found.")),
             Self::Flavor => ("itemNotFound", format!("Flavor {id} could not be found.")),
-            Self::Network => ("NetworkNotFound", format!("Network {id} could not be found.")),
+            Self::Network => (
+                "NetworkNotFound",
+                format!("Network {id} could not be found."),
+            ),
             Self::Subnet => ("SubnetNotFound", format!("Subnet {id} could not be found.")),
             Self::Port => ("PortNotFound", format!("Port {id} could not be found.")),
-            Self::FloatingIp => ("FloatingIPNotFound", format!("Floating IP {id} could not be found")),
-            Self::SecurityGroup => ("SecurityGroupNotFound", format!("Security group {id} does not exist")),
-            Self::Rule => ("SecurityGroupRuleNotFound", format!("Security group rule {id} does not exist")),
+            Self::FloatingIp => (
+                "FloatingIPNotFound",
+                format!("Floating IP {id} could not be found"),
+            ),
+            Self::SecurityGroup => (
+                "SecurityGroupNotFound",
+                format!("Security group {id} does not exist"),
+            ),
+            Self::Rule => (
+                "SecurityGroupRuleNotFound",
+                format!("Security group rule {id} does not exist"),
+            ),
             Self::Router => ("RouterNotFound", format!("Router {id} could not be found")),
             Self::Balancer => ("", format!("Load Balancer {id} not found.")),
             Self::Listener => ("", format!("Listener {id} not found.")),
             Self::Pool => ("", format!("Pool {id} not found.")),
             Self::Monitor => ("", format!("Health Monitor {id} not found.")),
-            Self::Secret | Self::Container => {
-                ("", "Not Found. Sorry but your secret or container is in another castle.".to_owned())
-            }
+            Self::Secret | Self::Container => (
+                "",
+                "Not Found. Sorry but your secret or container is in another castle.".to_owned(),
+            ),
         };
         Refusal::new(404, kind, message)
     }
@@ -85,7 +98,10 @@ pub(crate) fn text<'a>(object: &'a Object, key: &str) -> &'a str {
 
 /// Returns a list of an object; empty if it has none.
 pub(crate) fn list<'a>(object: &'a Object, key: &str) -> &'a [Value] {
-    object.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    object
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// Sets a field of an object.
@@ -137,17 +153,27 @@ impl Model {
     /// Returns a new id: a UUID, growing.
     pub(crate) fn new_id(&mut self) -> String {
         self.made += 1;
-        format!("{:08x}-0c10-4d00-8000-{:012x}", self.made, self.made * 0x9e37 % 0xffff_ffff)
+        format!(
+            "{:08x}-0c10-4d00-8000-{:012x}",
+            self.made,
+            self.made * 0x9e37 % 0xffff_ffff
+        )
     }
 
     /// Returns all objects of a kind.
     pub(crate) fn all(&self, kind: Kind) -> impl DoubleEndedIterator<Item = &Object> {
-        self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
+        self.objects
+            .get(&kind)
+            .into_iter()
+            .flat_map(BTreeMap::values)
     }
 
     /// Returns all objects of a kind for changes.
     pub(crate) fn all_mut(&mut self, kind: Kind) -> impl Iterator<Item = &mut Object> {
-        self.objects.get_mut(&kind).into_iter().flat_map(BTreeMap::values_mut)
+        self.objects
+            .get_mut(&kind)
+            .into_iter()
+            .flat_map(BTreeMap::values_mut)
     }
 
     /// Returns an object of any project.
@@ -161,25 +187,38 @@ impl Model {
 
     /// Returns an object that the project may see.
     pub(crate) fn one(&self, kind: Kind, project: &str, id: &str) -> Result<&Object, Refusal> {
-        self.get(kind, id).filter(|it| self.is_visible(kind, it, project)).ok_or_else(|| kind.not_found(id))
+        self.get(kind, id)
+            .filter(|it| self.is_visible(kind, it, project))
+            .ok_or_else(|| kind.not_found(id))
     }
 
     /// Returns an object that the project owns.
-    pub(crate) fn owned(&mut self, kind: Kind, project: &str, id: &str) -> Result<&mut Object, Refusal> {
+    pub(crate) fn owned(
+        &mut self,
+        kind: Kind,
+        project: &str,
+        id: &str,
+    ) -> Result<&mut Object, Refusal> {
         let found = self.objects.get_mut(&kind).and_then(|all| all.get_mut(id));
-        found.filter(|it| text(it, "project_id") == project).ok_or_else(|| kind.not_found(id))
+        found
+            .filter(|it| text(it, "project_id") == project)
+            .ok_or_else(|| kind.not_found(id))
     }
 
     /// Returns `true` if a project sees an object: its own objects, and shared ones.
     pub(crate) fn is_visible(&self, kind: Kind, object: &Object, project: &str) -> bool {
         let is_true = |key: &str| object.get(key) == Some(&Value::Bool(true));
         let is_everybodys = kind == Kind::Flavor || is_true("router:external") || is_true("shared");
-        !self.hidden.contains(text(object, "id")) && (text(object, "project_id") == project || is_everybodys)
+        !self.hidden.contains(text(object, "id"))
+            && (text(object, "project_id") == project || is_everybodys)
     }
 
     /// Adds an object with its ID; the caller has checked the quota.
     pub(crate) fn insert(&mut self, kind: Kind, object: Object) {
-        self.objects.entry(kind).or_default().insert(text(&object, "id").to_owned(), object);
+        self.objects
+            .entry(kind)
+            .or_default()
+            .insert(text(&object, "id").to_owned(), object);
     }
 
     pub(crate) fn remove(&mut self, kind: Kind, id: &str) -> Option<Object> {
@@ -188,8 +227,15 @@ impl Model {
 
     /// Checks that the project's quota permits another object.
     pub(crate) fn has_room(&self, kind: Kind, project: &str) -> Result<(), Refusal> {
-        let Some(most) = self.quotas.get(&kind) else { return Ok(()) };
-        if self.all(kind).filter(|it| text(it, "project_id") == project).count() < *most {
+        let Some(most) = self.quotas.get(&kind) else {
+            return Ok(());
+        };
+        if self
+            .all(kind)
+            .filter(|it| text(it, "project_id") == project)
+            .count()
+            < *most
+        {
             return Ok(());
         }
         let words = match kind {
@@ -202,12 +248,19 @@ impl Model {
                 return Err(Refusal::new(409, "OverQuota", message));
             }
         };
-        Err(Refusal::new(403, "", format!("Quota has been met for resources: {words}")))
+        Err(Refusal::new(
+            403,
+            "",
+            format!("Quota has been met for resources: {words}"),
+        ))
     }
 
     /// Updates the revision and the time of a changed object.
     pub(crate) fn touched(clock: &Clock, object: &mut Object) {
-        let revision = object.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
+        let revision = object
+            .get("revision_number")
+            .and_then(Value::as_u64)
+            .unwrap_or_default();
         set(object, "revision_number", revision + 1);
         set(object, "updated_at", clock.utc());
     }

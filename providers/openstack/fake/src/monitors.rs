@@ -10,9 +10,25 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, ApiRequest, made, object, one};
 use crate::{pages, shown};
 
-const FILTERS: &[&str] =
-    &["id", "name", "project_id", "type", "pool_id", "provisioning_status", "operating_status", "admin_state_up"];
-const TYPES: [&str; 7] = ["HTTP", "HTTPS", "PING", "SCTP", "TCP", "TLS-HELLO", "UDP-CONNECT"];
+const FILTERS: &[&str] = &[
+    "id",
+    "name",
+    "project_id",
+    "type",
+    "pool_id",
+    "provisioning_status",
+    "operating_status",
+    "admin_state_up",
+];
+const TYPES: [&str; 7] = [
+    "HTTP",
+    "HTTPS",
+    "PING",
+    "SCTP",
+    "TCP",
+    "TLS-HELLO",
+    "UDP-CONNECT",
+];
 
 fn is_http(kind: &str) -> bool {
     ["HTTP", "HTTPS"].contains(&kind)
@@ -30,26 +46,45 @@ fn plain(monitor: &Object) -> Object {
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
-    one(Kind::Monitor, plain(model.one(Kind::Monitor, &request.project, request.id())?))
+    one(
+        Kind::Monitor,
+        plain(model.one(Kind::Monitor, &request.project, request.id())?),
+    )
 }
 
-fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object) -> Result<(), Refusal> {
+fn check(
+    model: &Model,
+    balancer: &str,
+    pool: &str,
+    kind: &str,
+    wanted: &Object,
+) -> Result<(), Refusal> {
     let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
     let of_http = ["http_method", "url_path", "expected_codes"];
-    if let Some(key) = of_http.into_iter().find(|key| !is_http(kind) && is_set(key)) {
-        return Err(Refusal::invalid(format!("{key} is not a valid option for health monitors of type {kind}")));
+    if let Some(key) = of_http
+        .into_iter()
+        .find(|key| !is_http(kind) && is_set(key))
+    {
+        return Err(Refusal::invalid(format!(
+            "{key} is not a valid option for health monitors of type {kind}"
+        )));
     }
     if model.is_ovn(balancer) && !["TCP", "UDP-CONNECT"].contains(&kind) {
         return Err(unsupported(&format!("{kind} health monitors")));
     }
-    let protocol = model.get(Kind::Pool, pool).map_or("", |it| text(it, "protocol"));
+    let protocol = model
+        .get(Kind::Pool, pool)
+        .map_or("", |it| text(it, "protocol"));
     if kind == "UDP-CONNECT" && !["UDP", "SCTP"].contains(&protocol) {
         return Err(Refusal::invalid(
             "Validation failure: The UDP-CONNECT type is only supported for pools of type UDP/SCTP.",
         ));
     }
     let fits = match protocol {
-        "UDP" => kind == "UDP-CONNECT" || (model.options.octavia >= 16 && (is_http(kind) || kind == "TCP")),
+        "UDP" => {
+            kind == "UDP-CONNECT"
+                || (model.options.octavia >= 16 && (is_http(kind) || kind == "TCP"))
+        }
         "SCTP" => ["SCTP", "TCP", "HTTP", "UDP-CONNECT"].contains(&kind),
         _ => kind != "UDP-CONNECT" && kind != "SCTP",
     };
@@ -60,7 +95,11 @@ fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object)
         return Err(Refusal::invalid(message));
     }
     for key in ["max_retries", "max_retries_down"] {
-        if wanted.get(key).and_then(Value::as_u64).is_some_and(|it| !(1..=10).contains(&it)) {
+        if wanted
+            .get(key)
+            .and_then(Value::as_u64)
+            .is_some_and(|it| !(1..=10).contains(&it))
+        {
             return Err(Refusal::invalid(format!(
                 "Invalid input for field/attribute {key}. Value should be between 1 and 10"
             )));
@@ -77,12 +116,22 @@ pub(crate) fn add(
     pool: &str,
     wanted: &Object,
 ) -> Result<String, Refusal> {
-    model.check_attributes(wanted, "health_monitor_.healthmonitor", attributes::MONITOR, false)?;
+    model.check_attributes(
+        wanted,
+        "health_monitor_.healthmonitor",
+        attributes::MONITOR,
+        false,
+    )?;
     let kind = text(wanted, "type");
     if !TYPES.contains(&kind) {
-        return Err(Refusal::invalid(format!("Invalid input for field/attribute type. Value: '{kind}'.")));
+        return Err(Refusal::invalid(format!(
+            "Invalid input for field/attribute type. Value: '{kind}'."
+        )));
     }
-    if let Some(key) = ["delay", "timeout", "max_retries"].into_iter().find(|key| !wanted.contains_key(*key)) {
+    if let Some(key) = ["delay", "timeout", "max_retries"]
+        .into_iter()
+        .find(|key| !wanted.contains_key(*key))
+    {
         return Err(Refusal::invalid(format!(
             "Invalid input for field/attribute {key}. Value: 'None'. Mandatory field missing."
         )));
@@ -94,7 +143,16 @@ pub(crate) fn add(
     model.has_room(Kind::Monitor, project)?;
     let (id, now) = (model.new_id(), model.clock.local());
     let or = |key: &str, default: Value| wanted.get(key).cloned().unwrap_or(default);
-    let http = |key: &str, default: &str| or(key, if is_http(kind) { default.into() } else { Value::Null });
+    let http = |key: &str, default: &str| {
+        or(
+            key,
+            if is_http(kind) {
+                default.into()
+            } else {
+                Value::Null
+            },
+        )
+    };
     let monitor = json!({
         "id": id, "name": text(wanted, "name"), "type": kind, "delay": wanted["delay"], "timeout": wanted["timeout"],
         "max_retries": wanted["max_retries"], "max_retries_down": or("max_retries_down", 3.into()),
@@ -104,7 +162,10 @@ pub(crate) fn add(
         "operating_status": "OFFLINE", "created_at": now, "updated_at": null, "tags": sorted_tags(items(wanted, "tags")),
         "http_version": or("http_version", Value::Null), "domain_name": or("domain_name", Value::Null),
     });
-    model.insert(Kind::Monitor, monitor.as_object().cloned().unwrap_or_default());
+    model.insert(
+        Kind::Monitor,
+        monitor.as_object().cloned().unwrap_or_default(),
+    );
     Ok(id)
 }
 
@@ -117,7 +178,11 @@ fn begin(model: &mut Model, request: &ApiRequest, balancer: &str, pool: &str) {
 }
 
 fn pool_of(monitor: &Object) -> String {
-    items(monitor, "pools").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
+    items(monitor, "pools")
+        .first()
+        .and_then(|it| it["id"].as_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -127,12 +192,20 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     model.may_change_pool(&balancer, pool, &request.project)?;
     let id = add(model, &request.project, &balancer, pool, wanted)?;
     begin(model, request, &balancer, pool);
-    made(Kind::Monitor, plain(model.one(Kind::Monitor, &request.project, &id)?))
+    made(
+        Kind::Monitor,
+        plain(model.one(Kind::Monitor, &request.project, &id)?),
+    )
 }
 
 pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let change = object(request, Kind::Monitor)?;
-    model.check_attributes(change, "health_monitor_.healthmonitor", attributes::MONITOR, true)?;
+    model.check_attributes(
+        change,
+        "health_monitor_.healthmonitor",
+        attributes::MONITOR,
+        true,
+    )?;
     let found = model.one(Kind::Monitor, &request.project, request.id())?;
     let (balancer, pool) = (balancer_of(found), pool_of(found));
     check(model, &balancer, &pool, text(found, "type"), change)?;

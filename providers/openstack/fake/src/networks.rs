@@ -15,12 +15,14 @@ use crate::requests::{Answer, ApiRequest, one};
 impl Model {
     /// Returns the range of a subnet.
     pub(crate) fn range(&self, subnet: &str) -> Option<IpNet> {
-        self.get(Kind::Subnet, subnet).and_then(|it| text(it, "cidr").parse().ok())
+        self.get(Kind::Subnet, subnet)
+            .and_then(|it| text(it, "cidr").parse().ok())
     }
 
     /// Returns the subnets of a network.
     pub(crate) fn subnets_of(&self, network: &str) -> impl Iterator<Item = &Object> {
-        self.all(Kind::Subnet).filter(move |it| text(it, "network_id") == network)
+        self.all(Kind::Subnet)
+            .filter(move |it| text(it, "network_id") == network)
     }
 
     /// Returns a free address of a subnet.
@@ -29,7 +31,9 @@ impl Model {
             let message = format!("No more IP addresses available on network {subnet}.");
             Refusal::new(409, "IpAddressGenerationFailure", message)
         };
-        let range = self.range(subnet).ok_or_else(|| Kind::Subnet.not_found(subnet))?;
+        let range = self
+            .range(subnet)
+            .ok_or_else(|| Kind::Subnet.not_found(subnet))?;
         loop {
             // The first addresses are reserved for the gateway and for addresses that tests choose.
             let cursor = self.cursors.entry(subnet.to_owned()).or_insert(15);
@@ -55,13 +59,17 @@ impl Model {
                 .iter()
                 .any(|it| it["ip_address"] == address && it["subnet_id"] == subnet)
         };
-        self.all(Kind::Port).any(has) || self.all(Kind::FloatingIp).any(|it| text(it, "floating_ip_address") == address)
+        self.all(Kind::Port).any(has)
+            || self
+                .all(Kind::FloatingIp)
+                .any(|it| text(it, "floating_ip_address") == address)
     }
 }
 
 pub(crate) fn versions(model: &mut Model, _: &ApiRequest) -> Answer {
     let href = format!("{}/network/v2.0/", model.options.endpoint);
-    let version = json!({"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": href}]});
+    let version =
+        json!({"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": href}]});
     Ok(Reply::new(200, json!({"versions": [version]})))
 }
 
@@ -81,14 +89,23 @@ pub(crate) fn extensions(model: &mut Model, _: &ApiRequest) -> Answer {
         "pagination",
         "external-net",
     ];
-    let aliases = some.into_iter().filter(|(is_there, _)| *is_there).map(|(_, alias)| alias).chain(always);
+    let aliases = some
+        .into_iter()
+        .filter(|(is_there, _)| *is_there)
+        .map(|(_, alias)| alias)
+        .chain(always);
     let extension = |alias: &str| json!({"alias": alias, "name": alias, "description": "", "updated": "", "links": []});
-    Ok(Reply::new(200, json!({"extensions": aliases.map(extension).collect::<Vec<_>>()})))
+    Ok(Reply::new(
+        200,
+        json!({"extensions": aliases.map(extension).collect::<Vec<_>>()}),
+    ))
 }
 
 fn shown(model: &Model, network: &Object) -> Object {
     let mut shown = network.clone();
-    let subnets = model.subnets_of(text(network, "id")).map(|it| text(it, "id"));
+    let subnets = model
+        .subnets_of(text(network, "id"))
+        .map(|it| text(it, "id"));
     shown.insert("subnets".to_owned(), subnets.collect());
     shown
 }
@@ -103,9 +120,16 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn list_subnets(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Subnet, attributes::SUBNET, |_, it| it.clone())
+    pages::list(model, request, Kind::Subnet, attributes::SUBNET, |_, it| {
+        it.clone()
+    })
 }
 
 pub(crate) fn get_subnet(model: &mut Model, request: &ApiRequest) -> Answer {
-    one(Kind::Subnet, model.one(Kind::Subnet, &request.project, request.id())?.clone())
+    one(
+        Kind::Subnet,
+        model
+            .one(Kind::Subnet, &request.project, request.id())?
+            .clone(),
+    )
 }

@@ -21,21 +21,30 @@ pub(crate) fn set_state(object: &mut Object, state: &str) {
 
 /// Returns `true` if an object belongs to this load balancer.
 pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
-    items(object, "loadbalancers").iter().any(|it| it["id"] == balancer)
+    items(object, "loadbalancers")
+        .iter()
+        .any(|it| it["id"] == balancer)
 }
 
 /// Deletes a listener or pool, during which its load balancer is busy.
 pub(crate) fn delete_part(model: &mut Model, request: &ApiRequest, kind: Kind) -> Answer {
     let balancer = balancer_of(model.one(kind, &request.project, request.id())?);
     model.may_change(&balancer, &request.project)?;
-    set_state(model.owned(kind, &request.project, request.id())?, "PENDING_DELETE");
+    set_state(
+        model.owned(kind, &request.project, request.id())?,
+        "PENDING_DELETE",
+    );
     model.begin(&balancer, "PENDING_UPDATE", &request.effects);
     Ok(Reply::empty(204))
 }
 
 /// Returns the load balancer of a part.
 pub(crate) fn balancer_of(object: &Object) -> String {
-    items(object, "loadbalancers").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
+    items(object, "loadbalancers")
+        .first()
+        .and_then(|it| it["id"].as_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Sets the state in which the worker leaves an object; returns `false` if the object is deleted.
@@ -84,7 +93,9 @@ impl Model {
 
     fn finish(&mut self, id: &str, fails: bool) {
         let updated = self.clock.local();
-        let Some(balancer) = self.get_mut(Kind::Balancer, id) else { return };
+        let Some(balancer) = self.get_mut(Kind::Balancer, id) else {
+            return;
+        };
         if !settled(balancer, fails, &updated) {
             self.drop_balancer(id);
             return;
@@ -98,9 +109,15 @@ impl Model {
             }
             gone.iter().for_each(|part| self.drop_part(kind, part));
         }
-        let pools: Vec<String> = self.parts(Kind::Pool, id).map(|it| text(it, "id").to_owned()).collect();
+        let pools: Vec<String> = self
+            .parts(Kind::Pool, id)
+            .map(|it| text(it, "id").to_owned())
+            .collect();
         for pool in pools {
-            self.members.entry(pool).or_default().retain_mut(|member| settled(member, fails, &updated));
+            self.members
+                .entry(pool)
+                .or_default()
+                .retain_mut(|member| settled(member, fails, &updated));
         }
     }
 
@@ -116,10 +133,17 @@ impl Model {
             return;
         }
         self.members.remove(id);
-        let monitors = self.all(Kind::Monitor).filter(|it| items(it, "pools").iter().any(|pool| pool["id"] == id));
+        let monitors = self
+            .all(Kind::Monitor)
+            .filter(|it| items(it, "pools").iter().any(|pool| pool["id"] == id));
         let monitors: BTreeSet<String> = monitors.map(|it| text(it, "id").to_owned()).collect();
-        monitors.iter().for_each(|monitor| _ = self.remove(Kind::Monitor, monitor));
-        for listener in self.all_mut(Kind::Listener).filter(|it| text(it, "default_pool_id") == id) {
+        monitors
+            .iter()
+            .for_each(|monitor| _ = self.remove(Kind::Monitor, monitor));
+        for listener in self
+            .all_mut(Kind::Listener)
+            .filter(|it| text(it, "default_pool_id") == id)
+        {
             set(listener, "default_pool_id", Value::Null);
         }
     }
@@ -128,12 +152,20 @@ impl Model {
     pub(crate) fn drop_balancer(&mut self, id: &str) {
         self.work.forget(id);
         for kind in PARTS {
-            let parts: Vec<String> = self.parts(kind, id).map(|it| text(it, "id").to_owned()).collect();
+            let parts: Vec<String> = self
+                .parts(kind, id)
+                .map(|it| text(it, "id").to_owned())
+                .collect();
             parts.iter().for_each(|part| self.drop_part(kind, part));
         }
-        let Some(balancer) = self.remove(Kind::Balancer, id) else { return };
+        let Some(balancer) = self.remove(Kind::Balancer, id) else {
+            return;
+        };
         let port = text(&balancer, "vip_port_id");
-        if self.get(Kind::Port, port).is_some_and(|it| text(it, "device_owner") == "Octavia") {
+        if self
+            .get(Kind::Port, port)
+            .is_some_and(|it| text(it, "device_owner") == "Octavia")
+        {
             self.remove_port(port);
         }
     }
@@ -143,22 +175,34 @@ impl Model {
         let found = self.one(Kind::Balancer, project, balancer)?;
         match text(found, "provisioning_status") {
             "ACTIVE" => Ok(()),
-            _ => Err(Refusal::conflict(format!("Load Balancer {balancer} is immutable and cannot be updated."))),
+            _ => Err(Refusal::conflict(format!(
+                "Load Balancer {balancer} is immutable and cannot be updated."
+            ))),
         }
     }
 
     /// Checks that members or the monitor of this pool may be changed now.
-    pub(crate) fn may_change_pool(&self, balancer: &str, pool: &str, project: &str) -> Result<(), Refusal> {
-        let state = self.get(Kind::Pool, pool).map_or("", |it| text(it, "provisioning_status"));
+    pub(crate) fn may_change_pool(
+        &self,
+        balancer: &str,
+        pool: &str,
+        project: &str,
+    ) -> Result<(), Refusal> {
+        let state = self
+            .get(Kind::Pool, pool)
+            .map_or("", |it| text(it, "provisioning_status"));
         match state.starts_with("PENDING_") {
-            true => Err(Refusal::conflict(format!("Pool {pool} is immutable and cannot be updated."))),
+            true => Err(Refusal::conflict(format!(
+                "Pool {pool} is immutable and cannot be updated."
+            ))),
             false => self.may_change(balancer, project),
         }
     }
 
     /// Returns `true` if the load balancer's provider is OVN, which supports fewer features.
     pub(crate) fn is_ovn(&self, balancer: &str) -> bool {
-        self.get(Kind::Balancer, balancer).is_some_and(|it| text(it, "provider") == "ovn")
+        self.get(Kind::Balancer, balancer)
+            .is_some_and(|it| text(it, "provider") == "ovn")
     }
 
     /// Checks that a request names only attributes that this version knows and permits to change.
@@ -171,10 +215,14 @@ impl Model {
     ) -> Result<(), Refusal> {
         let may = |key: &str| {
             let found = known.iter().find(|(name, ..)| *name == key);
-            found.is_some_and(|(_, since, may_change)| *since <= self.options.octavia && (*may_change || !is_change))
+            found.is_some_and(|(_, since, may_change)| {
+                *since <= self.options.octavia && (*may_change || !is_change)
+            })
         };
         if let Some(key) = object.keys().find(|key| !may(key)) {
-            return Err(Refusal::invalid(format!("Unknown attribute for argument {what}: {key}")));
+            return Err(Refusal::invalid(format!(
+                "Unknown attribute for argument {what}: {key}"
+            )));
         }
         too_long(object).map_or(Ok(()), |key| {
             Err(Refusal::invalid(format!(
@@ -190,7 +238,9 @@ pub(crate) fn unsupported(what: &str) -> Refusal {
     Refusal::new(
         501,
         "",
-        format!("Provider 'ovn' does not support a requested option: OVN provider does not support {what}"),
+        format!(
+            "Provider 'ovn' does not support a requested option: OVN provider does not support {what}"
+        ),
     )
 }
 
@@ -203,24 +253,42 @@ pub(crate) fn sorted_tags(tags: &[Value]) -> Value {
 /// Merges the fields of a change.
 pub(crate) fn merge(object: &mut Object, change: &Object, updated: &str) {
     for (key, value) in change {
-        let value = if key == "tags" { sorted_tags(items(change, "tags")) } else { value.clone() };
+        let value = if key == "tags" {
+            sorted_tags(items(change, "tags"))
+        } else {
+            value.clone()
+        };
         object.insert(key.clone(), value);
     }
     set(object, "updated_at", updated);
 }
 
 pub(crate) fn providers(model: &mut Model, _: &ApiRequest) -> Answer {
-    let providers = model.options.providers.iter().map(|name| json!({"name": name, "description": ""}));
-    Ok(Reply::new(200, json!({"providers": providers.collect::<Vec<_>>()})))
+    let providers = model
+        .options
+        .providers
+        .iter()
+        .map(|name| json!({"name": name, "description": ""}));
+    Ok(Reply::new(
+        200,
+        json!({"providers": providers.collect::<Vec<_>>()}),
+    ))
 }
 
 pub(crate) fn versions(model: &mut Model, _: &ApiRequest) -> Answer {
     let last = model.options.octavia;
     let href = format!("{}/load-balancer/v2", model.options.endpoint);
     let versions = (0..=last).map(|minor| {
-        let status = if minor == last { "CURRENT" } else { "SUPPORTED" };
+        let status = if minor == last {
+            "CURRENT"
+        } else {
+            "SUPPORTED"
+        };
         json!({"id": format!("v2.{minor}"), "status": status, "updated": "2016-12-11T00:00:00Z",
             "links": [{"href": href, "rel": "self"}]})
     });
-    Ok(Reply::new(200, json!({"versions": versions.collect::<Vec<_>>()})))
+    Ok(Reply::new(
+        200,
+        json!({"versions": versions.collect::<Vec<_>>()}),
+    ))
 }

@@ -8,7 +8,14 @@ use crate::refusal::{Refusal, Service};
 use crate::requests::{Answer, ApiRequest};
 
 /// Parameters that select nothing.
-const MANNERS: [&str; 6] = ["limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"];
+const MANNERS: [&str; 6] = [
+    "limit",
+    "marker",
+    "page_reverse",
+    "sort_key",
+    "sort_dir",
+    "fields",
+];
 
 /// Returns `true` if a value matches a query parameter.
 fn is(value: &Value, wanted: &str) -> bool {
@@ -18,17 +25,23 @@ fn is(value: &Value, wanted: &str) -> bool {
         Value::String(value) => value == wanted,
         Value::Number(value) => value.to_string() == wanted,
         // `fixed_ips=ip_address=10.0.0.1`, or an item of a list.
-        Value::Array(values) => values.iter().any(|value| match (value, wanted.split_once('=')) {
-            (Value::Object(value), Some((key, wanted))) => value.get(key).is_some_and(|it| is(it, wanted)),
-            (value, _) => is(value, wanted),
-        }),
+        Value::Array(values) => values
+            .iter()
+            .any(|value| match (value, wanted.split_once('=')) {
+                (Value::Object(value), Some((key, wanted))) => {
+                    value.get(key).is_some_and(|it| is(it, wanted))
+                }
+                (value, _) => is(value, wanted),
+            }),
         Value::Object(_) => false,
     }
 }
 
 fn has_tags(object: &Object, parameter: &str, wanted: &str) -> bool {
     let tags = crate::model::list(object, "tags");
-    let mut found = wanted.split(',').map(|wanted| tags.iter().any(|tag| tag == wanted));
+    let mut found = wanted
+        .split(',')
+        .map(|wanted| tags.iter().any(|tag| tag == wanted));
     match parameter {
         "tags" => found.all(|it| it),
         "tags-any" => found.any(|it| it),
@@ -39,17 +52,29 @@ fn has_tags(object: &Object, parameter: &str, wanted: &str) -> bool {
 
 /// Returns `true` if an object is selected: each parameter matches by one of its values.
 fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
-    query.iter().filter(|(key, _)| !MANNERS.contains(&key.as_str())).all(|(key, _)| {
-        query.iter().filter(|(other, _)| other == key).any(|(_, wanted)| match key.as_str() {
-            "tags" | "tags-any" | "not-tags" | "not-tags-any" => has_tags(object, key, wanted),
-            // Octavia's objects of a load balancer.
-            "loadbalancer_id" | "load_balancer_id" => {
-                is(object.get("loadbalancers").unwrap_or(&Value::Null), &format!("id={wanted}"))
-            }
-            "pool_id" => is(object.get("pools").unwrap_or(&Value::Null), &format!("id={wanted}")),
-            _ => object.get(key).is_some_and(|it| is(it, wanted)),
+    query
+        .iter()
+        .filter(|(key, _)| !MANNERS.contains(&key.as_str()))
+        .all(|(key, _)| {
+            query
+                .iter()
+                .filter(|(other, _)| other == key)
+                .any(|(_, wanted)| match key.as_str() {
+                    "tags" | "tags-any" | "not-tags" | "not-tags-any" => {
+                        has_tags(object, key, wanted)
+                    }
+                    // Octavia's objects of a load balancer.
+                    "loadbalancer_id" | "load_balancer_id" => is(
+                        object.get("loadbalancers").unwrap_or(&Value::Null),
+                        &format!("id={wanted}"),
+                    ),
+                    "pool_id" => is(
+                        object.get("pools").unwrap_or(&Value::Null),
+                        &format!("id={wanted}"),
+                    ),
+                    _ => object.get(key).is_some_and(|it| is(it, wanted)),
+                })
         })
-    })
 }
 
 /// Parameters must be names of attributes.
@@ -60,8 +85,16 @@ fn check(request: &ApiRequest, attributes: &[&str]) -> Result<(), Refusal> {
             || ["tags", "tags-any", "not-tags", "not-tags-any"].contains(&key.as_str());
         match request.service {
             _ if is_known => {}
-            Service::Network => return Err(Refusal::bad(format!("['{key}'] is invalid attribute for filtering"))),
-            _ => return Err(Refusal::invalid("One or more arguments are either duplicate or invalid")),
+            Service::Network => {
+                return Err(Refusal::bad(format!(
+                    "['{key}'] is invalid attribute for filtering"
+                )));
+            }
+            _ => {
+                return Err(Refusal::invalid(
+                    "One or more arguments are either duplicate or invalid",
+                ));
+            }
         }
     }
     Ok(())
@@ -69,12 +102,16 @@ fn check(request: &ApiRequest, attributes: &[&str]) -> Result<(), Refusal> {
 
 fn limit(model: &Model, request: &ApiRequest) -> Result<usize, Refusal> {
     let most = model.options.page_size;
-    match request.query("limit").map(|text| (text, text.parse::<usize>())) {
+    match request
+        .query("limit")
+        .map(|text| (text, text.parse::<usize>()))
+    {
         None | Some((_, Ok(0))) => Ok(most),
         Some((_, Ok(limit))) => Ok(limit.min(most)),
         Some((text, Err(_))) => {
-            let message =
-                format!("Invalid input for query parameters limit. Value: {text}. '{text}' does not match '^[0-9]*$'");
+            let message = format!(
+                "Invalid input for query parameters limit. Value: {text}. '{text}' does not match '^[0-9]*$'"
+            );
             Err(Refusal::new(400, "badRequest", message))
         }
     }
@@ -84,17 +121,27 @@ fn limit(model: &Model, request: &ApiRequest) -> Result<usize, Refusal> {
 fn link(model: &Model, request: &ApiRequest, limit: usize, marker: &str) -> Value {
     let (endpoint, path) = (&model.options.endpoint, &request.path);
     // Octavia's links drop the query parameters.
-    let kept = request
-        .query
-        .iter()
-        .filter(|(key, _)| request.service != Service::Balancer && key != "marker" && key != "limit");
-    let kept: String = kept.map(|(key, value)| format!("{key}={}&", encoded(value))).collect();
+    let kept = request.query.iter().filter(|(key, _)| {
+        request.service != Service::Balancer && key != "marker" && key != "limit"
+    });
+    let kept: String = kept
+        .map(|(key, value)| format!("{key}={}&", encoded(value)))
+        .collect();
     json!({"rel": "next", "href": format!("{endpoint}{path}?{kept}limit={limit}&marker={marker}")})
 }
 
 fn encoded(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    value.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    value
+        .bytes()
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
 
 /// Returns the requested page of the objects, in this order.
@@ -126,18 +173,26 @@ pub(crate) fn page_of(
     let marker = match page.next {
         Next::Nothing => None,
         // Each page names another one than the page before.
-        Next::Following if is_without_end => Some(format!("{}x", request.query("marker").unwrap_or_default())),
+        Next::Following if is_without_end => {
+            Some(format!("{}x", request.query("marker").unwrap_or_default()))
+        }
         Next::Following => page.items.last().map(|it| text(it, "id").to_owned()),
         Next::Itself => Some(request.query("marker").unwrap_or_default().to_owned()),
     };
-    let links: Vec<Value> = marker.iter().map(|marker| link(model, request, limit, marker)).collect();
+    let links: Vec<Value> = marker
+        .iter()
+        .map(|marker| link(model, request, limit, marker))
+        .collect();
     let fields: Vec<&str> = request.all("fields").collect();
     let shown = |mut item: Object| {
         item.retain(|key, _| fields.is_empty() || fields.contains(&key.as_str()));
         Value::Object(item)
     };
     let mut body = Map::new();
-    body.insert(collection.to_owned(), page.items.into_iter().map(shown).collect());
+    body.insert(
+        collection.to_owned(),
+        page.items.into_iter().map(shown).collect(),
+    );
     if !links.is_empty() || request.service == Service::Balancer {
         body.insert(format!("{collection}_links"), links.into());
     }
@@ -147,7 +202,9 @@ pub(crate) fn page_of(
 fn no_marker(service: Service, kind: Option<Kind>, marker: &str) -> Refusal {
     match service {
         Service::Compute => Refusal::new(400, "badRequest", format!("marker [{marker}] not found")),
-        Service::Balancer => Refusal::invalid(format!("Supplied pagination marker '{marker}' is not valid.")),
+        Service::Balancer => Refusal::invalid(format!(
+            "Supplied pagination marker '{marker}' is not valid."
+        )),
         _ => kind.unwrap_or(Kind::Port).not_found(marker),
     }
 }
@@ -161,7 +218,11 @@ pub(crate) fn list(
     render: impl Fn(&Model, &Object) -> Object,
 ) -> Answer {
     check(request, attributes)?;
-    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &request.project));
-    let shown = seen.map(|it| render(model, it)).filter(|it| is_selected(it, &request.query));
+    let seen = model
+        .all(kind)
+        .filter(|it| model.is_visible(kind, it, &request.project));
+    let shown = seen
+        .map(|it| render(model, it))
+        .filter(|it| is_selected(it, &request.query));
     page(model, request, kind, shown.collect())
 }

@@ -23,7 +23,12 @@ const FILTERS: &[&str] = &[
     "admin_state_up",
     "healthmonitor_id",
 ];
-const ALGORITHMS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+const ALGORITHMS: [&str; 4] = [
+    "ROUND_ROBIN",
+    "LEAST_CONNECTIONS",
+    "SOURCE_IP",
+    "SOURCE_IP_PORT",
+];
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     pages::list(model, request, Kind::Pool, FILTERS, shown::pool)
@@ -45,9 +50,11 @@ fn check_algorithm(model: &Model, balancer: &str, algorithm: &str) -> Result<(),
     if model.is_ovn(balancer) != (algorithm == "SOURCE_IP_PORT") {
         return Err(match model.is_ovn(balancer) {
             true => unsupported(&format!("{algorithm} algorithm")),
-            false => {
-                Refusal::new(501, "", format!("Provider 'amphora' does not support a requested option: {algorithm}"))
-            }
+            false => Refusal::new(
+                501,
+                "",
+                format!("Provider 'amphora' does not support a requested option: {algorithm}"),
+            ),
         });
     }
     Ok(())
@@ -58,7 +65,9 @@ fn persistence(wanted: &Value) -> Value {
     match wanted {
         Value::Object(wanted) => {
             let mut all = json!({"type": null, "cookie_name": null, "persistence_timeout": null, "persistence_granularity": null});
-            wanted.iter().for_each(|(key, value)| all[key] = value.clone());
+            wanted
+                .iter()
+                .for_each(|(key, value)| all[key] = value.clone());
             all
         }
         _ => Value::Null,
@@ -66,11 +75,18 @@ fn persistence(wanted: &Value) -> Value {
 }
 
 /// Adds a pool, with its members and monitor, `PENDING_CREATE`.
-pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Object) -> Result<String, Refusal> {
+pub(crate) fn add(
+    model: &mut Model,
+    project: &str,
+    balancer: &str,
+    wanted: &Object,
+) -> Result<String, Refusal> {
     model.check_attributes(wanted, "pool_.pool", attributes::POOL, false)?;
     let protocol = text(wanted, "protocol");
     if !["TCP", "HTTP", "HTTPS", "PROXY", "PROXYV2", "UDP", "SCTP"].contains(&protocol) {
-        return Err(Refusal::invalid(format!("Invalid input for field/attribute protocol. Value: '{protocol}'.")));
+        return Err(Refusal::invalid(format!(
+            "Invalid input for field/attribute protocol. Value: '{protocol}'."
+        )));
     }
     check_algorithm(model, balancer, text(wanted, "lb_algorithm"))?;
     model.has_room(Kind::Pool, project)?;
@@ -125,7 +141,9 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
             let found = model.one(Kind::Listener, &request.project, id)?;
             check_protocols(text(found, "protocol"), text(wanted, "protocol"))?;
             if !text(found, "default_pool_id").is_empty() {
-                return Err(Refusal::conflict("This listener already has a default pool"));
+                return Err(Refusal::conflict(
+                    "This listener already has a default pool",
+                ));
             }
             balancer_of(found)
         }
@@ -153,7 +171,10 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let pool = model.owned(Kind::Pool, &request.project, request.id())?;
     let before = pool["session_persistence"].clone();
     merge(pool, change, &updated);
-    if pool["session_persistence"].as_object().is_some_and(serde_json::Map::is_empty) {
+    if pool["session_persistence"]
+        .as_object()
+        .is_some_and(serde_json::Map::is_empty)
+    {
         set(pool, "session_persistence", before);
     }
     let kept = persistence(&pool["session_persistence"]);

@@ -27,7 +27,11 @@ pub(crate) struct Refusal {
 
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
-        let kind = if refused.code.is_empty() { "overLimit" } else { &refused.code };
+        let kind = if refused.code.is_empty() {
+            "overLimit"
+        } else {
+            &refused.code
+        };
         Self::new(refused.status.unwrap_or(400), kind, refused.message)
     }
 }
@@ -35,11 +39,18 @@ impl From<Refused> for Refusal {
 impl Refusal {
     /// Returns the refusal as Octavia shows it: without a type.
     pub(crate) fn untyped(self) -> Self {
-        Self { kind: String::new(), ..self }
+        Self {
+            kind: String::new(),
+            ..self
+        }
     }
 
     pub(crate) fn new(status: u16, kind: &str, message: impl Into<String>) -> Self {
-        Self { status, kind: kind.to_owned(), message: message.into() }
+        Self {
+            status,
+            kind: kind.to_owned(),
+            message: message.into(),
+        }
     }
 
     /// Creates error 400 of Neutron's API layer.
@@ -58,21 +69,32 @@ impl Refusal {
     }
 
     pub(crate) fn unauthorized() -> Self {
-        Self::new(401, "", "The request you have made requires authentication.")
+        Self::new(
+            401,
+            "",
+            "The request you have made requires authentication.",
+        )
     }
 
     /// Returns the body, as this service writes it.
     pub(crate) fn body(&self, service: Service) -> Value {
         let (status, message) = (self.status, &self.message);
-        let title = StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason()).unwrap_or_default();
+        let title = StatusCode::from_u16(status)
+            .ok()
+            .and_then(|it| it.canonical_reason())
+            .unwrap_or_default();
         match service {
             // The middleware of every service answers in Keystone's form.
-            _ if status == 401 => json!({"error": {"code": 401, "title": title, "message": message}}),
+            _ if status == 401 => {
+                json!({"error": {"code": 401, "title": title, "message": message}})
+            }
             Service::Identity | Service::Versions => {
                 json!({"error": {"code": status, "title": title, "message": message}})
             }
             Service::Compute => json!({&self.kind: {"code": status, "message": message}}),
-            Service::Network => json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}}),
+            Service::Network => {
+                json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}})
+            }
             // Some components of Octavia show a title.
             Service::Balancer if !self.kind.is_empty() => {
                 json!({"code": status, "title": self.kind, "description": message})

@@ -15,15 +15,24 @@ pub(crate) type ApiRequest = fake_cloud::ApiRequest<Service>;
 /// Returns the object under the body's only key.
 pub(crate) fn object(request: &ApiRequest, kind: Kind) -> Result<&Object, Refusal> {
     let key = kind.words().0;
-    let object = request.body.get(key).and_then(Value::as_object).ok_or_else(|| match request.service {
-        Service::Network => Refusal::bad(format!("Unable to find '{key}' in request body")),
-        _ => Refusal::invalid(format!("Missing argument: \"{key}_\"")),
-    })?;
+    let object = request
+        .body
+        .get(key)
+        .and_then(Value::as_object)
+        .ok_or_else(|| match request.service {
+            Service::Network => Refusal::bad(format!("Unable to find '{key}' in request body")),
+            _ => Refusal::invalid(format!("Missing argument: \"{key}_\"")),
+        })?;
     match too_long(object).filter(|_| request.service == Service::Network) {
         None => Ok(object),
         Some(key) => {
-            let (value, limit) = (text(object, key), format!("exceeds maximum length of {LONGEST}"));
-            Err(Refusal::bad(format!("Invalid input for {key}. Reason: '{value}' {limit}.")))
+            let (value, limit) = (
+                text(object, key),
+                format!("exceeds maximum length of {LONGEST}"),
+            );
+            Err(Refusal::bad(format!(
+                "Invalid input for {key}. Reason: '{value}' {limit}."
+            )))
         }
     }
 }
@@ -33,14 +42,21 @@ pub(crate) const LONGEST: usize = 255;
 
 /// Returns the field that is longer than [`LONGEST`], if any.
 pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
-    ["name", "description"].into_iter().find(|key| text(object, key).chars().count() > LONGEST)
+    ["name", "description"]
+        .into_iter()
+        .find(|key| text(object, key).chars().count() > LONGEST)
 }
 
 /// Checks that `If-Match: revision_number=<n>`, if present, names the object's revision.
 pub(crate) fn expect_revision(request: &ApiRequest, object: &Object) -> Result<(), Refusal> {
-    let wanted = request.header("if-match").and_then(|it| it.trim().strip_prefix("revision_number="));
+    let wanted = request
+        .header("if-match")
+        .and_then(|it| it.trim().strip_prefix("revision_number="));
     let Some(wanted) = wanted else { return Ok(()) };
-    let actual = object.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
+    let actual = object
+        .get("revision_number")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
     if wanted.trim_matches('"').parse() == Ok(actual) {
         return Ok(());
     }
@@ -60,5 +76,8 @@ pub(crate) fn made(kind: Kind, object: Object) -> Answer {
 
 /// Returns an object under its only key.
 fn under(kind: Kind, object: Object) -> Value {
-    Value::Object(Object::from_iter([(kind.words().0.to_owned(), Value::Object(object))]))
+    Value::Object(Object::from_iter([(
+        kind.words().0.to_owned(),
+        Value::Object(object),
+    )]))
 }

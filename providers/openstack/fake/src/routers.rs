@@ -12,25 +12,40 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, ApiRequest, expect_revision, object, one};
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Router, attributes::ROUTER, |_, it| it.clone())
+    pages::list(model, request, Kind::Router, attributes::ROUTER, |_, it| {
+        it.clone()
+    })
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
-    one(Kind::Router, model.one(Kind::Router, &request.project, request.id())?.clone())
+    one(
+        Kind::Router,
+        model
+            .one(Kind::Router, &request.project, request.id())?
+            .clone(),
+    )
 }
 
 /// Checks that each next hop is in a subnet of the router.
 fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
-    let ports = model.all(Kind::Port).filter(|it| text(it, "device_id") == router);
-    let subnets = ports.flat_map(|port| items(port, "fixed_ips")).filter_map(|it| it["subnet_id"].as_str());
+    let ports = model
+        .all(Kind::Port)
+        .filter(|it| text(it, "device_id") == router);
+    let subnets = ports
+        .flat_map(|port| items(port, "fixed_ips"))
+        .filter_map(|it| it["subnet_id"].as_str());
     let ranges: Vec<_> = subnets.filter_map(|subnet| model.range(subnet)).collect();
     let is_near = |route: &Value| {
-        let hop = route["nexthop"].as_str().and_then(|it| it.parse::<IpAddr>().ok());
+        let hop = route["nexthop"]
+            .as_str()
+            .and_then(|it| it.parse::<IpAddr>().ok());
         hop.is_some_and(|hop| ranges.iter().any(|range| range.contains(&hop)))
     };
     if !routes.iter().all(is_near) {
-        let message =
-            format!("Invalid format for routes: {}, the nexthop is not connected with router", Value::from(routes));
+        let message = format!(
+            "Invalid format for routes: {}, the nexthop is not connected with router",
+            Value::from(routes)
+        );
         return Err(Refusal::new(400, "InvalidRoutes", message));
     }
     if routes.len() > model.route_quota {
@@ -44,7 +59,12 @@ fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
 }
 
 /// Sets the routes of a router, if they changed. Additions and removals are not conditional on a revision.
-fn store(model: &mut Model, request: &ApiRequest, routes: Vec<Value>, is_atomic: bool) -> Result<Object, Refusal> {
+fn store(
+    model: &mut Model,
+    request: &ApiRequest,
+    routes: Vec<Value>,
+    is_atomic: bool,
+) -> Result<Object, Refusal> {
     check(model, request.id(), &routes)?;
     let clock = model.clock;
     let router = model.owned(Kind::Router, &request.project, request.id())?;
@@ -66,12 +86,24 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     one(Kind::Router, store(model, request, routes, false)?)
 }
 
-fn atomic(model: &mut Model, request: &ApiRequest, merge: impl Fn(&mut Vec<Value>, &[Value])) -> Answer {
+fn atomic(
+    model: &mut Model,
+    request: &ApiRequest,
+    merge: impl Fn(&mut Vec<Value>, &[Value]),
+) -> Answer {
     if !model.options.atomic_routes {
-        return Err(Refusal::new(404, "HTTPNotFound", "The resource could not be found."));
+        return Err(Refusal::new(
+            404,
+            "HTTPNotFound",
+            "The resource could not be found.",
+        ));
     }
     let wanted = items(object(request, Kind::Router)?, "routes");
-    let mut routes = items(model.owned(Kind::Router, &request.project, request.id())?, "routes").to_vec();
+    let mut routes = items(
+        model.owned(Kind::Router, &request.project, request.id())?,
+        "routes",
+    )
+    .to_vec();
     merge(&mut routes, wanted);
     one(Kind::Router, store(model, request, routes, true)?)
 }
@@ -87,5 +119,7 @@ pub(crate) fn add_routes(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn remove_routes(model: &mut Model, request: &ApiRequest) -> Answer {
-    atomic(model, request, |routes, wanted| routes.retain(|it| !wanted.contains(it)))
+    atomic(model, request, |routes, wanted| {
+        routes.retain(|it| !wanted.contains(it))
+    })
 }

@@ -7,8 +7,8 @@ use crate::model::Model;
 use crate::refusal::{Refusal, Service};
 use crate::requests::ApiRequest;
 use crate::{
-    admission, balancers, barbican, floating_ips, keystone, listeners, members, monitors, networks, octavia, pools,
-    ports, routers, security_groups, servers,
+    admission, balancers, barbican, floating_ips, keystone, listeners, members, monitors, networks,
+    octavia, pools, ports, routers, security_groups, servers,
 };
 
 type Route = fake_cloud::Route<Model>;
@@ -56,14 +56,30 @@ const NETWORK: &[Route] = &[
     ("GET", "/security-groups/{id}", security_groups::get),
     ("DELETE", "/security-groups/{id}", security_groups::delete),
     ("GET", "/security-group-rules", security_groups::list_rules),
-    ("POST", "/security-group-rules", security_groups::create_rules),
-    ("GET", "/security-group-rules/{id}", security_groups::get_rule),
-    ("DELETE", "/security-group-rules/{id}", security_groups::delete_rule),
+    (
+        "POST",
+        "/security-group-rules",
+        security_groups::create_rules,
+    ),
+    (
+        "GET",
+        "/security-group-rules/{id}",
+        security_groups::get_rule,
+    ),
+    (
+        "DELETE",
+        "/security-group-rules/{id}",
+        security_groups::delete_rule,
+    ),
     ("GET", "/routers", routers::list),
     ("GET", "/routers/{id}", routers::get),
     ("PUT", "/routers/{id}", routers::change),
     ("PUT", "/routers/{id}/add_extraroutes", routers::add_routes),
-    ("PUT", "/routers/{id}/remove_extraroutes", routers::remove_routes),
+    (
+        "PUT",
+        "/routers/{id}/remove_extraroutes",
+        routers::remove_routes,
+    ),
 ];
 
 const BALANCER: &[Route] = &[
@@ -89,7 +105,11 @@ const BALANCER: &[Route] = &[
     ("PUT", "/lbaas/pools/{id}/members", members::replace),
     ("GET", "/lbaas/pools/{id}/members/{member}", members::get),
     ("PUT", "/lbaas/pools/{id}/members/{member}", members::change),
-    ("DELETE", "/lbaas/pools/{id}/members/{member}", members::delete),
+    (
+        "DELETE",
+        "/lbaas/pools/{id}/members/{member}",
+        members::delete,
+    ),
     ("GET", "/lbaas/healthmonitors", monitors::list),
     ("POST", "/lbaas/healthmonitors", monitors::create),
     ("GET", "/lbaas/healthmonitors/{id}", monitors::get),
@@ -97,18 +117,45 @@ const BALANCER: &[Route] = &[
     ("DELETE", "/lbaas/healthmonitors/{id}", monitors::delete),
 ];
 
-const KEYS: &[Route] = &[("GET", "/secrets/{id}", barbican::secret), ("GET", "/containers/{id}", barbican::container)];
+const KEYS: &[Route] = &[
+    ("GET", "/secrets/{id}", barbican::secret),
+    ("GET", "/containers/{id}", barbican::container),
+];
 
 impl Cloud for Model {
     type Service = Service;
     type Refusal = Refusal;
     const ROUTES: &'static [Routes<Self>] = &[
-        Routes { prefix: "/identity/v3", service: Service::Identity, table: IDENTITY },
-        Routes { prefix: "/compute/v2.1", service: Service::Compute, table: COMPUTE },
-        Routes { prefix: "/network/v2.0", service: Service::Network, table: NETWORK },
-        Routes { prefix: "/load-balancer/v2.0", service: Service::Balancer, table: BALANCER },
-        Routes { prefix: "/key-manager/v1", service: Service::Keys, table: KEYS },
-        Routes { prefix: "", service: Service::Versions, table: VERSIONS },
+        Routes {
+            prefix: "/identity/v3",
+            service: Service::Identity,
+            table: IDENTITY,
+        },
+        Routes {
+            prefix: "/compute/v2.1",
+            service: Service::Compute,
+            table: COMPUTE,
+        },
+        Routes {
+            prefix: "/network/v2.0",
+            service: Service::Network,
+            table: NETWORK,
+        },
+        Routes {
+            prefix: "/load-balancer/v2.0",
+            service: Service::Balancer,
+            table: BALANCER,
+        },
+        Routes {
+            prefix: "/key-manager/v1",
+            service: Service::Keys,
+            table: KEYS,
+        },
+        Routes {
+            prefix: "",
+            service: Service::Versions,
+            table: VERSIONS,
+        },
     ];
 
     fn advance(&mut self, now: Instant) {
@@ -120,7 +167,11 @@ impl Cloud for Model {
     }
     fn refusal(request: &ApiRequest, refused: Refused) -> Refusal {
         let refusal = Refusal::from(refused);
-        if request.service == Service::Balancer { refusal.untyped() } else { refusal }
+        if request.service == Service::Balancer {
+            refusal.untyped()
+        } else {
+            refusal
+        }
     }
     fn render_refusal(request: &ApiRequest, refusal: Refusal) -> Reply {
         Reply::new(refusal.status, refusal.body(request.service))

@@ -26,7 +26,12 @@ const IDENTITY: [&str; 9] = [
 
 impl Model {
     /// Makes a group with the two rules that all have: everything may leave.
-    pub(crate) fn add_security_group(&mut self, project: &str, name: &str, description: &str) -> Object {
+    pub(crate) fn add_security_group(
+        &mut self,
+        project: &str,
+        name: &str,
+        description: &str,
+    ) -> Object {
         let (id, now) = (self.new_id(), self.clock.utc());
         let group = json!({
             "id": id, "name": name, "stateful": true, "tenant_id": project, "project_id": project, "description": description,
@@ -35,7 +40,8 @@ impl Model {
         let group = group.as_object().cloned().unwrap_or_default();
         self.insert(Kind::SecurityGroup, group.clone());
         for ethertype in ["IPv4", "IPv6"] {
-            let wanted = json!({"security_group_id": id, "ethertype": ethertype, "direction": "egress"});
+            let wanted =
+                json!({"security_group_id": id, "ethertype": ethertype, "direction": "egress"});
             self.add_rule(project, wanted.as_object().unwrap_or(&Object::new()));
         }
         group
@@ -68,11 +74,25 @@ impl Model {
             set(&mut rule, "protocol", protocol);
         }
         let range = text(&rule, "remote_ip_prefix").parse::<IpNet>().ok();
-        set(&mut rule, "normalized_cidr", range.map(|it| it.trunc().to_string()));
-        set(&mut rule, "description", wanted.get("description").cloned().unwrap_or_else(|| "".into()));
-        for (key, value) in
-            [("project_id", project), ("tenant_id", project), ("created_at", &now), ("updated_at", &now)]
-        {
+        set(
+            &mut rule,
+            "normalized_cidr",
+            range.map(|it| it.trunc().to_string()),
+        );
+        set(
+            &mut rule,
+            "description",
+            wanted
+                .get("description")
+                .cloned()
+                .unwrap_or_else(|| "".into()),
+        );
+        for (key, value) in [
+            ("project_id", project),
+            ("tenant_id", project),
+            ("created_at", &now),
+            ("updated_at", &now),
+        ] {
             set(&mut rule, key, value);
         }
         set(&mut rule, "belongs_to_default_sg", false);
@@ -83,13 +103,24 @@ impl Model {
 
 fn shown(model: &Model, group: &Object) -> Object {
     let mut shown = group.clone();
-    let rules = model.all(Kind::Rule).filter(|it| text(it, "security_group_id") == text(group, "id"));
-    shown.insert("security_group_rules".to_owned(), rules.cloned().map(Value::Object).collect());
+    let rules = model
+        .all(Kind::Rule)
+        .filter(|it| text(it, "security_group_id") == text(group, "id"));
+    shown.insert(
+        "security_group_rules".to_owned(),
+        rules.cloned().map(Value::Object).collect(),
+    );
     shown
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::SecurityGroup, attributes::SECURITY_GROUP, shown)
+    pages::list(
+        model,
+        request,
+        Kind::SecurityGroup,
+        attributes::SECURITY_GROUP,
+        shown,
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -99,17 +130,38 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let wanted = object(request, Kind::SecurityGroup)?;
-    check_changes(wanted, &["name", "description", "project_id", "tenant_id", "stateful", "tags"])?;
+    check_changes(
+        wanted,
+        &[
+            "name",
+            "description",
+            "project_id",
+            "tenant_id",
+            "stateful",
+            "tags",
+        ],
+    )?;
     model.has_room(Kind::SecurityGroup, &request.project)?;
-    let group = model.add_security_group(&request.project, text(wanted, "name"), text(wanted, "description"));
+    let group = model.add_security_group(
+        &request.project,
+        text(wanted, "name"),
+        text(wanted, "description"),
+    );
     made(Kind::SecurityGroup, shown(model, &group))
 }
 
 pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     let id = request.id();
     model.owned(Kind::SecurityGroup, &request.project, id)?;
-    if model.all(Kind::Port).any(|port| items(port, "security_groups").iter().any(|it| it == id)) {
-        return Err(Refusal::new(409, "SecurityGroupInUse", format!("Security Group {id} in use.")));
+    if model
+        .all(Kind::Port)
+        .any(|port| items(port, "security_groups").iter().any(|it| it == id))
+    {
+        return Err(Refusal::new(
+            409,
+            "SecurityGroupInUse",
+            format!("Security Group {id} in use."),
+        ));
     }
     model.remove(Kind::SecurityGroup, id);
     model.remove_rules(id);
@@ -117,33 +169,65 @@ pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn list_rules(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Rule, attributes::RULE, |_, it| it.clone())
+    pages::list(model, request, Kind::Rule, attributes::RULE, |_, it| {
+        it.clone()
+    })
 }
 
 pub(crate) fn get_rule(model: &mut Model, request: &ApiRequest) -> Answer {
-    one(Kind::Rule, model.one(Kind::Rule, &request.project, request.id())?.clone())
+    one(
+        Kind::Rule,
+        model
+            .one(Kind::Rule, &request.project, request.id())?
+            .clone(),
+    )
 }
 
 fn checked(model: &mut Model, request: &ApiRequest, wanted: &Object) -> Result<Object, Refusal> {
-    let known: Vec<&str> = IDENTITY.into_iter().chain(["description", "project_id"]).collect();
+    let known: Vec<&str> = IDENTITY
+        .into_iter()
+        .chain(["description", "project_id"])
+        .collect();
     check_changes(wanted, &known)?;
-    model.one(Kind::SecurityGroup, &request.project, text(wanted, "security_group_id"))?;
+    model.one(
+        Kind::SecurityGroup,
+        &request.project,
+        text(wanted, "security_group_id"),
+    )?;
     if let Some(prefix) = wanted.get("remote_ip_prefix").and_then(Value::as_str) {
         let range = prefix.parse::<IpNet>();
-        let range = range
-            .map_err(|_| Refusal::new(400, "InvalidCIDR", format!("Invalid CIDR {prefix} given as IP prefix.")))?;
-        let ethertype = wanted.get("ethertype").and_then(Value::as_str).unwrap_or("IPv4");
+        let range = range.map_err(|_| {
+            Refusal::new(
+                400,
+                "InvalidCIDR",
+                format!("Invalid CIDR {prefix} given as IP prefix."),
+            )
+        })?;
+        let ethertype = wanted
+            .get("ethertype")
+            .and_then(Value::as_str)
+            .unwrap_or("IPv4");
         if (ethertype == "IPv6") != range.addr().is_ipv6() {
             let message = format!("Conflicting value ethertype {ethertype} for CIDR {prefix}");
-            return Err(Refusal::new(400, "SecurityGroupRuleParameterConflict", message));
+            return Err(Refusal::new(
+                400,
+                "SecurityGroupRuleParameterConflict",
+                message,
+            ));
         }
     }
     model.has_room(Kind::Rule, &request.project)?;
     let rule = model.new_rule(&request.project, wanted);
-    match model.all(Kind::Rule).find(|it| IDENTITY.into_iter().all(|key| it.get(key) == rule.get(key))) {
+    match model
+        .all(Kind::Rule)
+        .find(|it| IDENTITY.into_iter().all(|key| it.get(key) == rule.get(key)))
+    {
         None => Ok(rule),
         Some(there) => {
-            let message = format!("Security group rule already exists. Rule id is {}.", text(there, "id"));
+            let message = format!(
+                "Security group rule already exists. Rule id is {}.",
+                text(there, "id")
+            );
             Err(Refusal::new(409, "SecurityGroupRuleExists", message))
         }
     }
@@ -158,8 +242,12 @@ pub(crate) fn create_rules(model: &mut Model, request: &ApiRequest) -> Answer {
         return Ok(Reply::new(201, json!({one: rule})));
     };
     let wanted = wanted.iter().filter_map(Value::as_object);
-    let rules = wanted.map(|wanted| checked(model, request, wanted)).collect::<Result<Vec<_>, _>>()?;
-    rules.iter().for_each(|rule| model.insert(Kind::Rule, rule.clone()));
+    let rules = wanted
+        .map(|wanted| checked(model, request, wanted))
+        .collect::<Result<Vec<_>, _>>()?;
+    rules
+        .iter()
+        .for_each(|rule| model.insert(Kind::Rule, rule.clone()));
     Ok(Reply::new(201, json!({many: rules})))
 }
 

@@ -12,9 +12,16 @@ fn ids<'a>(objects: impl Iterator<Item = &'a Object>) -> Value {
 pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
     let mut shown = balancer.clone();
     let id = text(balancer, "id");
-    set(&mut shown, "listeners", ids(model.parts(Kind::Listener, id)));
+    set(
+        &mut shown,
+        "listeners",
+        ids(model.parts(Kind::Listener, id)),
+    );
     set(&mut shown, "pools", ids(model.parts(Kind::Pool, id)));
-    for (key, _, _) in crate::attributes::BALANCER.iter().filter(|(_, since, _)| *since > model.options.octavia) {
+    for (key, _, _) in crate::attributes::BALANCER
+        .iter()
+        .filter(|(_, since, _)| *since > model.options.octavia)
+    {
         shown.remove(*key);
     }
     shown
@@ -23,7 +30,10 @@ pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
 /// Returns a listener as the API shows it.
 pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
     let mut shown = listener.clone();
-    for (key, _, _) in crate::attributes::LISTENER.iter().filter(|(_, since, _)| *since > model.options.octavia) {
+    for (key, _, _) in crate::attributes::LISTENER
+        .iter()
+        .filter(|(_, since, _)| *since > model.options.octavia)
+    {
         shown.remove(*key);
     }
     shown
@@ -31,15 +41,27 @@ pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
 
 /// Returns the monitor of a pool.
 pub(crate) fn monitor_of<'a>(model: &'a Model, pool: &str) -> Option<&'a Object> {
-    model.all(Kind::Monitor).find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
+    model
+        .all(Kind::Monitor)
+        .find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
 }
 
 /// Returns a pool as the API shows it.
 pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
     let mut shown = pool.clone();
     let id = text(pool, "id");
-    set(&mut shown, "listeners", ids(model.all(Kind::Listener).filter(|it| text(it, "default_pool_id") == id)));
-    set(&mut shown, "members", ids(model.members.get(id).into_iter().flatten()));
+    set(
+        &mut shown,
+        "listeners",
+        ids(model
+            .all(Kind::Listener)
+            .filter(|it| text(it, "default_pool_id") == id)),
+    );
+    set(
+        &mut shown,
+        "members",
+        ids(model.members.get(id).into_iter().flatten()),
+    );
     if let Some(monitor) = monitor_of(model, id) {
         set(&mut shown, "healthmonitor_id", text(monitor, "id"));
     }
@@ -57,12 +79,24 @@ pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
     });
     let pools = model.parts(Kind::Pool, id).map(|it| {
         let mut shown = pool(model, it);
-        ["loadbalancers", "healthmonitor_id"].into_iter().for_each(|key| _ = shown.remove(key));
-        let members = model.members.get(text(it, "id")).cloned().unwrap_or_default();
-        set(&mut shown, "members", members.into_iter().map(Value::Object).collect::<Vec<_>>());
+        ["loadbalancers", "healthmonitor_id"]
+            .into_iter()
+            .for_each(|key| _ = shown.remove(key));
+        let members = model
+            .members
+            .get(text(it, "id"))
+            .cloned()
+            .unwrap_or_default();
+        set(
+            &mut shown,
+            "members",
+            members.into_iter().map(Value::Object).collect::<Vec<_>>(),
+        );
         if let Some(monitor) = monitor_of(model, text(it, "id")) {
             let mut monitor = monitor.clone();
-            ["pools", "loadbalancers"].into_iter().for_each(|key| _ = monitor.remove(key));
+            ["pools", "loadbalancers"]
+                .into_iter()
+                .for_each(|key| _ = monitor.remove(key));
             set(&mut shown, "healthmonitor", monitor);
         }
         Value::Object(shown)
@@ -75,7 +109,14 @@ pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
 
 /// Returns a few attributes of an object.
 fn some(object: &Object, keys: &[&str]) -> Object {
-    keys.iter().map(|key| ((*key).to_owned(), object.get(*key).cloned().unwrap_or_default())).collect()
+    keys.iter()
+        .map(|key| {
+            (
+                (*key).to_owned(),
+                object.get(*key).cloned().unwrap_or_default(),
+            )
+        })
+        .collect()
 }
 
 /// Returns the status tree: `GET …/status`.
@@ -85,9 +126,19 @@ pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
         let mut shown = some(it, &states);
         let members = model.members.get(text(it, "id")).into_iter().flatten();
         let member_keys = [&states[..], &["address", "protocol_port"]].concat();
-        set(&mut shown, "members", members.map(|it| Value::Object(some(it, &member_keys))).collect::<Vec<_>>());
+        set(
+            &mut shown,
+            "members",
+            members
+                .map(|it| Value::Object(some(it, &member_keys)))
+                .collect::<Vec<_>>(),
+        );
         if let Some(monitor) = monitor_of(model, text(it, "id")) {
-            set(&mut shown, "health_monitor", some(monitor, &[&states[..], &["type"]].concat()));
+            set(
+                &mut shown,
+                "health_monitor",
+                some(monitor, &[&states[..], &["type"]].concat()),
+            );
         }
         Value::Object(shown)
     };
@@ -98,7 +149,9 @@ pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
         Value::Object(shown)
     };
     let mut shown = some(balancer, &states);
-    let listeners = model.parts(Kind::Listener, text(balancer, "id")).map(listener);
+    let listeners = model
+        .parts(Kind::Listener, text(balancer, "id"))
+        .map(listener);
     set(&mut shown, "listeners", listeners.collect::<Vec<_>>());
     json!({"statuses": {"loadbalancer": shown}})
 }

@@ -8,7 +8,9 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::octavia::{BALANCER_SETTINGS, BALANCERS, MONITOR_SETTINGS, MONITOR_TYPE, Members, POOL_SETTINGS, TAGS};
+use super::octavia::{
+    BALANCER_SETTINGS, BALANCERS, MONITOR_SETTINGS, MONITOR_TYPE, Members, POOL_SETTINGS, TAGS,
+};
 use super::read::{Pool, Whole};
 use super::requests::{ObjectNames, listener, pool};
 use super::tags::{cut, full_name, owner_tag};
@@ -24,7 +26,10 @@ struct NestedObject<T> {
 
 impl<T> NestedObject<T> {
     fn new(object: &Attributes, field: &'static str, inside: Option<T>) -> Self {
-        Self { object: object.nested(), inside: inside.into_iter().map(|it| (field, it)).collect() }
+        Self {
+            object: object.nested(),
+            inside: inside.into_iter().map(|it| (field, it)).collect(),
+        }
     }
 }
 
@@ -38,26 +43,49 @@ pub(super) fn body(
     let graph = ResourceGraph::default().after(operations);
     let (namespace, name) = full_name(identity.service);
     let cluster = &identity.cluster.name;
-    let mut settings = graph.balancer_attributes().cloned().unwrap_or_default().only(&BALANCER_SETTINGS);
-    settings = settings
-        .set("name", &identity.name)
-        .set("description", cut(format!("Kubernetes external service {namespace}/{name} from cluster {cluster}")));
+    let mut settings = graph
+        .balancer_attributes()
+        .cloned()
+        .unwrap_or_default()
+        .only(&BALANCER_SETTINGS);
+    settings = settings.set("name", &identity.name).set(
+        "description",
+        cut(format!(
+            "Kubernetes external service {namespace}/{name} from cluster {cluster}"
+        )),
+    );
     if names.tags {
         settings = settings.set(TAGS, [names.legacy_owner_tag, &owner_tag(identity)]);
     }
     let whole_pool = |name: &str| {
         let settings = graph.pool_attributes(name).cloned().unwrap_or_default();
-        let mut object = pool(names, name, &settings, &[&POOL_SETTINGS[..], &MONITOR_SETTINGS].concat());
+        let mut object = pool(
+            names,
+            name,
+            &settings,
+            &[&POOL_SETTINGS[..], &MONITOR_SETTINGS].concat(),
+        );
         if settings.get(MONITOR_TYPE).is_some() {
             object = object.set("healthmonitor.name", names.of_pool("monitor", name));
         }
-        NestedObject::new(&object, "members", Some(Members { targets: graph.targets_of(name), settings }))
+        NestedObject::new(
+            &object,
+            "members",
+            Some(Members {
+                targets: graph.targets_of(name),
+                settings,
+            }),
+        )
     };
     let with_pool = |(port, settings): (&Port, &Attributes)| {
         let pool = whole_pool(settings.text(POOL).unwrap_or_default());
         NestedObject::new(&listener(names, port, settings), "default_pool", Some(pool))
     };
-    let listeners: Vec<_> = graph.listeners().filter(|_| !is_serial).map(with_pool).collect();
+    let listeners: Vec<_> = graph
+        .listeners()
+        .filter(|_| !is_serial)
+        .map(with_pool)
+        .collect();
     let listeners = Some(listeners).filter(|all| !all.is_empty());
     BALANCERS.body(NestedObject::new(&settings, "listeners", listeners))
 }
@@ -85,6 +113,11 @@ struct Listener {
 impl From<CreatedResponse> for Whole {
     fn from(made: CreatedResponse) -> Self {
         let listeners = made.listeners.into_iter().map(|it| it.object).collect();
-        Self { balancer: made.object, listeners, pools: made.pools, floating: None }
+        Self {
+            balancer: made.object,
+            listeners,
+            pools: made.pools,
+            floating: None,
+        }
     }
 }

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use cloud_provider::{Error, EventSubject, Listing, Result, Service};
 use futures::future::try_join_all;
-use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey, TargetSets};
+use provider_kit::load_balancers::{
+    Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey, TargetSets,
+};
 use provider_kit::paging::ListResult;
 use serde_json::Value;
 
-use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, id, ids, state, text};
+use super::octavia::{
+    BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, id, ids, state, text,
+};
 use super::project::{MEMBERS_AT_ONCE, Project};
 use super::published::{had_load_balancer, requested_id};
 use super::read::{Pool, Whole, cheap};
@@ -27,15 +31,27 @@ impl Project {
     async fn resources(&self, balancer: Value) -> Result<Whole> {
         let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
         let listeners = self.objects(&LISTENERS, of_it(&LISTENERS)).await?;
-        let pools = self.objects(&POOLS, of_it(&POOLS)).await?.into_iter().map(Pool::from).collect();
-        Ok(Whole { balancer, listeners, pools, floating: None })
+        let pools = self
+            .objects(&POOLS, of_it(&POOLS))
+            .await?
+            .into_iter()
+            .map(Pool::from)
+            .collect();
+        Ok(Whole {
+            balancer,
+            listeners,
+            pools,
+            floating: None,
+        })
     }
 
     /// Reads the listeners and pools of a load balancer, with health monitors.
     pub(super) async fn monitored_resources(&self, balancer: Value) -> Result<Whole> {
         let mut whole = self.resources(balancer).await?;
         let monitors = whole.pools.iter_mut().map(async |Pool { object, .. }| {
-            let Some(id) = object.get("healthmonitor_id").and_then(Value::as_str) else { return Ok(()) };
+            let Some(id) = object.get("healthmonitor_id").and_then(Value::as_str) else {
+                return Ok(());
+            };
             if let Some(found) = self.services.balancer.find(MONITORS.get(id)).await? {
                 object[MONITORS.name] = found;
             }
@@ -49,19 +65,33 @@ impl Project {
     async fn with_members(&self, mut pools: Vec<Pool>, sets: &TargetSets) -> Result<Vec<Pool>> {
         let (mut all, mut at_once): (Vec<Pool>, _) = (Vec::new(), 1);
         while !pools.is_empty() {
-            let some = pools.drain(..pools.len().min(at_once)).map(async |Pool { object, .. }| {
-                let members = self.all_of(&MEMBERS, MEMBERS.list(text(&object, ID)), |it: &Member<'_>| it.id.clone());
-                match members.await.map(Members::from_iter) {
-                    Err(err) if err.is_not_found() => Ok(None),
-                    members => {
-                        let Members { targets, settings } = members?;
-                        let members = Members { targets: sets.shared(targets), settings };
-                        Ok::<_, Error>(Some(Pool { object, members }))
-                    }
-                }
-            });
+            let some =
+                pools
+                    .drain(..pools.len().min(at_once))
+                    .map(async |Pool { object, .. }| {
+                        let members = self.all_of(
+                            &MEMBERS,
+                            MEMBERS.list(text(&object, ID)),
+                            |it: &Member<'_>| it.id.clone(),
+                        );
+                        match members.await.map(Members::from_iter) {
+                            Err(err) if err.is_not_found() => Ok(None),
+                            members => {
+                                let Members { targets, settings } = members?;
+                                let members = Members {
+                                    targets: sets.shared(targets),
+                                    settings,
+                                };
+                                Ok::<_, Error>(Some(Pool { object, members }))
+                            }
+                        }
+                    });
             all.extend(try_join_all(some).await?.into_iter().flatten());
-            let most = all.iter().map(|pool| pool.members.targets.len()).max().unwrap_or_default();
+            let most = all
+                .iter()
+                .map(|pool| pool.members.targets.len())
+                .max()
+                .unwrap_or_default();
             at_once = (MEMBERS_AT_ONCE as usize / most.max(1)).clamp(1, AT_ONCE);
         }
         Ok(all)
@@ -80,15 +110,23 @@ impl Project {
             "" => None,
             port => floating_ip::of_port(&self.services, port).await?,
         };
-        let group = match service.map(security_group::name).or_else(|| group_name(&view)) {
+        let group = match service
+            .map(security_group::name)
+            .or_else(|| group_name(&view))
+        {
             Some(name) => self.groups.of_service(&name).await?,
             None if view.legacy_owner_tag.is_some() => group_of(&view, &self.groups.all().await?),
             None => Vec::new(),
         };
-        let mut whole =
-            if leaves { self.resources(balancer).await? } else { self.monitored_resources(balancer).await? };
+        let mut whole = if leaves {
+            self.resources(balancer).await?
+        } else {
+            self.monitored_resources(balancer).await?
+        };
         if !leaves {
-            whole.pools = self.with_members(whole.pools, &TargetSets::default()).await?;
+            whole.pools = self
+                .with_members(whole.pools, &TargetSets::default())
+                .await?;
         }
         Ok(Whole { floating, ..whole }.seen(view, group))
     }
@@ -96,7 +134,9 @@ impl Project {
     /// Reads the views with these IDs, with all that belongs to them.
     pub(super) async fn by_ids(&self, ids: &[String]) -> Result<Vec<ObservedLoadBalancer>> {
         let read = ids.iter().map(async |id| {
-            let Some(balancer) = self.balancer(balancer_id(id)).await? else { return Ok(None) };
+            let Some(balancer) = self.balancer(balancer_id(id)).await? else {
+                return Ok(None);
+            };
             let view = Share::with_id(&balancer, id);
             self.whole(balancer, view, None, false).await
         });
@@ -108,20 +148,48 @@ impl Project {
         let mut ids: Vec<&str> = views.iter().map(|id| balancer_id(id)).collect();
         ids.dedup();
         let found: Vec<Value> = match ids.len() {
-            0..FEW => try_join_all(ids.iter().map(|id| self.balancer(id))).await?.into_iter().flatten().collect(),
-            _ => self.objects(&BALANCERS, self.services.in_project(BALANCERS.list("")).await?).await?,
+            0..FEW => try_join_all(ids.iter().map(|id| self.balancer(id)))
+                .await?
+                .into_iter()
+                .flatten()
+                .collect(),
+            _ => {
+                self.objects(
+                    &BALANCERS,
+                    self.services.in_project(BALANCERS.list("")).await?,
+                )
+                .await?
+            }
         };
         let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
-        let seen = views.iter().filter_map(|id| of(id).and_then(|it| cheap(Share::with_id(it, id), it)));
+        let seen = views
+            .iter()
+            .filter_map(|id| of(id).and_then(|it| cheap(Share::with_id(it, id), it)));
         // The floating IP is not read for a state.
-        Ok(seen.map(|actual| ObservedLoadBalancer { ingress: Vec::new(), ..actual }).collect())
+        Ok(seen
+            .map(|actual| ObservedLoadBalancer {
+                ingress: Vec::new(),
+                ..actual
+            })
+            .collect())
     }
 
     /// Reads all load balancers of Services, with a few lists and the members of each pool.
-    pub(super) async fn everything(&self, sets: &TargetSets) -> Result<ListResult<ObservedLoadBalancer>> {
+    pub(super) async fn everything(
+        &self,
+        sets: &TargetSets,
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
         let call = self.services.in_project(BALANCERS.list("")).await?;
-        let read = self.services.list(&self.services.balancer, call, BALANCERS.names, |it: Value| it, id);
-        let read = read.await?.filter(|it| !Share::all(it).is_empty() && state(it).is_some());
+        let read = self.services.list(
+            &self.services.balancer,
+            call,
+            BALANCERS.names,
+            |it: Value| it,
+            id,
+        );
+        let read = read
+            .await?
+            .filter(|it| !Share::all(it).is_empty() && state(it).is_some());
         let pages = read.pages();
         let (balancers, reason) = match read {
             ListResult::Complete { listing, .. } => (listing.into_items(), None),
@@ -138,11 +206,18 @@ impl Project {
             }
         }
         if let Some(reason) = reason {
-            return Ok(ListResult::Partial { items: seen, pages, reason });
+            return Ok(ListResult::Partial {
+                items: seen,
+                pages,
+                reason,
+            });
         }
         let mut listing = Listing::new();
         listing.add_page(seen, false);
-        Ok(ListResult::Complete { listing: listing.finish()?, pages })
+        Ok(ListResult::Complete {
+            listing: listing.finish()?,
+            pages,
+        })
     }
 
     /// Reads the listeners and pools of these load balancers.
@@ -151,33 +226,56 @@ impl Project {
         let mut pools = self.objects(&POOLS, POOLS.list("")).await?;
         let monitors = self.objects(&MONITORS, MONITORS.list("")).await?;
         let floating = floating_ip::list(&self.services, None).await?;
-        let mut floating: BTreeMap<_, _> = floating.into_iter().filter_map(|it| Some((it.port.clone()?, it))).collect();
+        let mut floating: BTreeMap<_, _> = floating
+            .into_iter()
+            .filter_map(|it| Some((it.port.clone()?, it)))
+            .collect();
         let whole = |balancer: Value| {
             let floating = floating.remove(text(&balancer, "vip_port_id"));
-            (id(&balancer), Whole { balancer, floating, ..Whole::default() })
+            (
+                id(&balancer),
+                Whole {
+                    balancer,
+                    floating,
+                    ..Whole::default()
+                },
+            )
         };
         let mut all: BTreeMap<String, Whole> = balancers.into_iter().map(whole).collect();
-        let parent = |it: &Value, kind: &Kind| ids(it, kind.names).next().unwrap_or_default().to_owned();
+        let parent =
+            |it: &Value, kind: &Kind| ids(it, kind.names).next().unwrap_or_default().to_owned();
         for listener in listeners {
-            all.entry(parent(&listener, &BALANCERS)).and_modify(|whole| whole.listeners.push(listener));
+            all.entry(parent(&listener, &BALANCERS))
+                .and_modify(|whole| whole.listeners.push(listener));
         }
-        let mut monitors: BTreeMap<_, _> = monitors.into_iter().map(|it| (parent(&it, &POOLS), it)).collect();
+        let mut monitors: BTreeMap<_, _> = monitors
+            .into_iter()
+            .map(|it| (parent(&it, &POOLS), it))
+            .collect();
         pools.retain(|pool| all.contains_key(&parent(pool, &BALANCERS)));
         for pool in &mut pools {
             pool[MONITORS.name] = monitors.remove(text(pool, ID)).unwrap_or_default();
         }
-        for pool in self.with_members(pools.into_iter().map(Pool::from).collect(), sets).await? {
-            all.entry(parent(&pool.object, &BALANCERS)).and_modify(|whole| whole.pools.push(pool));
+        for pool in self
+            .with_members(pools.into_iter().map(Pool::from).collect(), sets)
+            .await?
+        {
+            all.entry(parent(&pool.object, &BALANCERS))
+                .and_modify(|whole| whole.pools.push(pool));
         }
         Ok(all.into_values().collect())
     }
 
     /// Reads the load balancers that a Service has, or is to share; or what is left of one.
-    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
+    pub(super) async fn of_service(
+        &self,
+        identity: &Identity<'_>,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let (service, leaves) = (identity.service, identity.is_leaving());
         // Tagged ones first, for there can be two: one that the Service has, and one that it moves to.
         let mut found = self.tagged(identity).await?;
-        let requested = requested_id(service).filter(|id| !found.iter().any(|it| text(it, ID) == *id));
+        let requested =
+            requested_id(service).filter(|id| !found.iter().any(|it| text(it, ID) == *id));
         let mut trouble = None;
         if let Some(id) = requested {
             match self.balancer(id).await {
@@ -190,9 +288,17 @@ impl Project {
                 Err(err) => return Err(err),
             }
         }
-        if !found.iter().flat_map(Share::all).any(|view| view.is_of(identity)) {
+        if !found
+            .iter()
+            .flat_map(Share::all)
+            .any(|view| view.is_of(identity))
+        {
             let named = self.called(identity).await?;
-            found.extend(named.into_iter().filter(|it| requested != Some(text(it, ID))));
+            found.extend(
+                named
+                    .into_iter()
+                    .filter(|it| requested != Some(text(it, ID))),
+            );
         }
         if let Some(err) = trouble {
             self.report_request(identity, err, found.is_empty())?;
@@ -233,7 +339,12 @@ impl Project {
         }
         if !has_none && !leaves {
             let text = format!("{err}; the Service keeps the load balancer that it has");
-            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableAnnotation", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "QuestionableAnnotation",
+                &text,
+            );
         }
         Ok(())
     }
@@ -243,20 +354,32 @@ impl Project {
         if !self.services.octavia().await?.tags {
             return Ok(Vec::new());
         }
-        let tags = format!("{},{}", identity.legacy_owner.as_deref().unwrap_or_default(), owner_tag(identity));
+        let tags = format!(
+            "{},{}",
+            identity.legacy_owner.as_deref().unwrap_or_default(),
+            owner_tag(identity)
+        );
         self.found_by("tags-any", tags).await
     }
 
     /// Reads the load balancers with the Service's name, or else with its former name.
     async fn called(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
         let found = self.found_by("name", identity.name.clone()).await?;
-        if found.is_empty() { self.found_by("name", legacy_name(identity.uid())).await } else { Ok(found) }
+        if found.is_empty() {
+            self.found_by("name", legacy_name(identity.uid())).await
+        } else {
+            Ok(found)
+        }
     }
 
     /// Reads what outlived its load balancer.
     async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<ObservedLoadBalancer>> {
         let (mut graph, mut id) = (ResourceGraph::default(), None);
-        for (resource, settings, targets) in self.groups.of_service(&security_group::name(identity.service)).await? {
+        for (resource, settings, targets) in self
+            .groups
+            .of_service(&security_group::name(identity.service))
+            .await?
+        {
             id = id.or_else(|| settings.text(ID).map(str::to_owned));
             if let (ResourceKey::Pool(name), Some(targets)) = (&resource, targets) {
                 graph.targets.insert(name.clone(), targets);
@@ -265,14 +388,19 @@ impl Project {
         }
         // A Service that gets another load balancer gets it back.
         if identity.is_leaving() {
-            for floating in floating_ip::left_over(&self.services, identity.cluster, identity.service).await? {
+            for floating in
+                floating_ip::left_over(&self.services, identity.cluster, identity.service).await?
+            {
                 let (resource, settings) = floating.resource();
                 id = id.or(Some(floating.id));
                 graph = graph.resource(resource, settings);
             }
         }
-        let (name, legacy_owner, owner_tags) =
-            (identity.name.clone(), identity.legacy_owner.clone(), identity.owner_tags());
+        let (name, legacy_owner, owner_tags) = (
+            identity.name.clone(),
+            identity.legacy_owner.clone(),
+            identity.owner_tags(),
+        );
         Ok(id.map(|id| ObservedLoadBalancer {
             id,
             name,
@@ -296,28 +424,45 @@ fn group_name(view: &Share) -> Option<String> {
     let (namespace, name) = service_of(view.legacy_owner_tag.as_deref()?)?;
     let mut service = Service::default();
     service.metadata.uid = Some(view.owner_tags.service.clone()?);
-    (service.metadata.namespace, service.metadata.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+    (service.metadata.namespace, service.metadata.name) =
+        (Some(namespace.to_owned()), Some(name.to_owned()));
     Some(security_group::name(&service))
 }
 
 /// Returns the security group of a view's Service, whose UID is not known without an owner tag.
 fn group_of(view: &Share, groups: &BTreeMap<String, ResourceList>) -> ResourceList {
     if view.owner_tags.service.is_some() {
-        return group_name(view).and_then(|name| groups.get(&name)).cloned().unwrap_or_default();
+        return group_name(view)
+            .and_then(|name| groups.get(&name))
+            .cloned()
+            .unwrap_or_default();
     }
     let legacy_owner_tag = view.legacy_owner_tag.as_deref();
-    let Some(((namespace, name), cluster)) =
-        legacy_owner_tag.and_then(|legacy_owner_tag| service_of(legacy_owner_tag).zip(cluster_of(legacy_owner_tag)))
-    else {
+    let Some(((namespace, name), cluster)) = legacy_owner_tag.and_then(|legacy_owner_tag| {
+        service_of(legacy_owner_tag).zip(cluster_of(legacy_owner_tag))
+    }) else {
         return Vec::new();
     };
     // Other clusters have Services of the same name: the group so described is this one's, or the only one.
-    let (end, described) = (format!("-{namespace}-{name}"), security_group::described(cluster, namespace, name));
+    let (end, described) = (
+        format!("-{namespace}-{name}"),
+        security_group::described(cluster, namespace, name),
+    );
     let is_described = |resources: &&ResourceList| {
-        resources.iter().any(|(_, settings, _)| settings.text("description") == Some(&described))
+        resources
+            .iter()
+            .any(|(_, settings, _)| settings.text("description") == Some(&described))
     };
-    let named: Vec<&ResourceList> =
-        groups.iter().filter(|(group, _)| group.ends_with(&end)).map(|(_, resources)| resources).collect();
+    let named: Vec<&ResourceList> = groups
+        .iter()
+        .filter(|(group, _)| group.ends_with(&end))
+        .map(|(_, resources)| resources)
+        .collect();
     let sole = (named.len() == 1).then(|| named[0]);
-    named.into_iter().find(is_described).or(sole).cloned().unwrap_or_default()
+    named
+        .into_iter()
+        .find(is_described)
+        .or(sole)
+        .cloned()
+        .unwrap_or_default()
 }

@@ -1,7 +1,9 @@
 //! The desired resource graph of a load balancer that exists: others may share it, and some settings stay as they are.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, ResourceGraph, ResourceKey, sorted_set};
+use provider_kit::load_balancers::{
+    Attributes, ObservedLoadBalancer, ResourceGraph, ResourceKey, sorted_set,
+};
 use serde_json::json;
 
 use super::octavia::{ALLOWED_CIDRS, MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS, POOL_SETTINGS};
@@ -25,7 +27,13 @@ pub(super) fn fit_to_observed(
             key::INTERNAL.key()
         )));
     }
-    let Some(graph) = actual.graph.as_ref().filter(|it| it.balancer_attributes().is_some()) else { return Ok(wanted) };
+    let Some(graph) = actual
+        .graph
+        .as_ref()
+        .filter(|it| it.balancer_attributes().is_some())
+    else {
+        return Ok(wanted);
+    };
     let front = floating_ip::resource();
     if actual.foreign.contains_key(&front) {
         wanted.resources.remove(&front);
@@ -36,11 +44,19 @@ pub(super) fn fit_to_observed(
     for (resource, settings) in &wanted.resources.clone() {
         let settings = match (resource, graph.resources.get(resource)) {
             (ResourceKey::Pool(pool), Some(_)) => of_members(settings, &wanted, graph, pool),
-            (ResourceKey::Listener(_), _) if spec.second.is_some() && settings.get(ALLOWED_CIDRS).is_some() => {
-                let is_both = graph.balancer_attributes().is_some_and(|it| second_vip::has_second_vip(it, spec));
-                settings.clone().set(ALLOWED_CIDRS, sorted_set(json!(spec.allowed(is_both))))
+            (ResourceKey::Listener(_), _)
+                if spec.second.is_some() && settings.get(ALLOWED_CIDRS).is_some() =>
+            {
+                let is_both = graph
+                    .balancer_attributes()
+                    .is_some_and(|it| second_vip::has_second_vip(it, spec));
+                settings
+                    .clone()
+                    .set(ALLOWED_CIDRS, sorted_set(json!(spec.allowed(is_both))))
             }
-            (ResourceKey::CreatedBefore(_), Some(present)) => security_group::fit_to_observed(settings, present),
+            (ResourceKey::CreatedBefore(_), Some(present)) => {
+                security_group::fit_to_observed(settings, present)
+            }
             _ => continue,
         };
         wanted.resources.insert(resource.clone(), settings);
@@ -50,9 +66,17 @@ pub(super) fn fit_to_observed(
 
 /// Returns the settings of a pool that are compared. Settings of members are compared only if the pool has members,
 /// because Octavia stores them with each member. The members' subnet is never changed.
-fn of_members(settings: &Attributes, wanted: &ResourceGraph, actual: &ResourceGraph, pool: &str) -> Attributes {
+fn of_members(
+    settings: &Attributes,
+    wanted: &ResourceGraph,
+    actual: &ResourceGraph,
+    pool: &str,
+) -> Attributes {
     let has_members = !actual.targets_of(pool).is_empty();
-    let shall_have = wanted.targets.get(pool).map_or(has_members, |targets| !targets.is_empty());
+    let shall_have = wanted
+        .targets
+        .get(pool)
+        .map_or(has_members, |targets| !targets.is_empty());
     let mut keys: Vec<&str> = MONITOR_SETTINGS.into_iter().chain(POOL_SETTINGS).collect();
     if shall_have && !has_members {
         return settings.clone();

@@ -1,7 +1,9 @@
 //! The floating IP on a load balancer: created, adopted, kept and released.
 
 use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service};
-use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, Operation, ResourceKey};
+use provider_kit::load_balancers::{
+    Attributes, Identity, ObservedLoadBalancer, Operation, ResourceKey,
+};
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,7 +37,9 @@ pub(super) struct FloatingIp {
 impl FloatingIp {
     /// Returns `true` if this program or the Go cloud-controller-manager created the floating IP.
     fn is_ours(&self) -> bool {
-        self.description.as_ref().is_some_and(|text| text.contains(OURS))
+        self.description
+            .as_ref()
+            .is_some_and(|text| text.contains(OURS))
     }
 
     /// Returns `true` if the floating IP was created for the Service, or for the Service that the load balancer was created
@@ -44,24 +48,44 @@ impl FloatingIp {
     ///
     /// # Errors
     /// Octavia's answer.
-    async fn is_of(&self, project: &Project, identity: &Identity<'_>, balancer: &str) -> Result<bool> {
-        let Some(text) = self.description.as_ref().filter(|_| self.is_ours()) else { return Ok(false) };
+    async fn is_of(
+        &self,
+        project: &Project,
+        identity: &Identity<'_>,
+        balancer: &str,
+    ) -> Result<bool> {
+        let Some(text) = self.description.as_ref().filter(|_| self.is_ours()) else {
+            return Ok(false);
+        };
         if text.contains(&description(identity.cluster, identity.service)) {
             return Ok(true);
         }
-        let created_for = text.split_once(OURS).and_then(|(_, rest)| rest.trim().split_once(" from cluster "));
+        let created_for = text
+            .split_once(OURS)
+            .and_then(|(_, rest)| rest.trim().split_once(" from cluster "));
         let tag = created_for.and_then(|(service, cluster)| {
-            service.split_once('/').map(|(namespace, name)| format!("{LEGACY}{cluster}_{namespace}_{name}"))
+            service
+                .split_once('/')
+                .map(|(namespace, name)| format!("{LEGACY}{cluster}_{namespace}_{name}"))
         });
-        let Some(tag) = tag.map(cut) else { return Ok(false) };
+        let Some(tag) = tag.map(cut) else {
+            return Ok(false);
+        };
         let balancer = project.balancer(balancer_id(balancer)).await?;
         Ok(balancer.is_some_and(|balancer| octavia::text(&balancer, "name") == tag))
     }
 
     /// Returns the floating IP as a part of its load balancer.
     pub(super) fn resource(&self) -> (ResourceKey, Attributes) {
-        let settings = Attributes::default().set("id", &self.id).set("address", &self.address);
-        (resource(), settings.set("network", &self.network).set("ours", self.is_ours()))
+        let settings = Attributes::default()
+            .set("id", &self.id)
+            .set("address", &self.address);
+        (
+            resource(),
+            settings
+                .set("network", &self.network)
+                .set("ours", self.is_ours()),
+        )
     }
 }
 
@@ -73,16 +97,30 @@ pub(super) fn resource() -> ResourceKey {
 
 fn description(cluster: &Cluster, service: &Service) -> String {
     let (namespace, name) = full_name(service);
-    cut(format!("{OURS} {namespace}/{name} from cluster {}", cluster.name))
+    cut(format!(
+        "{OURS} {namespace}/{name} from cluster {}",
+        cluster.name
+    ))
 }
 
 /// Reads the floating IPs of the project: all of them, or those with this value in a field.
 ///
 /// # Errors
 /// Neutron's answer.
-pub(super) async fn list(services: &Services, field: Option<(&str, &str)>) -> Result<Vec<FloatingIp>> {
-    let call = field.iter().fold(Call::get("/floatingips", &[]), |call, (key, value)| call.query(key, value));
-    services.all(&services.network, call, "floatingips", |it: &FloatingIp| it.id.clone()).await
+pub(super) async fn list(
+    services: &Services,
+    field: Option<(&str, &str)>,
+) -> Result<Vec<FloatingIp>> {
+    let call = field
+        .iter()
+        .fold(Call::get("/floatingips", &[]), |call, (key, value)| {
+            call.query(key, value)
+        });
+    services
+        .all(&services.network, call, "floatingips", |it: &FloatingIp| {
+            it.id.clone()
+        })
+        .await
 }
 
 async fn first(services: &Services, key: &str, value: &str) -> Result<Option<FloatingIp>> {
@@ -120,29 +158,49 @@ pub(super) async fn to_delete(
 ///
 /// # Errors
 /// Neutron's answer.
-pub(super) async fn left_over(services: &Services, cluster: &Cluster, service: &Service) -> Result<Vec<FloatingIp>> {
-    if is_kept(service) { Ok(Vec::new()) } else { unused(services, cluster, service).await }
+pub(super) async fn left_over(
+    services: &Services,
+    cluster: &Cluster,
+    service: &Service,
+) -> Result<Vec<FloatingIp>> {
+    if is_kept(service) {
+        Ok(Vec::new())
+    } else {
+        unused(services, cluster, service).await
+    }
 }
 
 /// Reads floating IPs of this Service that lead nowhere, because their load balancer was deleted. Another cluster may have the
 /// same name, and may keep one: only an address that the Service shows is its own.
-async fn unused(services: &Services, cluster: &Cluster, service: &Service) -> Result<Vec<FloatingIp>> {
+async fn unused(
+    services: &Services,
+    cluster: &Cluster,
+    service: &Service,
+) -> Result<Vec<FloatingIp>> {
     let shown = addresses(service);
     if shown.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found = list(services, Some(("description", &description(cluster, service)))).await?;
+    let mut found = list(
+        services,
+        Some(("description", &description(cluster, service))),
+    )
+    .await?;
     found.retain(|it| it.port.is_none() && it.is_ours() && shown.contains(&&*it.address));
     Ok(found)
 }
 
 /// Returns `true` if the floating IP outlives its Service.
 fn is_kept(service: &Service) -> bool {
-    key::annotations_of(service).get(&key::KEEP_FLOATINGIP).unwrap_or_default()
+    key::annotations_of(service)
+        .get(&key::KEEP_FLOATINGIP)
+        .unwrap_or_default()
 }
 
 fn in_use_error(address: &str, port: &str) -> Error {
-    Error::invalid(format!("floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {port}"))
+    Error::invalid(format!(
+        "floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {port}"
+    ))
 }
 
 /// Checks before the creation of a load balancer that the address in `spec.loadBalancerIP` is not associated with the
@@ -155,28 +213,52 @@ pub(super) async fn check_named(
     request: &LoadBalancerRequest<'_>,
     spec: &ServiceSpec,
 ) -> Result<()> {
-    let LoadBalancerRequest { cluster, service, .. } = *request;
-    let Some(address) = spec.address.as_ref().filter(|_| !has_or_requests_load_balancer(service)) else {
+    let LoadBalancerRequest {
+        cluster, service, ..
+    } = *request;
+    let Some(address) = spec
+        .address
+        .as_ref()
+        .filter(|_| !has_or_requests_load_balancer(service))
+    else {
         return Ok(());
     };
     let found = first(&project.services, "floating_ip_address", address).await?;
-    let Some(FloatingIp { port: Some(port), .. }) = found else { return Ok(()) };
+    let Some(FloatingIp {
+        port: Some(port), ..
+    }) = found
+    else {
+        return Ok(());
+    };
     // An interrupted sync may have associated the floating IP with the Service's own load balancer.
     let own = legacy_tag(cluster, service);
     let found = project.found_by("vip_port_id", port.clone()).await?;
-    let is_own = found.iter().flat_map(Share::all).any(|view| view.legacy_owner_tag.as_ref() == Some(&own));
-    if is_own { Ok(()) } else { Err(in_use_error(address, &port)) }
+    let is_own = found
+        .iter()
+        .flat_map(Share::all)
+        .any(|view| view.legacy_owner_tag.as_ref() == Some(&own));
+    if is_own {
+        Ok(())
+    } else {
+        Err(in_use_error(address, &port))
+    }
 }
 
 async fn create(services: &Services, fields: &Value) -> Result<FloatingIp> {
-    let call = Call::post("/floatingips", &[]).json(&json!({ "floatingip": fields })).inside("floatingip");
+    let call = Call::post("/floatingips", &[])
+        .json(&json!({ "floatingip": fields }))
+        .inside("floatingip");
     services.network.read(call).await
 }
 
 /// Associates a floating IP with a port, or with none, unless it was changed since it was read (*conflict*).
 async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Result<FloatingIp> {
-    let call = Call::put("/floatingips/{id}", &[&it.id]).json(&json!({"floatingip": {"port_id": port}}));
-    services.network.read(based_on(it.revision_number, call).inside("floatingip")).await
+    let call =
+        Call::put("/floatingips/{id}", &[&it.id]).json(&json!({"floatingip": {"port_id": port}}));
+    services
+        .network
+        .read(based_on(it.revision_number, call).inside("floatingip"))
+        .await
 }
 
 /// Applies one operation on the floating IP, and returns its attributes afterwards. If `goes` is set, the load balancer
@@ -197,17 +279,28 @@ pub(super) async fn apply(
     match operation {
         Operation::Create { .. } => {
             let spec = spec.as_ref().map_err(Clone::clone)?;
-            Ok(Some(obtain(project, identity, actual, port, spec).await?.resource().1))
+            Ok(Some(
+                obtain(project, identity, actual, port, spec)
+                    .await?
+                    .resource()
+                    .1,
+            ))
         }
         Operation::Delete { .. } => {
             // The one on the load balancer, or what is left if that no longer exists.
             let found = match port {
-                "" => left_over(services, identity.cluster, identity.service).await?.into_iter().next(),
+                "" => left_over(services, identity.cluster, identity.service)
+                    .await?
+                    .into_iter()
+                    .next(),
                 port => of_port(services, port).await?,
             };
             let Some(found) = found else { return Ok(None) };
             if !is_kept(identity.service) && found.is_of(project, identity, &actual.id).await? {
-                services.network.remove(Call::delete("/floatingips/{id}", &[&found.id])).await?;
+                services
+                    .network
+                    .remove(Call::delete("/floatingips/{id}", &[&found.id]))
+                    .await?;
             } else if found.port.is_some() && !goes {
                 lead(services, &found, None).await?;
             }
@@ -242,17 +335,32 @@ async fn obtain(
     }
     let free = match &spec.address {
         Some(address) => first(services, "floating_ip_address", address).await?,
-        None => unused(services, identity.cluster, service).await?.into_iter().next(),
+        None => unused(services, identity.cluster, service)
+            .await?
+            .into_iter()
+            .next(),
     };
     match free {
-        Some(FloatingIp { port: Some(other), address, .. }) => return Err(in_use_error(&address, &other)),
+        Some(FloatingIp {
+            port: Some(other),
+            address,
+            ..
+        }) => return Err(in_use_error(&address, &other)),
         Some(free) => return lead(services, &free, Some(port)).await,
         None => {}
     }
-    let none = || Error::invalid("there is no external network to get a floating IP from; set floating-network-id");
+    let none = || {
+        Error::invalid(
+            "there is no external network to get a floating IP from; set floating-network-id",
+        )
+    };
     let network = match spec.floating.network.clone() {
         Some(network) => network,
-        None => project.networks.external_network().await?.ok_or_else(none)?,
+        None => project
+            .networks
+            .external_network()
+            .await?
+            .ok_or_else(none)?,
     };
     let mut fields = json!({
         "floating_network_id": network, "port_id": port, "description": description(identity.cluster, service),
@@ -279,10 +387,19 @@ async fn any_of(
     mut fields: Value,
 ) -> Result<FloatingIp> {
     let mut last = Error::other("no subnet was tried");
-    for subnet in project.networks.floating_subnets(network, name, tags).await? {
+    for subnet in project
+        .networks
+        .floating_subnets(network, name, tags)
+        .await?
+    {
         fields["subnet_id"] = json!(subnet.id);
         match create(&project.services, &fields).await {
-            Err(err) if err.is_quota() || err.is_invalid() || err.is_conflict() || err.is_not_found() => {
+            Err(err)
+                if err.is_quota()
+                    || err.is_invalid()
+                    || err.is_conflict()
+                    || err.is_not_found() =>
+            {
                 tracing::info!(subnet = subnet.name, %err, "no floating IP from this subnet");
                 last = err;
             }

@@ -24,13 +24,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{
-    AdoptableTag, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, TargetIdentity, async_trait,
+    AdoptableTag, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth,
+    TargetIdentity, async_trait,
 };
 use provider_kit::annotations::Parsed;
 use provider_kit::events::{EventWriter, PendingEvents};
 use provider_kit::load_balancers::{
-    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine, Machines,
-    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, Recovery, ResourceGraph, Targets,
+    Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, Machines, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options,
+    Published, Query, Recovery, ResourceGraph, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Call;
@@ -89,7 +91,13 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         let tag = legacy_tag(cluster, service);
         Naming {
             name: tag.clone(),
-            former_names: service.metadata.uid.as_deref().map(legacy_name).into_iter().collect(),
+            former_names: service
+                .metadata
+                .uid
+                .as_deref()
+                .map(legacy_name)
+                .into_iter()
+                .collect(),
             legacy_owner: Some(tag),
             writes_legacy_owner: true,
             // A load balancer that the Service requests is known by the name of the Service's own.
@@ -115,8 +123,12 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         let spec = spec.as_ref().map_err(Clone::clone)?;
         let mut pending_events = PendingEvents::default();
         let warnings = unused::changed_after_creation(identity.service, spec, observed);
-        warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
-        self.0.deduplicator.record_new(identity.service, "creation", &pending_events);
+        warnings
+            .iter()
+            .for_each(|text| pending_events.warn("QuestionableAnnotation", text));
+        self.0
+            .deduplicator
+            .record_new(identity.service, "creation", &pending_events);
         fit::fit_to_observed(desired, observed, spec)
     }
 
@@ -129,7 +141,10 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         }
     }
 
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         health::targets(&self.0, observed).await
     }
 
@@ -141,13 +156,26 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
     /// is now used only by other Services.
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
         let is_requested = requested_id(identity.service) == Some(balancer_id(&observed.id));
-        let is_free = is_requested || (!observed.id.contains('/') && observed.name.starts_with(LEGACY));
-        if is_free && !identity.is_leaving() { Adoption::Adopt } else { Adoption::Refuse }
+        let is_free =
+            is_requested || (!observed.id.contains('/') && observed.name.starts_with(LEGACY));
+        if is_free && !identity.is_leaving() {
+            Adoption::Adopt
+        } else {
+            Adoption::Refuse
+        }
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, _: &Self::Spec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        _: &Self::Spec,
+    ) -> Published {
         let status = published::status(observed, service, &self.0.config);
-        Published { status, annotations: published::annotations(observed) }
+        Published {
+            status,
+            annotations: published::annotations(observed),
+        }
     }
 
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
@@ -164,17 +192,35 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         if !observed.id.contains('/') && !is_published(service) {
             return Recovery::Replace;
         }
-        Recovery::ByHand(format!("{}; or delete it to get a new one", apply::repair(observed)))
+        Recovery::ByHand(format!(
+            "{}; or delete it to get a new one",
+            apply::repair(observed)
+        ))
     }
 
     fn report(&self, notice: Notice<'_>) {
-        let Notice::Moved { service, from, to } = notice else { return };
+        let Notice::Moved { service, from, to } = notice else {
+            return;
+        };
         let place = |it: &ObservedLoadBalancer| {
-            let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
+            let address = it
+                .ingress
+                .iter()
+                .find_map(|it| it.ip.as_deref())
+                .unwrap_or("no address");
             format!("load balancer {} ({address})", balancer_id(&it.id))
         };
-        let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
-        self.0.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerMoved", &text);
+        let text = format!(
+            "the Service has moved to {}; {} is deleted or released",
+            place(to),
+            place(from)
+        );
+        self.0.deduplicator.warn(
+            true,
+            EventSubject::Service(service),
+            "LoadBalancerMoved",
+            &text,
+        );
     }
 }
 
@@ -183,11 +229,21 @@ struct NovaServers(Services);
 #[async_trait]
 impl Machines for NovaServers {
     async fn has(&self, node: &Node) -> Result<Option<bool>> {
-        let Ok(id) = ServerId::read(&node.provider_id) else { return Ok(None) };
-        if self.0.region().is_some_and(|ours| !id.region.is_empty() && id.region != ours) {
+        let Ok(id) = ServerId::read(&node.provider_id) else {
+            return Ok(None);
+        };
+        if self
+            .0
+            .region()
+            .is_some_and(|ours| !id.region.is_empty() && id.region != ours)
+        {
             return Ok(None);
         }
-        let found: Option<Value> = self.0.compute.find(Call::get("/servers/{id}", &[id.server])).await?;
+        let found: Option<Value> = self
+            .0
+            .compute
+            .find(Call::get("/servers/{id}", &[id.server]))
+            .await?;
         Ok(Some(found.is_some()))
     }
 

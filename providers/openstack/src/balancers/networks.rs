@@ -64,14 +64,23 @@ impl NetworkCatalog {
             async move {
                 let call = Call::get("/networks", &[]).query("router:external", true);
                 let call = call.query("fields", "id").query("fields", "subnets");
-                services.all(&services.network, call, "networks", |it: &Network| it.id.clone()).await
+                services
+                    .all(&services.network, call, "networks", |it: &Network| {
+                        it.id.clone()
+                    })
+                    .await
             }
         });
         let subnets = Catalog::new("subnet", AGE, move || {
             let services = of_subnets.clone();
             async move { read_subnets(&services, Call::get("/subnets", &[])).await }
         });
-        Self { services, external, subnets, of_nodes: Mutex::default() }
+        Self {
+            services,
+            external,
+            subnets,
+            of_nodes: Mutex::default(),
+        }
     }
 
     /// Returns a subnet that `setting` names.
@@ -79,10 +88,13 @@ impl NetworkCatalog {
     /// # Errors
     /// *Invalid* if the project cannot see the subnet.
     pub(super) async fn subnet(&self, id: &str, setting: &'static str) -> Result<Subnet> {
-        self.subnets.with_id(id, |it| &it.id, Subnet::clone).await.map_err(|error| match error.is_invalid() {
-            true => Error::invalid(format!("{setting}: {error}")),
-            false => error,
-        })
+        self.subnets
+            .with_id(id, |it| &it.id, Subnet::clone)
+            .await
+            .map_err(|error| match error.is_invalid() {
+                true => Error::invalid(format!("{setting}: {error}")),
+                false => error,
+            })
     }
 
     /// Returns the subnets of a network.
@@ -90,9 +102,14 @@ impl NetworkCatalog {
     /// # Errors
     /// *Invalid* if the network has none.
     pub(super) async fn subnets_of(&self, network: &str) -> Result<Vec<Subnet>> {
-        let found = self.subnets.select(|subnet| subnet.network == network).await?;
+        let found = self
+            .subnets
+            .select(|subnet| subnet.network == network)
+            .await?;
         match found.is_empty() {
-            true => Err(Error::invalid(format!("network {network:?} has no subnet that this project sees"))),
+            true => Err(Error::invalid(format!(
+                "network {network:?} has no subnet that this project sees"
+            ))),
             false => Ok(found),
         }
     }
@@ -121,9 +138,15 @@ impl NetworkCatalog {
     pub(super) async fn external_network(&self) -> Result<Option<String>> {
         let networks = self.external.list().await?;
         let seen = self.subnets.list().await?;
-        let is_usable =
-            |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.cidr.addr().is_ipv4());
-        let found = networks.iter().find(|network| network.subnets.iter().any(is_usable)).map(|it| it.id.clone());
+        let is_usable = |id: &String| {
+            seen.iter()
+                .find(|subnet| subnet.id == *id)
+                .is_none_or(|it| it.cidr.addr().is_ipv4())
+        };
+        let found = networks
+            .iter()
+            .find(|network| network.subnets.iter().any(is_usable))
+            .map(|it| it.id.clone());
         if found.is_none() {
             // The next call reads the list again, so that a new network is found at once.
             self.external.forget().await;
@@ -143,9 +166,16 @@ impl NetworkCatalog {
     ) -> Result<Vec<Subnet>> {
         let pattern = name.map(NamePattern::parse).transpose()?;
         let call = Call::get("/subnets", &[]).query("network_id", network);
-        let call = tags.map(tag_query).iter().fold(call, |call, (key, tags)| call.query(key, tags));
+        let call = tags
+            .map(tag_query)
+            .iter()
+            .fold(call, |call, (key, tags)| call.query(key, tags));
         let mut found = read_subnets(&self.services, call).await?;
-        found.retain(|subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name)));
+        found.retain(|subnet| {
+            pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(&subnet.name))
+        });
         if found.is_empty() {
             let (name, tags) = (name.unwrap_or_default(), tags.unwrap_or_default());
             return Err(Error::invalid(format!(
@@ -159,14 +189,28 @@ impl NetworkCatalog {
     ///
     /// # Errors
     /// *Invalid* if not.
-    pub(super) async fn check_floating(&self, network: &str, subnet: &FloatingSubnet) -> Result<()> {
+    pub(super) async fn check_floating(
+        &self,
+        network: &str,
+        subnet: &FloatingSubnet,
+    ) -> Result<()> {
         match subnet {
             FloatingSubnet::Id(id) => {
                 let other = self.subnet(id, "floating-subnet-id").await?.network;
-                let text = || format!("floating-subnet-id: subnet {id:?} is in network {other:?}, not in {network:?}");
-                if other == network { Ok(()) } else { Err(Error::invalid(text())) }
+                let text = || {
+                    format!(
+                        "floating-subnet-id: subnet {id:?} is in network {other:?}, not in {network:?}"
+                    )
+                };
+                if other == network {
+                    Ok(())
+                } else {
+                    Err(Error::invalid(text()))
+                }
             }
-            FloatingSubnet::Like { name: Some(name), .. } => NamePattern::parse(name).map(drop),
+            FloatingSubnet::Like {
+                name: Some(name), ..
+            } => NamePattern::parse(name).map(drop),
             FloatingSubnet::Like { .. } | FloatingSubnet::Any => Ok(()),
         }
     }
@@ -182,7 +226,9 @@ impl NetworkCatalog {
         spec: &ServiceSpec,
         nodes: &[Arc<Node>],
     ) -> Result<Option<String>> {
-        let placed = nodes.iter().filter_map(|node| Some((&*node.name, server_and_address(spec, node)?)));
+        let placed = nodes
+            .iter()
+            .filter_map(|node| Some((&*node.name, server_and_address(spec, node)?)));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_unstable();
         for (_, (server, ip)) in placed.iter().take(MOST_READ) {
@@ -191,7 +237,9 @@ impl NetworkCatalog {
                 return Ok(subnet);
             }
         }
-        let Some((name, (_, ip))) = placed.first() else { return Ok(None) };
+        let Some((name, (_, ip))) = placed.first() else {
+            return Ok(None);
+        };
         Err(Error::invalid(format!(
             "the load balancer has no subnet: no port of node {name} has its address {ip}; set subnet-id or network-id"
         )))
@@ -204,7 +252,10 @@ impl NetworkCatalog {
             return Ok(known);
         }
         let own = ports.of(server, Priority::Ordinary).await?;
-        let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned);
+        let found = own
+            .iter()
+            .find_map(|port| subnet_at(port, ip))
+            .map(str::to_owned);
         let mut known = self.of_nodes.lock();
         if known.len() >= MOST_KEPT {
             known.clear();
@@ -215,8 +266,14 @@ impl NetworkCatalog {
 }
 
 async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
-    let call = ["id", "name", "network_id", "cidr"].iter().fold(call, |call, field| call.query("fields", field));
-    services.all(&services.network, call, "subnets", |it: &Subnet| it.id.clone()).await
+    let call = ["id", "name", "network_id", "cidr"]
+        .iter()
+        .fold(call, |call, field| call.query("fields", field));
+    services
+        .all(&services.network, call, "subnets", |it: &Subnet| {
+            it.id.clone()
+        })
+        .await
 }
 
 /// Returns the first subnet by name, in the VIP's network, of this family and not of the VIP's, which Octavia takes to be IPv4
@@ -224,14 +281,19 @@ async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
 fn beside(seen: &[Subnet], vip: &VipPlacement, family: AddressFamily) -> Option<String> {
     let first = match (&vip.subnet, &vip.network) {
         (Some(id), _) => seen.iter().find(|subnet| subnet.id == *id),
-        (None, network) => seen.iter().find(|it| Some(&it.network) == network.as_ref() && it.cidr.addr().is_ipv4()),
+        (None, network) => seen
+            .iter()
+            .find(|it| Some(&it.network) == network.as_ref() && it.cidr.addr().is_ipv4()),
     }?;
     let is_beside = |it: &&Subnet| {
         it.network == first.network
             && it.cidr.addr().is_ipv4() != first.cidr.addr().is_ipv4()
             && family.has(it.cidr.addr())
     };
-    seen.iter().filter(is_beside).min_by_key(|it| (&it.name, &it.id)).map(|it| it.id.clone())
+    seen.iter()
+        .filter(is_beside)
+        .min_by_key(|it| (&it.name, &it.id))
+        .map(|it| it.id.clone())
 }
 
 /// Translates a tag expression to Neutron's parameter and the tags: `a,b` means any of them, `&` all of them, and `!` negates
@@ -249,7 +311,8 @@ fn tag_query(expression: &str) -> (&'static str, &str) {
 }
 
 fn prefixed(text: &str, prefix: char) -> (bool, &str) {
-    text.strip_prefix(prefix).map_or((false, text), |rest| (true, rest))
+    text.strip_prefix(prefix)
+        .map_or((false, text), |rest| (true, rest))
 }
 
 /// A pattern of names: a glob, or after `~` a regular expression; after `!` all names but those.
@@ -263,10 +326,15 @@ impl NamePattern {
         let (is_not, rest) = prefixed(text, '!');
         let expression = match rest.strip_prefix('~') {
             Some(expression) => expression.to_owned(),
-            None => regex_lite::escape(rest).replace("\\*", ".*").replace("\\?", "."),
+            None => regex_lite::escape(rest)
+                .replace("\\*", ".*")
+                .replace("\\?", "."),
         };
-        let regex = Regex::new(&format!("^(?s:{expression})$"))
-            .map_err(|err| Error::invalid(format!("floating-subnet: {text:?} is no regular expression: {err}")))?;
+        let regex = Regex::new(&format!("^(?s:{expression})$")).map_err(|err| {
+            Error::invalid(format!(
+                "floating-subnet: {text:?} is no regular expression: {err}"
+            ))
+        })?;
         Ok(Self { is_not, regex })
     }
 
@@ -277,7 +345,10 @@ impl NamePattern {
 
 /// Returns server and address of a Node as a member.
 fn server_and_address<'a>(spec: &ServiceSpec, node: &'a Node) -> Option<(&'a str, &'a str)> {
-    Some((ServerId::read(&node.provider_id).ok()?.server, spec.member_address(node)?))
+    Some((
+        ServerId::read(&node.provider_id).ok()?.server,
+        spec.member_address(node)?,
+    ))
 }
 
 /// Returns the IDs of the ports at which Nodes are reached as members, in this subnet if there is one, if they take security
@@ -291,7 +362,10 @@ pub(super) async fn member_ports(
     nodes: &[Arc<Node>],
     subnet: Option<&str>,
 ) -> Result<Targets> {
-    let members: Vec<_> = nodes.iter().filter_map(|node| server_and_address(spec, node)).collect();
+    let members: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| server_and_address(spec, node))
+        .collect();
     let mut found = Vec::new();
     for age in PORTS_AGES {
         let all = ports.all(age).await?;
@@ -301,7 +375,9 @@ pub(super) async fn member_ports(
             let own = of_device(&all, server);
             is_whole &= own.iter().any(|port| subnet_at(port, ip).is_some());
             let fits = |port: &&Port| {
-                port.is_secured && subnet_at(port, ip).is_some_and(|its| subnet.is_none_or(|subnet| its == subnet))
+                port.is_secured
+                    && subnet_at(port, ip)
+                        .is_some_and(|its| subnet.is_none_or(|subnet| its == subnet))
             };
             found.extend(own.iter().filter(fits).map(|port| port.id.clone()));
         }
@@ -315,9 +391,13 @@ pub(super) async fn member_ports(
 /// Returns the subnet of this address, if it is the port's.
 fn subnet_at<'a>(port: &'a Port, ip: &str) -> Option<&'a str> {
     let same = |other: &str| {
-        other == ip || matches!((other.parse::<IpAddr>(), ip.parse::<IpAddr>()), (Ok(a), Ok(b)) if a == b)
+        other == ip
+            || matches!((other.parse::<IpAddr>(), ip.parse::<IpAddr>()), (Ok(a), Ok(b)) if a == b)
     };
-    port.fixed_ips.iter().find(|fixed| same(&fixed.ip)).map(|fixed| &*fixed.subnet)
+    port.fixed_ips
+        .iter()
+        .find(|fixed| same(&fixed.ip))
+        .map(|fixed| &*fixed.subnet)
 }
 
 #[cfg(test)]
@@ -341,19 +421,38 @@ mod tests {
             ("~a|test-123", true),
         ];
         for (pattern, expected) in table {
-            for (pattern, expected) in [(pattern.to_owned(), expected), (format!("!{pattern}"), !expected)] {
-                assert_eq!(NamePattern::parse(&pattern).unwrap().matches("test-123"), expected, "{pattern}");
+            for (pattern, expected) in [
+                (pattern.to_owned(), expected),
+                (format!("!{pattern}"), !expected),
+            ] {
+                assert_eq!(
+                    NamePattern::parse(&pattern).unwrap().matches("test-123"),
+                    expected,
+                    "{pattern}"
+                );
             }
         }
         let error = NamePattern::parse("~(").err().unwrap();
-        assert!(error.is_invalid() && error.to_string().contains("\"~(\" is no regular expression"), "{error}");
+        assert!(
+            error.is_invalid()
+                && error
+                    .to_string()
+                    .contains("\"~(\" is no regular expression"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_second_vip_is_in_the_first_subnet_by_name_of_the_other_family_in_the_network_of_the_first() {
+    fn a_second_vip_is_in_the_first_subnet_by_name_of_the_other_family_in_the_network_of_the_first()
+    {
         let subnet = |id: &str, name: &str, network: &str, cidr: &str| {
             let cidr = cidr.parse().unwrap();
-            Subnet { id: id.into(), name: name.into(), network: network.into(), cidr }
+            Subnet {
+                id: id.into(),
+                name: name.into(),
+                network: network.into(),
+                cidr,
+            }
         };
         let seen = [
             subnet("v4", "a", "net", "10.0.0.0/16"),
@@ -362,13 +461,26 @@ mod tests {
             subnet("other6", "a", "other", "fd00:3::/64"),
             subnet("only6", "a", "six", "fd00:4::/64"),
         ];
-        let at = |subnet: &str| VipPlacement { subnet: Some(subnet.into()), ..VipPlacement::default() };
-        let of = |network: &str| VipPlacement { network: Some(network.into()), ..VipPlacement::default() };
+        let at = |subnet: &str| VipPlacement {
+            subnet: Some(subnet.into()),
+            ..VipPlacement::default()
+        };
+        let of = |network: &str| VipPlacement {
+            network: Some(network.into()),
+            ..VipPlacement::default()
+        };
         let (v4, v6) = (AddressFamily::Ipv4, AddressFamily::Ipv6);
         let table = [
             (at("v4"), v6, Some("b6")),
             (of("net"), v6, Some("b6")),
-            (VipPlacement { network: Some("other".into()), ..at("v4") }, v6, Some("b6")),
+            (
+                VipPlacement {
+                    network: Some("other".into()),
+                    ..at("v4")
+                },
+                v6,
+                Some("b6"),
+            ),
             (at("z6"), v4, Some("v4")),
             // The first VIP is itself of the family that the second one would have.
             (at("v4"), v4, None),
@@ -380,7 +492,11 @@ mod tests {
             (VipPlacement::default(), v6, None),
         ];
         for (vip, family, expected) in table {
-            assert_eq!(beside(&seen, &vip, family).as_deref(), expected, "{vip:?} {family:?}");
+            assert_eq!(
+                beside(&seen, &vip, family).as_deref(),
+                expected,
+                "{vip:?} {family:?}"
+            );
         }
     }
 

@@ -64,16 +64,26 @@ pub(super) const MEMBERS: Kind = Kind {
 impl Kind {
     /// Returns the call that lists them, or those of one pool, with the fields that are needed.
     pub(super) fn list(&self, pool: &str) -> Call {
-        self.with_fields(Call::get(self.all, if pool.is_empty() { &[] } else { std::slice::from_ref(&pool) }))
+        self.with_fields(Call::get(
+            self.all,
+            if pool.is_empty() {
+                &[]
+            } else {
+                std::slice::from_ref(&pool)
+            },
+        ))
     }
 
     /// Returns the call that reads one.
     pub(super) fn get(&self, id: &str) -> Call {
-        self.with_fields(Call::get(self.one, &[id])).inside(self.name)
+        self.with_fields(Call::get(self.one, &[id]))
+            .inside(self.name)
     }
 
     fn with_fields(&self, call: Call) -> Call {
-        self.fields.split(' ').fold(call, |call, field| call.query("fields", field))
+        self.fields
+            .split(' ')
+            .fold(call, |call, field| call.query("fields", field))
     }
 
     /// Returns a body: the object under its name.
@@ -145,12 +155,22 @@ pub(super) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
 
 /// Returns the texts of a list field.
 pub(super) fn texts<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
-    object.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    object
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
 }
 
 /// Returns the IDs in a field such as `"listeners": [{"id": …}]`.
 pub(super) fn ids<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
-    object.get(key).and_then(Value::as_array).into_iter().flatten().map(|it| text(it, ID))
+    object
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|it| text(it, ID))
 }
 
 /// Returns an object's ID.
@@ -200,7 +220,10 @@ impl Member<'_> {
     /// Returns the name of a member that is created by a request of its own.
     pub(super) fn serial_name(&self) -> String {
         let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
-        format!("member_{name}_{address}_{}", self.protocol_port.unwrap_or_default())
+        format!(
+            "member_{name}_{address}_{}",
+            self.protocol_port.unwrap_or_default()
+        )
     }
 }
 
@@ -235,7 +258,11 @@ impl<'a> FromIterator<Member<'a>> for Members {
     fn from_iter<I: IntoIterator<Item = Member<'a>>>(members: I) -> Self {
         let mut seen = MEMBER_SETTINGS.map(|key| (key, Vec::new()));
         let target = |member: Member<'_>| {
-            let values = [json!(member.protocol_port), json!(member.monitor_port), json!(member.subnet_id)];
+            let values = [
+                json!(member.protocol_port),
+                json!(member.monitor_port),
+                json!(member.subnet_id),
+            ];
             for ((_, seen), value) in seen.iter_mut().zip(values) {
                 if !seen.contains(&value) {
                     seen.push(value);
@@ -244,11 +271,17 @@ impl<'a> FromIterator<Member<'a>> for Members {
             member.target()
         };
         let targets = members.into_iter().map(target).collect();
-        let settings = seen.into_iter().fold(Attributes::default(), |settings, (key, mut values)| match values.len() {
-            0 | 1 => settings.set(key, values.pop()),
-            _ => settings.set(key, values),
-        });
-        Self { targets, settings: settings.for_creation() }
+        let settings = seen.into_iter().fold(
+            Attributes::default(),
+            |settings, (key, mut values)| match values.len() {
+                0 | 1 => settings.set(key, values.pop()),
+                _ => settings.set(key, values),
+            },
+        );
+        Self {
+            targets,
+            settings: settings.for_creation(),
+        }
     }
 }
 

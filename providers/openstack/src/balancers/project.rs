@@ -39,7 +39,12 @@ pub(super) struct Project {
 }
 
 impl Project {
-    pub(super) fn new(services: Services, config: Arc<Balancers>, ports: Ports, events: EventWriter) -> Self {
+    pub(super) fn new(
+        services: Services,
+        config: Arc<Balancers>,
+        ports: Ports,
+        events: EventWriter,
+    ) -> Self {
         Self {
             networks: NetworkCatalog::new(services.clone()),
             groups: Groups::new(ports.clone()),
@@ -54,7 +59,8 @@ impl Project {
 
     /// Waits until a request with this number of members, and its answer, fit into the limit [`MEMBERS_AT_ONCE`].
     pub(super) async fn room_for(&self, members: usize) -> Option<SemaphorePermit<'_>> {
-        let permits = u32::try_from(members).map_or(MEMBERS_AT_ONCE, |members| members.min(MEMBERS_AT_ONCE));
+        let permits =
+            u32::try_from(members).map_or(MEMBERS_AT_ONCE, |members| members.min(MEMBERS_AT_ONCE));
         self.members_under_way.acquire_many(permits).await.ok()
     }
 
@@ -64,8 +70,12 @@ impl Project {
         let place = format!("load balancer {id}");
         let settled = until_done(&place, self.polling, || async {
             match self.balancer(id).await?.as_ref().and_then(state) {
-                None => Err(Error::conflict(format!("load balancer {id} was deleted while it was being changed"))),
-                Some(State::Failed(text)) => Err(Error::other(format!("load balancer {id}: {text}"))),
+                None => Err(Error::conflict(format!(
+                    "load balancer {id} was deleted while it was being changed"
+                ))),
+                Some(State::Failed(text)) => {
+                    Err(Error::other(format!("load balancer {id}: {text}")))
+                }
                 Some(state) => Ok((state == State::Ready).then_some(())),
             }
         });
@@ -81,7 +91,9 @@ impl Project {
         call: Call,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        self.services.all(&self.services.balancer, call, kind.names, key).await
+        self.services
+            .all(&self.services.balancer, call, kind.names, key)
+            .await
     }
 
     pub(super) async fn objects(&self, kind: &Kind, call: Call) -> Result<Vec<Value>> {
@@ -96,7 +108,10 @@ impl Project {
 
     /// Reads the load balancers with this value in a field.
     pub(super) async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
-        let call = self.services.in_project(BALANCERS.list("").query(key, value)).await?;
+        let call = self
+            .services
+            .in_project(BALANCERS.list("").query(key, value))
+            .await?;
         let mut found = self.objects(&BALANCERS, call).await?;
         found.retain(|it| state(it).is_some());
         Ok(found)
@@ -107,9 +122,19 @@ impl Project {
 /// at one second and grow by a fifth each; at most [`MAX_WAIT`], because a hundred steps would take years.
 pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
-    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MAX_WAIT).floor();
+    let limit = (0..pauses)
+        .map(|step| 1.2_f64.powi(step.cast_signed()))
+        .sum::<f64>()
+        .min(MAX_WAIT)
+        .floor();
     let (first, max_interval) = (Duration::from_millis(500), Duration::from_secs(20));
-    Polling { first, growth: 1.2, max_interval, timeout: Duration::from_secs_f64(limit), ..Polling::default() }
+    Polling {
+        first,
+        growth: 1.2,
+        max_interval,
+        timeout: Duration::from_secs_f64(limit),
+        ..Polling::default()
+    }
 }
 
 #[cfg(test)]

@@ -9,24 +9,42 @@ use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
 
 /// Returns the status of a Service. Mistakes in its annotations are reported where the load balancer is changed.
-pub(super) fn status(actual: &ObservedLoadBalancer, service: &Service, config: &Balancers) -> LoadBalancerStatus {
+pub(super) fn status(
+    actual: &ObservedLoadBalancer,
+    service: &Service,
+    config: &Balancers,
+) -> LoadBalancerStatus {
     let mut annotations = key::annotations_of(service);
     let hostname = text(&mut annotations, &key::HOSTNAME);
-    let is_proxied = annotations.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
+    let is_proxied = annotations
+        .get(&key::PROXY_PROTOCOL)
+        .is_some_and(|it| it != ProxyProtocol::Off);
     // A Service with one IP family does not show a VIP of the other family, which a shared load balancer may have for
     // another Service.
-    let most = if families(service).1.is_some() { usize::MAX } else { 1 };
+    let most = if families(service).1.is_some() {
+        usize::MAX
+    } else {
+        1
+    };
     // Clients inside the cluster must not bypass a load balancer that sends the PROXY protocol to Pods. A host name in
     // the status prevents that with every kube-proxy, `ipMode` only with a kube-proxy that supports it.
     let suffix = config.ingress_hostname_suffix().filter(|_| is_proxied);
     let hostname = hostname.or_else(|| Some(format!("{}.{}", ingress(actual).next()?, suffix?)));
-    Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(ingress(actual).take(most)).build()
+    Status::default()
+        .hostname(hostname.as_deref())
+        .proxied(is_proxied)
+        .addresses(ingress(actual).take(most))
+        .build()
 }
 
 /// Returns the annotations that users and the Go cloud-controller-manager read.
 pub(super) fn annotations(actual: &ObservedLoadBalancer) -> Vec<(&'static str, Option<String>)> {
     // While only the security group exists, there is no load balancer whose ID could be shown.
-    if actual.graph.as_ref().is_some_and(|graph| graph.balancer_attributes().is_none()) {
+    if actual
+        .graph
+        .as_ref()
+        .is_some_and(|graph| graph.balancer_attributes().is_none())
+    {
         return Vec::new();
     }
     // The ID of a `Share` may have a suffix; the annotation has the load balancer's own ID.
@@ -40,18 +58,27 @@ pub(super) fn annotations(actual: &ObservedLoadBalancer) -> Vec<(&'static str, O
 
 /// Returns the floating IP's address, or the VIP; and then the second VIP.
 fn ingress(actual: &ObservedLoadBalancer) -> impl Iterator<Item = &str> {
-    actual.ingress.iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
+    actual
+        .ingress
+        .iter()
+        .filter_map(|it| it.ip.as_deref())
+        .filter(|address| !address.is_empty())
 }
 
 /// Replaces the first address of the status by this one.
 pub(super) fn lead_by(actual: &mut ObservedLoadBalancer, address: &str) {
     let first = ..actual.ingress.len().min(1);
-    actual.ingress.splice(first, [ObservedLoadBalancer::ip(address)]);
+    actual
+        .ingress
+        .splice(first, [ObservedLoadBalancer::ip(address)]);
 }
 
 /// Returns the ID of the load balancer that the Service names.
 pub(super) fn requested_id(service: &Service) -> Option<&str> {
-    key::LOAD_BALANCER_ID.text_on(service).map(str::trim).filter(|id| !id.is_empty())
+    key::LOAD_BALANCER_ID
+        .text_on(service)
+        .map(str::trim)
+        .filter(|id| !id.is_empty())
 }
 
 /// Returns `true` if the Service shows an address to its users.
@@ -73,8 +100,13 @@ pub(super) fn has_or_requests_load_balancer(service: &Service) -> bool {
 /// Returns the addresses that the Service shows. The annotation counts only beside a status, which the author of a
 /// Service cannot write: the status of a Service that is reached by a host name shows no address.
 pub(super) fn addresses(service: &Service) -> Vec<&str> {
-    let shown = shown(service).iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty());
-    let annotated = key::LOAD_BALANCER_ADDRESS.text_on(service).filter(|_| is_published(service));
+    let shown = shown(service)
+        .iter()
+        .filter_map(|it| it.ip.as_deref())
+        .filter(|address| !address.is_empty());
+    let annotated = key::LOAD_BALANCER_ADDRESS
+        .text_on(service)
+        .filter(|_| is_published(service));
     shown.chain(annotated).collect()
 }
 
@@ -87,8 +119,10 @@ mod tests {
     use super::*;
 
     fn shown(annotations: &Value, suffix: Option<&str>) -> Value {
-        let service: Service = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
-        let suffix = suffix.map(|it| format!("enable-ingress-hostname\ningress-hostname-suffix={it}"));
+        let service: Service =
+            serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
+        let suffix =
+            suffix.map(|it| format!("enable-ingress-hostname\ningress-hostname-suffix={it}"));
         let config = configured(suffix.as_deref().unwrap_or_default());
         let actual = ObservedLoadBalancer {
             id: "lb/x".into(),
@@ -105,22 +139,37 @@ mod tests {
         let ip = |mode: &str| json!([{"ip": "203.0.113.9", "ipMode": mode}]);
         assert_eq!(shown(&json!({}), None), ip("VIP"));
         assert_eq!(shown(&json!({}), Some("nip.io")), ip("VIP"));
-        assert_eq!(shown(&json!({"loadbalancer.openstack.org/hostname": ""}), None), ip("VIP"));
+        assert_eq!(
+            shown(&json!({"loadbalancer.openstack.org/hostname": ""}), None),
+            ip("VIP")
+        );
         assert_eq!(shown(&proxied, None), ip("Proxy"));
-        assert_eq!(shown(&proxied, Some("nip.io")), json!([{"hostname": "203.0.113.9.nip.io"}]));
-        assert_eq!(shown(&named, Some("nip.io")), json!([{"hostname": "a.example"}]));
+        assert_eq!(
+            shown(&proxied, Some("nip.io")),
+            json!([{"hostname": "203.0.113.9.nip.io"}])
+        );
+        assert_eq!(
+            shown(&named, Some("nip.io")),
+            json!([{"hostname": "a.example"}])
+        );
     }
 
     #[test]
     fn the_second_vip_is_shown_to_those_who_ask_for_both_families_and_never_in_the_annotation() {
         let ingress = ["10.6.0.9", "fd00::9"].map(ObservedLoadBalancer::ip);
-        let mut actual =
-            ObservedLoadBalancer { id: "lb".into(), ingress: ingress.into(), ..ObservedLoadBalancer::default() };
+        let mut actual = ObservedLoadBalancer {
+            id: "lb".into(),
+            ingress: ingress.into(),
+            ..ObservedLoadBalancer::default()
+        };
         lead_by(&mut actual, "203.0.113.9");
         let config = super::super::wanted::tests::config();
         for (families, expected) in [(vec!["IPv4"], 1), (vec!["IPv4", "IPv6"], 2)] {
-            let service: Service = serde_json::from_value(json!({"spec": {"ipFamilies": families}})).unwrap();
-            let shown = status(&actual, &service, &config).ingress.unwrap_or_default();
+            let service: Service =
+                serde_json::from_value(json!({"spec": {"ipFamilies": families}})).unwrap();
+            let shown = status(&actual, &service, &config)
+                .ingress
+                .unwrap_or_default();
             let ips: Vec<_> = shown.iter().filter_map(|it| it.ip.as_deref()).collect();
             assert_eq!(ips, ["203.0.113.9", "fd00::9"][..expected]);
             assert!(shown.iter().all(|it| it.ip_mode.as_deref() == Some("VIP")));
@@ -133,19 +182,35 @@ mod tests {
 
     #[test]
     fn id_and_address_are_written_down_and_nothing_where_there_is_none() {
-        let (id, address) = (key::LOAD_BALANCER_ID.key(), key::LOAD_BALANCER_ADDRESS.key());
+        let (id, address) = (
+            key::LOAD_BALANCER_ID.key(),
+            key::LOAD_BALANCER_ADDRESS.key(),
+        );
         let actual = ObservedLoadBalancer {
             id: "lb-1/tag".into(),
             ingress: vec![ObservedLoadBalancer::ip("192.0.2.7")],
             ..ObservedLoadBalancer::default()
         };
-        assert_eq!(annotations(&actual), [(id, Some("lb-1".into())), (address, Some("192.0.2.7".into()))]);
-        assert_eq!(annotations(&ObservedLoadBalancer::default()), [(id, None), (address, None)]);
+        assert_eq!(
+            annotations(&actual),
+            [
+                (id, Some("lb-1".into())),
+                (address, Some("192.0.2.7".into()))
+            ]
+        );
+        assert_eq!(
+            annotations(&ObservedLoadBalancer::default()),
+            [(id, None), (address, None)]
+        );
         let group = ObservedLoadBalancer {
             id: "sg-1".into(),
             graph: Some(ResourceGraph::default()),
             ..ObservedLoadBalancer::default()
         };
-        assert_eq!(annotations(&group), [], "not the id of what stands before it");
+        assert_eq!(
+            annotations(&group),
+            [],
+            "not the id of what stands before it"
+        );
     }
 }

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::floating_ip::FloatingIp;
 use super::octavia::{
-    ADDITIONAL_VIPS, BALANCER_SETTINGS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, POOL_SETTINGS,
-    TAGGED, TAGS, ids, state, text, texts,
+    ADDITIONAL_VIPS, BALANCER_SETTINGS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS,
+    Members, POOL_SETTINGS, TAGGED, TAGS, ids, state, text, texts,
 };
 use super::published::lead_by;
 use super::security_group::ResourceList;
@@ -41,28 +41,52 @@ pub(super) struct Pool {
 
 impl From<Value> for Pool {
     fn from(object: Value) -> Self {
-        Self { members: Members::default(), object }
+        Self {
+            members: Members::default(),
+            object,
+        }
     }
 }
 
 /// Converts a view of a load balancer without its listeners and pools.
 pub(super) fn cheap(view: Share, balancer: &Value) -> Option<ObservedLoadBalancer> {
     let state = state(balancer)?;
-    let more = balancer.get(ADDITIONAL_VIPS).and_then(Value::as_array).into_iter().flatten();
-    let addresses = std::iter::once(text(balancer, "vip_address")).chain(more.map(|vip| text(vip, "ip_address")));
-    let ingress = addresses.filter(|it| !it.is_empty()).map(ObservedLoadBalancer::ip).collect();
-    let Share { id, name, legacy_owner_tag: legacy_owner, owner_tags, .. } = view;
-    let cloud = (text(balancer, "name").to_owned(), text(balancer, ID).to_owned());
+    let more = balancer
+        .get(ADDITIONAL_VIPS)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let addresses = std::iter::once(text(balancer, "vip_address"))
+        .chain(more.map(|vip| text(vip, "ip_address")));
+    let ingress = addresses
+        .filter(|it| !it.is_empty())
+        .map(ObservedLoadBalancer::ip)
+        .collect();
+    let Share {
+        id,
+        name,
+        legacy_owner_tag: legacy_owner,
+        owner_tags,
+        ..
+    } = view;
+    let cloud = (
+        text(balancer, "name").to_owned(),
+        text(balancer, ID).to_owned(),
+    );
     let cloud_name_and_id = (cloud.0 != name || cloud.1 != id).then_some(cloud);
     // Octavia's times are in UTC, without a zone.
-    let created = format!("{}Z", text(balancer, "created_at").trim_end_matches('Z')).parse().ok();
+    let created = format!("{}Z", text(balancer, "created_at").trim_end_matches('Z'))
+        .parse()
+        .ok();
     Some(ObservedLoadBalancer {
         id,
         name,
         cloud_name_and_id,
         owner_tags,
         legacy_owner,
-        labels: texts(balancer, TAGS).map(|tag| (tag.to_owned(), String::new())).collect(),
+        labels: texts(balancer, TAGS)
+            .map(|tag| (tag.to_owned(), String::new()))
+            .collect(),
         state,
         ingress,
         created,
@@ -73,10 +97,18 @@ pub(super) fn cheap(view: Share, balancer: &Value) -> Option<ObservedLoadBalance
 impl Whole {
     /// Converts a view of it. `group`: the Service's security group.
     pub(super) fn seen(&self, view: Share, group: ResourceList) -> Option<ObservedLoadBalancer> {
-        let graph = ResourceGraph::default().balancer(Attributes::at(&BALANCER_SETTINGS, &self.balancer));
-        let mut seen = Seen { whole: self, view: &view, graph, foreign: BTreeMap::new() };
+        let graph =
+            ResourceGraph::default().balancer(Attributes::at(&BALANCER_SETTINGS, &self.balancer));
+        let mut seen = Seen {
+            whole: self,
+            view: &view,
+            graph,
+            foreign: BTreeMap::new(),
+        };
         seen.users();
-        self.listeners.iter().for_each(|listener| seen.listener(listener));
+        self.listeners
+            .iter()
+            .for_each(|listener| seen.listener(listener));
         self.unused_pools().for_each(|pool| seen.unused_pool(pool));
         for (resource, attributes, targets) in group {
             if let (ResourceKey::Pool(name), Some(targets)) = (&resource, targets) {
@@ -85,7 +117,12 @@ impl Whole {
             seen.graph.resources.insert(resource, attributes);
         }
         let (graph, foreign, sharers) = (seen.graph, seen.foreign, self.sharers(&view));
-        let mut actual = ObservedLoadBalancer { graph: Some(graph), foreign, sharers, ..cheap(view, &self.balancer)? };
+        let mut actual = ObservedLoadBalancer {
+            graph: Some(graph),
+            foreign,
+            sharers,
+            ..cheap(view, &self.balancer)?
+        };
         if let Some(floating) = &self.floating {
             lead_by(&mut actual, &floating.address);
         }
@@ -100,7 +137,9 @@ impl Whole {
 
     /// Returns the pool of a listener.
     pub(super) fn pool_of(&self, listener: &Value) -> Option<&Pool> {
-        self.pools.iter().find(|pool| text(&pool.object, ID) == text(listener, "default_pool_id"))
+        self.pools
+            .iter()
+            .find(|pool| text(&pool.object, ID) == text(listener, "default_pool_id"))
     }
 
     /// Returns the owner tags of the other Services that share a load balancer in ERROR, which cannot be left; `None`
@@ -111,18 +150,33 @@ impl Whole {
             return None;
         }
         let all = Share::all(&self.balancer);
-        let legacy_owner_tags: Vec<&str> = all.iter().filter_map(|it| it.legacy_owner_tag.as_deref()).collect();
+        let legacy_owner_tags: Vec<&str> = all
+            .iter()
+            .filter_map(|it| it.legacy_owner_tag.as_deref())
+            .collect();
         let has_user = |listener: &Value| {
-            let mut tags = texts(listener, TAGS).filter(|tag| tag.starts_with(LEGACY)).peekable();
+            let mut tags = texts(listener, TAGS)
+                .filter(|tag| tag.starts_with(LEGACY))
+                .peekable();
             tags.peek().is_some() && tags.all(|tag| legacy_owner_tags.contains(&tag))
         };
-        let is_left =
-            |pool: &Value| legacy_owner_tags.iter().any(|legacy_owner_tag| is_pool_of(pool, legacy_owner_tag));
+        let is_left = |pool: &Value| {
+            legacy_owner_tags
+                .iter()
+                .any(|legacy_owner_tag| is_pool_of(pool, legacy_owner_tag))
+        };
         if !self.listeners.iter().all(has_user) || !self.unused_pools().all(is_left) {
             return None;
         }
         let others = all.iter().filter(|it| it.id != view.id);
-        others.map(|it| it.owner_tags.service.is_some().then(|| it.owner_tags.clone())).collect()
+        others
+            .map(|it| {
+                it.owner_tags
+                    .service
+                    .is_some()
+                    .then(|| it.owner_tags.clone())
+            })
+            .collect()
     }
 }
 
@@ -137,15 +191,30 @@ struct Seen<'a> {
 impl Seen<'_> {
     /// Adds the other users of the load balancer, and the floating IP.
     fn users(&mut self) {
-        let Self { whole: Whole { balancer, floating, .. }, view, .. } = *self;
-        let others =
-            view.others.iter().map(|other| (ResourceKey::created_before(0, "user", other), format!("used by {other}")));
+        let Self {
+            whole: Whole {
+                balancer, floating, ..
+            },
+            view,
+            ..
+        } = *self;
+        let others = view.others.iter().map(|other| {
+            (
+                ResourceKey::created_before(0, "user", other),
+                format!("used by {other}"),
+            )
+        });
         self.foreign.extend(others);
         let name = text(balancer, "name");
         if !view.is_owner && !name.starts_with(LEGACY) {
-            self.foreign.insert(ResourceKey::created_before(0, "user", name), "not made for a Service".to_owned());
+            self.foreign.insert(
+                ResourceKey::created_before(0, "user", name),
+                "not made for a Service".to_owned(),
+            );
         }
-        let Some((resource, settings)) = floating.as_ref().map(FloatingIp::resource) else { return };
+        let Some((resource, settings)) = floating.as_ref().map(FloatingIp::resource) else {
+            return;
+        };
         if view.is_owner || self.foreign.is_empty() {
             self.graph.resources.insert(resource, settings);
         } else {
@@ -168,19 +237,27 @@ impl Seen<'_> {
             return Some(format!("used by {other}"));
         }
         // Listeners that the Go program created without tags have its name.
-        let is_named = text(listener, "name").starts_with("listener_") && texts(listener, TAGS).next().is_none();
-        let is_ours = texts(listener, TAGS).any(|tag| self.is_ours(tag)) || self.view.is_owner && is_named;
+        let is_named = text(listener, "name").starts_with("listener_")
+            && texts(listener, TAGS).next().is_none();
+        let is_ours =
+            texts(listener, TAGS).any(|tag| self.is_ours(tag)) || self.view.is_owner && is_named;
         (!is_ours).then(|| UNKNOWN.to_owned())
     }
 
     fn listener(&mut self, listener: &Value) {
-        let number = listener.get("protocol_port").and_then(Value::as_u64).and_then(|it| u16::try_from(it).ok());
+        let number = listener
+            .get("protocol_port")
+            .and_then(Value::as_u64)
+            .and_then(|it| u16::try_from(it).ok());
         let transport = match text(listener, "protocol") {
             "UDP" => "UDP",
             "SCTP" => "SCTP",
             _ => "TCP",
         };
-        let port = Port { number: number.unwrap_or_default(), protocol: transport.into() };
+        let port = Port {
+            number: number.unwrap_or_default(),
+            protocol: transport.into(),
+        };
         if let Some(owner) = self.owner(listener) {
             self.foreign.insert(ResourceKey::Listener(port), owner);
             return;
@@ -194,19 +271,29 @@ impl Seen<'_> {
             name = format!("{port} {}", text(object, "protocol"));
             let places = [&[ID, MONITOR_ID][..], &POOL_SETTINGS, &MONITOR_SETTINGS].concat();
             let settings = Attributes::at(&places, object).overlaid_with(&members.settings);
-            self.graph.targets.insert(name.clone(), members.targets.clone());
-            self.graph.resources.insert(ResourceKey::Pool(name.clone()), settings);
+            self.graph
+                .targets
+                .insert(name.clone(), members.targets.clone());
+            self.graph
+                .resources
+                .insert(ResourceKey::Pool(name.clone()), settings);
         }
-        self.graph.resources.insert(ResourceKey::Listener(port), settings.set(POOL, name));
+        self.graph
+            .resources
+            .insert(ResourceKey::Listener(port), settings.set(POOL, name));
     }
 
     /// Adds a pool without a listener: the Service's own one after an interrupted change, or one of another owner.
     fn unused_pool(&mut self, pool: &Value) {
         let resource = ResourceKey::Pool(format!("unused {}", text(pool, ID)));
         // During a rename, parts of the Service have the old or the new name.
-        let is_of = |legacy_owner_tag: &str| is_pool_of(pool, legacy_owner_tag) || is_pool_of(pool, &self.view.name);
+        let is_of = |legacy_owner_tag: &str| {
+            is_pool_of(pool, legacy_owner_tag) || is_pool_of(pool, &self.view.name)
+        };
         if self.view.legacy_owner_tag.as_deref().is_some_and(is_of) {
-            self.graph.resources.insert(resource, Attributes::at(&[ID], pool));
+            self.graph
+                .resources
+                .insert(resource, Attributes::at(&[ID], pool));
         } else if !self.view.others.iter().any(|other| is_pool_of(pool, other)) {
             self.foreign.insert(resource, UNKNOWN.to_owned());
         }
@@ -216,6 +303,9 @@ impl Seen<'_> {
 /// Returns `true` if a pool is named for the Service with this legacy owner tag.
 pub(super) fn is_pool_of(pool: &Value, legacy_owner_tag: &str) -> bool {
     let name = text(pool, "name");
-    let place = name.strip_prefix("pool_").and_then(|it| it.split('_').next()).unwrap_or_default();
+    let place = name
+        .strip_prefix("pool_")
+        .and_then(|it| it.split('_').next())
+        .unwrap_or_default();
     name == cut(format!("pool_{place}_{legacy_owner_tag}"))
 }

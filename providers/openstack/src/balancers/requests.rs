@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use cloud_provider::{Error, EventSubject, Result, Service};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Operation, POOL, Port, ResourceGraph, ResourceKey, State, Targets,
+    Applied, Attributes, Change, Difference, Operation, POOL, Port, ResourceGraph, ResourceKey,
+    State, Targets,
 };
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::octavia::{
-    ID, Kind, LISTENER_SETTINGS, LISTENERS, MEMBER_PORT, MEMBER_SETTINGS, MEMBERS, MONITOR_ID, MONITOR_SETTINGS,
-    MONITOR_TYPE, MONITORS, Member, Members, POOL_SETTINGS, POOLS, TAGGED, TAGS,
+    ID, Kind, LISTENER_SETTINGS, LISTENERS, MEMBER_PORT, MEMBER_SETTINGS, MEMBERS, MONITOR_ID,
+    MONITOR_SETTINGS, MONITOR_TYPE, MONITORS, Member, Members, POOL_SETTINGS, POOLS, TAGGED, TAGS,
 };
 use super::project::Project;
 use super::tags::{balancer_id, cut};
@@ -28,15 +29,33 @@ const POOL_ID: &str = "default_pool_id";
 /// # Errors
 /// Octavia's answer.
 pub(super) async fn change_resources(project: &Project, change: Change<'_>) -> Result<Applied> {
-    let actual = change.actual.ok_or_else(|| Error::other("a resource without a load balancer"))?;
+    let actual = change
+        .actual
+        .ok_or_else(|| Error::other("a resource without a load balancer"))?;
     let names = ObjectNames::of_change(project, &change).await?;
-    let (id, graph) = (balancer_id(&actual.id), actual.graph.clone().unwrap_or_default());
-    let step = Subject { project, change, names, id, graph }.step().await?;
-    let (done, is_sent, graph) = step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
+    let (id, graph) = (
+        balancer_id(&actual.id),
+        actual.graph.clone().unwrap_or_default(),
+    );
+    let step = Subject {
+        project,
+        change,
+        names,
+        id,
+        graph,
+    }
+    .step()
+    .await?;
+    let (done, is_sent, graph) =
+        step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
     let mut outcome = Box::new(change.outcome(done).unwrap_or_else(|| actual.clone()));
     outcome.graph = Some(graph);
     outcome.state = if is_sent { State::Busy } else { State::Ready };
-    Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
+    Ok(if done == 0 {
+        Applied::PlanAgain(outcome)
+    } else {
+        Applied::Shown(done, outcome)
+    })
 }
 
 /// The number of operations that are done, 0 if the first one takes another request; `true` if a request was sent; the load
@@ -74,7 +93,11 @@ impl<'a> ObjectNames<'a> {
     /// Octavia's answer.
     pub(super) async fn of_change(project: &Project, change: &Change<'a>) -> Result<Self> {
         let legacy_owner_tag = change.identity.legacy_owner.as_deref().unwrap_or_default();
-        Ok(Self { service: change.identity.service, legacy_owner_tag, tags: project.services.octavia().await?.tags })
+        Ok(Self {
+            service: change.identity.service,
+            legacy_owner_tag,
+            tags: project.services.octavia().await?.tags,
+        })
     }
 
     /// Returns `listener_0_<legacy owner tag>`, with the position of the port in the Service.
@@ -88,7 +111,8 @@ impl<'a> ObjectNames<'a> {
         let ports = self.service.spec.as_ref()?.ports.as_deref()?;
         let mut numbered = ports.iter().enumerate();
         let found = numbered.find(|(_, it)| {
-            it.port == i32::from(port.number) && it.protocol.as_deref().unwrap_or("TCP") == port.protocol
+            it.port == i32::from(port.number)
+                && it.protocol.as_deref().unwrap_or("TCP") == port.protocol
         });
         found.map(|(place, it)| (place, it.node_port))
     }
@@ -98,10 +122,15 @@ impl<'a> ObjectNames<'a> {
     fn members(&self, pool: &str, graph: &ResourceGraph) -> Members {
         let mut settings = graph.pool_attributes(pool).cloned().unwrap_or_default();
         if settings.number::<u16>(MEMBER_PORT).is_none() {
-            let node_port = self.port(&port_of(pool)).and_then(|(_, node_port)| node_port);
+            let node_port = self
+                .port(&port_of(pool))
+                .and_then(|(_, node_port)| node_port);
             settings = Attributes::default().set(MEMBER_PORT, node_port);
         }
-        Members { targets: graph.targets_of(pool), settings }
+        Members {
+            targets: graph.targets_of(pool),
+            settings,
+        }
     }
 
     pub(super) fn of_pool(&self, kind: &str, pool: &str) -> String {
@@ -113,43 +142,94 @@ impl<'a> ObjectNames<'a> {
 fn port_of(pool: &str) -> Port {
     let (number, rest) = pool.split_once('/').unwrap_or_default();
     let protocol = rest.split(' ').next().unwrap_or_default().to_owned();
-    Port { number: number.parse().unwrap_or_default(), protocol: protocol.into() }
+    Port {
+        number: number.parse().unwrap_or_default(),
+        protocol: protocol.into(),
+    }
 }
 
 impl Subject<'_> {
     async fn step(&self) -> Result<Step> {
         let operations = self.change.operations;
         match &operations[0] {
-            Operation::Create { resource: ResourceKey::Pool(name), attributes } => {
-                let object = pool(self.names, name, attributes, &POOL_SETTINGS).set("loadbalancer_id", self.id);
+            Operation::Create {
+                resource: ResourceKey::Pool(name),
+                attributes,
+            } => {
+                let object = pool(self.names, name, attributes, &POOL_SETTINGS)
+                    .set("loadbalancer_id", self.id);
                 let id = self.create(&POOLS, object.nested()).await?;
                 // Its health monitor and its members follow.
                 let settings = attributes.clone().only(&POOL_SETTINGS).set(ID, id);
-                Ok(Some((0, true, self.graph.clone().pool(name, settings, Some(Targets::default())))))
+                Ok(Some((
+                    0,
+                    true,
+                    self.graph
+                        .clone()
+                        .pool(name, settings, Some(Targets::default())),
+                )))
             }
-            Operation::Update { resource: ResourceKey::Pool(name), attributes, .. } => {
-                self.change_pool(name, attributes).await
-            }
+            Operation::Update {
+                resource: ResourceKey::Pool(name),
+                attributes,
+                ..
+            } => self.change_pool(name, attributes).await,
             Operation::AddTargets { pool, .. } | Operation::RemoveTargets { pool, .. } => {
-                let Some(settings) = self.graph.pool_attributes(pool) else { return Ok(None) };
+                let Some(settings) = self.graph.pool_attributes(pool) else {
+                    return Ok(None);
+                };
                 self.change_pool(pool, settings).await
             }
-            Operation::Create { resource: resource @ ResourceKey::Listener(port), attributes } => {
+            Operation::Create {
+                resource: resource @ ResourceKey::Listener(port),
+                attributes,
+            } => {
                 let object = listener(self.names, port, attributes).set("loadbalancer_id", self.id);
-                let id = self.create(&LISTENERS, object.set(POOL_ID, self.pool_id(attributes)).nested()).await?;
+                let id = self
+                    .create(
+                        &LISTENERS,
+                        object.set(POOL_ID, self.pool_id(attributes)).nested(),
+                    )
+                    .await?;
                 let settings = with_tags(attributes, self.names).set(ID, id);
-                Ok(Some((1, true, self.graph.clone().resource(resource.clone(), settings))))
+                Ok(Some((
+                    1,
+                    true,
+                    self.graph.clone().resource(resource.clone(), settings),
+                )))
             }
-            Operation::Update { resource: resource @ ResourceKey::Listener(_), attributes, changes } => {
+            Operation::Update {
+                resource: resource @ ResourceKey::Listener(_),
+                attributes,
+                changes,
+            } => {
                 let settings = with_tags(attributes, self.names);
                 let object = settings.clone().set(POOL_ID, self.pool_id(&settings));
-                self.update(&LISTENERS, settings.text(ID).unwrap_or_default(), listener_changes(&object, changes))
-                    .await?;
-                Ok(Some((1, true, self.graph.clone().resource(resource.clone(), settings))))
+                self.update(
+                    &LISTENERS,
+                    settings.text(ID).unwrap_or_default(),
+                    listener_changes(&object, changes),
+                )
+                .await?;
+                Ok(Some((
+                    1,
+                    true,
+                    self.graph.clone().resource(resource.clone(), settings),
+                )))
             }
-            Operation::Delete { resource: resource @ (ResourceKey::Listener(_) | ResourceKey::Pool(_)) } => {
-                let kind = if matches!(resource, ResourceKey::Pool(_)) { POOLS } else { LISTENERS };
-                let id = self.graph.resources.get(resource).and_then(|it| it.text(ID));
+            Operation::Delete {
+                resource: resource @ (ResourceKey::Listener(_) | ResourceKey::Pool(_)),
+            } => {
+                let kind = if matches!(resource, ResourceKey::Pool(_)) {
+                    POOLS
+                } else {
+                    LISTENERS
+                };
+                let id = self
+                    .graph
+                    .resources
+                    .get(resource)
+                    .and_then(|it| it.text(ID));
                 if let Some(id) = id {
                     self.remove(&kind, id).await?;
                 }
@@ -161,7 +241,9 @@ impl Subject<'_> {
 
     /// Changes the pool itself, its monitor or its members: the first that differs.
     async fn change_pool(&self, name: &str, wanted: &Attributes) -> Result<Step> {
-        let Some(actual) = self.graph.pool_attributes(name) else { return Ok(None) };
+        let Some(actual) = self.graph.pool_attributes(name) else {
+            return Ok(None);
+        };
         let id = actual.text(ID).unwrap_or_default();
         let own = differing(wanted, actual, &POOL_SETTINGS);
         let of_monitor = differing(wanted, actual, &MONITOR_SETTINGS);
@@ -176,24 +258,44 @@ impl Subject<'_> {
             return self.change_monitor(name, wanted, &of_monitor, done).await;
         }
         // Only updates have settings; the targets are the result of all operations on this pool.
-        let is_it = |resource: &ResourceKey| matches!(resource, ResourceKey::Pool(pool) if pool == name);
+        let is_it =
+            |resource: &ResourceKey| matches!(resource, ResourceKey::Pool(pool) if pool == name);
         let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
         let operations = self.change.operations;
         let count = operations.iter().take_while(is_about_it).count();
-        let moves: Vec<_> = operations[..count].iter().filter(|it| it.targets_of().is_some()).cloned().collect();
+        let moves: Vec<_> = operations[..count]
+            .iter()
+            .filter(|it| it.targets_of().is_some())
+            .cloned()
+            .collect();
         let graph = self.with_settings(name, wanted, &of_members).after(&moves);
         let is_sent = !(of_members.is_empty() && moves.is_empty());
         if is_sent {
-            self.replace_members(id, &self.names.members(name, &graph)).await?;
+            self.replace_members(id, &self.names.members(name, &graph))
+                .await?;
         }
         Ok(Some((count.max(1), is_sent, graph)))
     }
 
     /// Returns the resource graph once some settings of a pool are as wanted.
-    fn with_settings(&self, pool: &str, wanted: &Attributes, settings: &[&'static str]) -> ResourceGraph {
-        let changed = settings.iter().fold(Attributes::default(), |all, key| all.set(*key, wanted.get(key)));
-        let actual = self.graph.pool_attributes(pool).cloned().unwrap_or_default();
-        self.graph.clone().resource(ResourceKey::Pool(pool.to_owned()), actual.overlaid_with(&changed))
+    fn with_settings(
+        &self,
+        pool: &str,
+        wanted: &Attributes,
+        settings: &[&'static str],
+    ) -> ResourceGraph {
+        let changed = settings.iter().fold(Attributes::default(), |all, key| {
+            all.set(*key, wanted.get(key))
+        });
+        let actual = self
+            .graph
+            .pool_attributes(pool)
+            .cloned()
+            .unwrap_or_default();
+        self.graph.clone().resource(
+            ResourceKey::Pool(pool.to_owned()),
+            actual.overlaid_with(&changed),
+        )
     }
 
     /// Changes the monitor; for another type it is deleted and created again.
@@ -204,7 +306,9 @@ impl Subject<'_> {
         differing: &[&'static str],
         done: usize,
     ) -> Result<Step> {
-        let Some(actual) = self.graph.pool_attributes(pool) else { return Ok(None) };
+        let Some(actual) = self.graph.pool_attributes(pool) else {
+            return Ok(None);
+        };
         let after = self.with_settings(pool, wanted, differing);
         let body = |settings: Attributes| settings.nested()[MONITORS.name].take();
         let Some(id) = actual.text(MONITOR_ID) else {
@@ -212,17 +316,34 @@ impl Subject<'_> {
             let settings = settings.set("healthmonitor.name", self.names.of_pool("monitor", pool));
             let object = body(settings.set("healthmonitor.pool_id", actual.text(ID)));
             let id = self.create(&MONITORS, object).await?;
-            let settings = after.pool_attributes(pool).cloned().unwrap_or_default().set(MONITOR_ID, id);
-            return Ok(Some((done, true, after.resource(ResourceKey::Pool(pool.to_owned()), settings))));
+            let settings = after
+                .pool_attributes(pool)
+                .cloned()
+                .unwrap_or_default()
+                .set(MONITOR_ID, id);
+            return Ok(Some((
+                done,
+                true,
+                after.resource(ResourceKey::Pool(pool.to_owned()), settings),
+            )));
         };
         if wanted.get(MONITOR_TYPE) == actual.get(MONITOR_TYPE) {
-            self.update(&MONITORS, id, body(wanted.clone().only(differing))).await?;
+            self.update(&MONITORS, id, body(wanted.clone().only(differing)))
+                .await?;
             return Ok(Some((done, true, after)));
         }
         self.remove(&MONITORS, id).await?;
-        let done = if wanted.get(MONITOR_TYPE).is_none() { done } else { 0 };
+        let done = if wanted.get(MONITOR_TYPE).is_none() {
+            done
+        } else {
+            0
+        };
         let none = [&[MONITOR_ID][..], &MONITOR_SETTINGS].concat();
-        Ok(Some((done, true, self.with_settings(pool, &Attributes::default(), &none))))
+        Ok(Some((
+            done,
+            true,
+            self.with_settings(pool, &Attributes::default(), &none),
+        )))
     }
 
     fn pool_id(&self, listener: &Attributes) -> Option<&str> {
@@ -230,8 +351,17 @@ impl Subject<'_> {
     }
 
     async fn create(&self, kind: &Kind, object: Value) -> Result<String> {
-        let call = Call::post(kind.all, &[]).list().json(&kind.body(object)).inside(kind.name);
-        Ok(self.project.services.balancer.read::<Created>(call).await?.id)
+        let call = Call::post(kind.all, &[])
+            .list()
+            .json(&kind.body(object))
+            .inside(kind.name);
+        Ok(self
+            .project
+            .services
+            .balancer
+            .read::<Created>(call)
+            .await?
+            .id)
     }
 
     async fn update(&self, kind: &Kind, id: &str, changes: Value) -> Result<()> {
@@ -240,21 +370,32 @@ impl Subject<'_> {
     }
 
     async fn remove(&self, kind: &Kind, id: &str) -> Result<()> {
-        self.project.services.balancer.remove(Call::delete(kind.one, &[id]).list()).await
+        self.project
+            .services
+            .balancer
+            .remove(Call::delete(kind.one, &[id]).list())
+            .await
     }
 
     /// Changes a pool itself. If the provider does not support the new algorithm, the pool keeps its present one, and
     /// an event is recorded.
     async fn update_pool(&self, id: &str, changes: Value) -> Result<()> {
-        let (has_method, persistence) =
-            (changes.get("lb_algorithm").is_some(), changes.get("session_persistence").cloned());
+        let (has_method, persistence) = (
+            changes.get("lb_algorithm").is_some(),
+            changes.get("session_persistence").cloned(),
+        );
         match self.update(&POOLS, id, changes).await {
             Err(err) if err.is_invalid() && has_method => {
                 let text = format!("the method of load balancing cannot be changed: {err}");
                 let about = EventSubject::Service(self.change.identity.service);
-                self.project.deduplicator.warn(true, about, "LoadBalancerLbMethodUnknown", &text);
+                self.project
+                    .deduplicator
+                    .warn(true, about, "LoadBalancerLbMethodUnknown", &text);
                 match persistence {
-                    Some(persistence) => self.update(&POOLS, id, json!({ "session_persistence": persistence })).await,
+                    Some(persistence) => {
+                        self.update(&POOLS, id, json!({ "session_persistence": persistence }))
+                            .await
+                    }
                     None => Ok(()),
                 }
             }
@@ -263,42 +404,77 @@ impl Subject<'_> {
     }
 
     async fn replace_members(&self, pool: &str, members: &Members) -> Result<()> {
-        if self.project.config.flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS) {
+        if self
+            .project
+            .config
+            .flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS)
+        {
             return self.members_one_by_one(pool, members).await;
         }
         let _room = self.project.room_for(members.targets.len()).await;
-        let call = Call::put(MEMBERS.all, &[pool]).list().json(&BTreeMap::from([(MEMBERS.names, members)]));
+        let call = Call::put(MEMBERS.all, &[pool])
+            .list()
+            .json(&BTreeMap::from([(MEMBERS.names, members)]));
         self.project.services.balancer.send(call).await.map(drop)
     }
 
     /// Changes members one by one, for providers that take no more than one change at a time.
     async fn members_one_by_one(&self, pool: &str, wanted: &Members) -> Result<()> {
-        let (project, http, callbacks) = (self.project, &self.project.services.balancer, self.change.callbacks);
-        let mut present = project.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
+        let (project, http, callbacks) = (
+            self.project,
+            &self.project.services.balancer,
+            self.change.callbacks,
+        );
+        let mut present = project
+            .all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| {
+                it.id.clone()
+            })
+            .await?;
         for member in wanted.iter() {
-            let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
+            let is_it = |it: &Member<'_>| {
+                (&it.address, it.protocol_port) == (&member.address, member.protocol_port)
+            };
             let name = member.serial_name();
-            let call = match present.iter().position(is_it).map(|at| present.swap_remove(at)) {
-                Some(it) if it.monitor_port == member.monitor_port && it.target() == member.target() => continue,
-                Some(it) => Call::put(MEMBERS.one, &[pool, &it.id])
-                    .json(&MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port}))),
-                None => {
-                    Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member { name: Some(name.into()), ..member }))
+            let call = match present
+                .iter()
+                .position(is_it)
+                .map(|at| present.swap_remove(at))
+            {
+                Some(it)
+                    if it.monitor_port == member.monitor_port && it.target() == member.target() =>
+                {
+                    continue;
                 }
+                Some(it) => Call::put(MEMBERS.one, &[pool, &it.id]).json(
+                    &MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port})),
+                ),
+                None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member {
+                    name: Some(name.into()),
+                    ..member
+                })),
             };
             http.send(call).await?;
             project.settled(self.id, callbacks).await?;
         }
         for obsolete in present {
-            http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
+            http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id]))
+                .await?;
             project.settled(self.id, callbacks).await?;
         }
         Ok(())
     }
 }
 
-fn differing(wanted: &Attributes, actual: &Attributes, settings: &[&'static str]) -> Vec<&'static str> {
-    settings.iter().copied().filter(|key| wanted.get(key) != actual.get(key)).collect()
+fn differing(
+    wanted: &Attributes,
+    actual: &Attributes,
+    settings: &[&'static str],
+) -> Vec<&'static str> {
+    settings
+        .iter()
+        .copied()
+        .filter(|key| wanted.get(key) != actual.get(key))
+        .collect()
 }
 
 /// Returns these settings as a JSON object. For a setting that is absent, the outermost field of its place is `null`.
@@ -329,7 +505,11 @@ fn with_tags(attributes: &Attributes, names: ObjectNames<'_>) -> Attributes {
     if attributes.get(TAGGED).is_none() {
         return attributes.clone();
     }
-    let mut tags = attributes.get(TAGS).and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut tags = attributes
+        .get(TAGS)
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     if !tags.iter().any(|tag| tag == names.legacy_owner_tag) {
         tags.push(names.legacy_owner_tag.into());
     }
@@ -339,11 +519,20 @@ fn with_tags(attributes: &Attributes, names: ObjectNames<'_>) -> Attributes {
 /// Returns a new listener without its pool.
 pub(super) fn listener(names: ObjectNames<'_>, port: &Port, attributes: &Attributes) -> Attributes {
     let settings = with_tags(attributes, names).only(&LISTENER_SETTINGS);
-    settings.set("name", names.of("listener", port)).set("protocol_port", port.number)
+    settings
+        .set("name", names.of("listener", port))
+        .set("protocol_port", port.number)
 }
 
 /// Returns a new pool with these of its settings.
-pub(super) fn pool(names: ObjectNames<'_>, name: &str, attributes: &Attributes, settings: &[&str]) -> Attributes {
+pub(super) fn pool(
+    names: ObjectNames<'_>,
+    name: &str,
+    attributes: &Attributes,
+    settings: &[&str],
+) -> Attributes {
     let settings = attributes.clone().only(settings);
-    settings.set("name", names.of_pool("pool", name)).set("protocol", name.rsplit(' ').next())
+    settings
+        .set("name", names.of_pool("pool", name))
+        .set("protocol", name.rsplit(' ').next())
 }

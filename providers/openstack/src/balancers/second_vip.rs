@@ -25,7 +25,9 @@ pub(super) async fn second_subnet(
     service: &Service,
     pending_events: &mut PendingEvents,
 ) -> Result<Option<String>> {
-    let Some(second) = spec.second else { return Ok(None) };
+    let Some(second) = spec.second else {
+        return Ok(None);
+    };
     let mut subnet = None;
     let why_not = if !features.additional_vips {
         Some("Octavia has second VIPs from version 2.26 on, and with provider amphora")
@@ -34,18 +36,29 @@ pub(super) async fn second_subnet(
     } else if spec.ports.iter().any(|port| port.protocol != "TCP") {
         Some(DATAGRAMS)
     } else {
-        subnet = project.networks.beside(vip, second, has_or_requests_load_balancer(service)).await?;
+        subnet = project
+            .networks
+            .beside(vip, second, has_or_requests_load_balancer(service))
+            .await?;
         match &subnet {
             None => Some("the VIP's network has no subnet of that family that this project sees"),
-            Some(_) if is_published(service) => {
-                Some("the load balancer has one VIP, and cannot get another; delete and create the Service again")
-            }
+            Some(_) if is_published(service) => Some(
+                "the load balancer has one VIP, and cannot get another; delete and create the Service again",
+            ),
             Some(_) => None,
         }
     };
     // A name may have an address of the second family.
-    let is_shown = shown(service).iter().any(|it| it.ip.as_deref().is_none_or(|ip| has(second, ip)));
-    if let Some(why) = why_not.filter(|why| if is_shown { *why == DATAGRAMS } else { spec.needs_both }) {
+    let is_shown = shown(service)
+        .iter()
+        .any(|it| it.ip.as_deref().is_none_or(|ip| has(second, ip)));
+    if let Some(why) = why_not.filter(|why| {
+        if is_shown {
+            *why == DATAGRAMS
+        } else {
+            spec.needs_both
+        }
+    }) {
         let family = if spec.is_ipv6() { "IPv4" } else { "IPv6" };
         let text = format!("the Service is not, or not on all ports, reachable by {family}: {why}");
         pending_events.warn("LoadBalancerDualStackSkipped", text);
@@ -55,6 +68,13 @@ pub(super) async fn second_subnet(
 
 /// Returns `true` if a load balancer has a VIP of the Service's second family.
 pub(super) fn has_second_vip(balancer: &Attributes, spec: &ServiceSpec) -> bool {
-    let vips = balancer.get(ADDITIONAL_VIPS).and_then(|vips| vips.as_array()).into_iter().flatten();
-    spec.second.is_some_and(|second| vips.into_iter().any(|vip| has(second, text(vip, "ip_address"))))
+    let vips = balancer
+        .get(ADDITIONAL_VIPS)
+        .and_then(|vips| vips.as_array())
+        .into_iter()
+        .flatten();
+    spec.second.is_some_and(|second| {
+        vips.into_iter()
+            .any(|vip| has(second, text(vip, "ip_address")))
+    })
 }

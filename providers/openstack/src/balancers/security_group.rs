@@ -8,7 +8,9 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use ipnet::IpNet;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, difference};
-use provider_kit::load_balancers::{Attributes, Identity, Operation, ResourceKey, Targets, sorted_set};
+use provider_kit::load_balancers::{
+    Attributes, Identity, Operation, ResourceKey, Targets, sorted_set,
+};
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,7 +34,10 @@ pub(super) type ResourceList = Vec<(ResourceKey, Attributes, Option<Targets>)>;
 /// Returns the name of a Service's security group.
 pub(super) fn name(service: &Service) -> String {
     let (namespace, name) = full_name(service);
-    cut(format!("{PREFIX}{}-{namespace}-{name}", service.metadata.uid.as_deref().unwrap_or_default()))
+    cut(format!(
+        "{PREFIX}{}-{namespace}-{name}",
+        service.metadata.uid.as_deref().unwrap_or_default()
+    ))
 }
 
 /// Returns the resource that is the security group, which is created before its load balancer.
@@ -53,13 +58,23 @@ pub(super) fn has_resource(resource: &ResourceKey) -> bool {
 
 /// Returns `true` if an operation changes a security group, or the ports that carry one.
 pub(super) fn is_meant_by(operation: &Operation) -> bool {
-    operation.resource().is_some_and(has_resource) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
+    operation.resource().is_some_and(has_resource)
+        || operation
+            .targets_of()
+            .is_some_and(|pool| pool.starts_with(PORTS))
 }
 
 /// Returns the rules of a Service: they admit traffic to its node ports from the subnets of the members. With `ovn`,
 /// which keeps the source addresses of clients, they admit it from the Service's source ranges.
-pub(super) fn rules(spec: &ServiceSpec, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<Rule> {
-    let ingress = |protocol, port, from: &IpNet| Rule::network(Direction::Ingress, protocol, Ports::one(port), *from);
+pub(super) fn rules(
+    spec: &ServiceSpec,
+    service: &Service,
+    subnets: &[IpNet],
+    keeps_senders: bool,
+) -> Vec<Rule> {
+    let ingress = |protocol, port, from: &IpNet| {
+        Rule::network(Direction::Ingress, protocol, Ports::one(port), *from)
+    };
     let mut rules = BTreeSet::new();
     for subnet in subnets {
         let same_family = |range: &&IpNet| range.addr().is_ipv4() == subnet.addr().is_ipv4();
@@ -67,9 +82,15 @@ pub(super) fn rules(spec: &ServiceSpec, service: &Service, subnets: &[IpNet], ke
             true => spec.ranges.iter().filter(same_family).collect(),
             false => vec![subnet],
         };
-        rules.extend(health_check_node_port(service).map(|port| ingress(Protocol::Tcp, port, subnet)));
+        rules.extend(
+            health_check_node_port(service).map(|port| ingress(Protocol::Tcp, port, subnet)),
+        );
         for port in spec.ports.iter().filter(|port| port.node_port != 0) {
-            rules.extend(senders.iter().map(|from| ingress(Protocol::named(port.protocol), port.node_port, from)));
+            rules.extend(
+                senders
+                    .iter()
+                    .map(|from| ingress(Protocol::named(port.protocol), port.node_port, from)),
+            );
         }
     }
     rules.into_iter().collect()
@@ -101,36 +122,68 @@ struct GroupRule {
 
 impl GroupRule {
     fn rule(&self) -> Rule {
-        let direction = if self.direction == "egress" { Direction::Egress } else { Direction::Ingress };
-        let family = if self.ethertype == "IPv6" { Family::Ipv6 } else { Family::Ipv4 };
+        let direction = if self.direction == "egress" {
+            Direction::Egress
+        } else {
+            Direction::Ingress
+        };
+        let family = if self.ethertype == "IPv6" {
+            Family::Ipv6
+        } else {
+            Family::Ipv4
+        };
         let (min, max) = (self.port_range_min, self.port_range_max);
         let small = |number: u16| u8::try_from(number).ok();
-        let (protocol, ports) = match (Protocol::named(self.protocol.as_deref().unwrap_or_default()), min) {
+        let (protocol, ports) = match (
+            Protocol::named(self.protocol.as_deref().unwrap_or_default()),
+            min,
+        ) {
             // For ICMP, Neutron stores type and code in the fields of the port range.
-            (Protocol::Icmp(_), kind) => {
-                (Protocol::Icmp(kind.and_then(small).map(|kind| (kind, max.and_then(small)))), Ports::ALL)
-            }
+            (Protocol::Icmp(_), kind) => (
+                Protocol::Icmp(kind.and_then(small).map(|kind| (kind, max.and_then(small)))),
+                Ports::ALL,
+            ),
             (protocol, None) => (protocol, Ports::ALL),
-            (protocol, Some(first)) => (protocol, Ports { first, last: max.unwrap_or(u16::MAX) }),
+            (protocol, Some(first)) => (
+                protocol,
+                Ports {
+                    first,
+                    last: max.unwrap_or(u16::MAX),
+                },
+            ),
         };
-        let group = self.remote_group_id.as_ref().or(self.remote_address_group_id.as_ref());
+        let group = self
+            .remote_group_id
+            .as_ref()
+            .or(self.remote_address_group_id.as_ref());
         match (self.remote_ip_prefix.as_deref().map(str::parse), group) {
             (Some(Ok(network)), _) => Rule::network(direction, protocol, ports, network),
             (None, None) => Rule::anywhere(direction, protocol, ports, family),
-            (_, group) => Rule::group(direction, protocol, ports, family, group.map_or("", String::as_str)),
+            (_, group) => Rule::group(
+                direction,
+                protocol,
+                ports,
+                family,
+                group.map_or("", String::as_str),
+            ),
         }
     }
 }
 
 impl Group {
     fn rules(&self) -> Vec<(&str, Rule)> {
-        self.security_group_rules.iter().map(|it| (&*it.id, it.rule())).collect()
+        self.security_group_rules
+            .iter()
+            .map(|it| (&*it.id, it.rule()))
+            .collect()
     }
 }
 
 /// Returns the object of a request that creates a rule; `None` for a peer that is no network, which [`rules`] never has.
 fn object(group: &str, rule: &Rule) -> Option<Value> {
-    let Peer::Network(from) = rule.peer else { return None };
+    let Peer::Network(from) = rule.peer else {
+        return None;
+    };
     Some(json!({
         "security_group_id": group, "direction": "ingress", "ethertype": if from.addr().is_ipv4() { "IPv4" } else { "IPv6" },
         "protocol": rule.protocol.to_string(), "port_range_min": rule.ports.first, "port_range_max": rule.ports.last,
@@ -172,20 +225,31 @@ impl Groups {
     }
 
     async fn list(&self, call: Call) -> Result<Vec<Group>> {
-        self.ports.services.all(self.http(), call, "security_groups", |it: &Group| it.id.clone()).await
+        self.ports
+            .services
+            .all(self.http(), call, "security_groups", |it: &Group| {
+                it.id.clone()
+            })
+            .await
     }
 
     /// Reads the groups with this name. Names are not unique: another client may have created a second one.
     async fn named(&self, name: &str) -> Result<Vec<Group>> {
-        self.list(Call::get("/security-groups", &[]).query("name", name)).await
+        self.list(Call::get("/security-groups", &[]).query("name", name))
+            .await
     }
 
     /// Reads the group that is to be changed.
     async fn the_one(&self, name: &str) -> Result<Option<Group>> {
         let mut found = self.named(name).await?;
         if found.len() > 1 {
-            let ids = found.iter().map(|it| &*it.id).collect::<Vec<_>>().join(", ");
-            let text = format!("there are several security groups {name:?} ({ids}); delete all but one");
+            let ids = found
+                .iter()
+                .map(|it| &*it.id)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let text =
+                format!("there are several security groups {name:?} ({ids}); delete all but one");
             return Err(Error::invalid(text));
         }
         Ok(found.pop())
@@ -195,23 +259,44 @@ impl Groups {
     async fn set_rules(&self, group: &Group, wanted: &[Rule]) -> Result<()> {
         let present = group.rules();
         let difference = difference(None, wanted, &present);
-        let objects: Vec<_> = difference.add.iter().filter_map(|rule| object(&group.id, rule)).collect();
+        let objects: Vec<_> = difference
+            .add
+            .iter()
+            .filter_map(|rule| object(&group.id, rule))
+            .collect();
         if !objects.is_empty() {
             // The request is atomic; it is a *conflict* if another client created one of them meanwhile: the group is
             // then read again.
             let body = json!({ "security_group_rules": objects });
-            self.http().send(Call::post("/security-group-rules", &[]).json(&body)).await?;
+            self.http()
+                .send(Call::post("/security-group-rules", &[]).json(&body))
+                .await?;
         }
         for rule in difference.remove {
-            self.http().remove(Call::delete("/security-group-rules/{id}", &[rule])).await?;
+            self.http()
+                .remove(Call::delete("/security-group-rules/{id}", &[rule]))
+                .await?;
         }
         Ok(())
     }
 
-    async fn change_ports(&self, group: &str, ports: impl Iterator<Item = String>, is_added: bool) -> Result<()> {
-        let change = Change { group: group.to_owned(), is_added };
-        let changes: Vec<_> = ports.map(|port| self.changes.join(port, change.clone())).collect();
-        stream::iter(changes).buffer_unordered(AT_ONCE).try_collect::<()>().await
+    async fn change_ports(
+        &self,
+        group: &str,
+        ports: impl Iterator<Item = String>,
+        is_added: bool,
+    ) -> Result<()> {
+        let change = Change {
+            group: group.to_owned(),
+            is_added,
+        };
+        let changes: Vec<_> = ports
+            .map(|port| self.changes.join(port, change.clone()))
+            .collect();
+        stream::iter(changes)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await
     }
 
     /// Returns the resources of the group of this name; none if it does not exist.
@@ -219,9 +304,14 @@ impl Groups {
     /// # Errors
     /// Neutron's answer.
     pub(super) async fn of_service(&self, name: &str) -> Result<ResourceList> {
-        let Some(group) = self.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
+        let Some(group) = self.named(name).await?.into_iter().next() else {
+            return Ok(Vec::new());
+        };
         let carrying = self.ports.carrying(&group.id).await?;
-        Ok(shown(&group, carrying.iter().map(|port| &*port.id).collect()))
+        Ok(shown(
+            &group,
+            carrying.iter().map(|port| &*port.id).collect(),
+        ))
     }
 
     /// Returns the resources of all groups of Services, by their names.
@@ -236,8 +326,13 @@ impl Groups {
         }
         let ports = self.ports.all(PORTS_AGE).await?;
         let shown = all.iter().map(|group| {
-            let carrying = ports.iter().filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
-            (group.name.clone(), shown(group, carrying.map(|port| &*port.id).collect()))
+            let carrying = ports
+                .iter()
+                .filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
+            (
+                group.name.clone(),
+                shown(group, carrying.map(|port| &*port.id).collect()),
+            )
         });
         Ok(shown.collect())
     }
@@ -247,18 +342,32 @@ impl Groups {
     ///
     /// # Errors
     /// Neutron's error; *conflict* if another client changed the group meanwhile.
-    pub(super) async fn apply(&self, operation: &Operation, identity: &Identity<'_>) -> Result<Option<Attributes>> {
+    pub(super) async fn apply(
+        &self,
+        operation: &Operation,
+        identity: &Identity<'_>,
+    ) -> Result<Option<Attributes>> {
         let name = name(identity.service);
         match operation {
-            Operation::Create { resource: ResourceKey::CreatedBefore(_), attributes }
-            | Operation::Update { resource: ResourceKey::CreatedBefore(_), attributes, .. } => {
+            Operation::Create {
+                resource: ResourceKey::CreatedBefore(_),
+                attributes,
+            }
+            | Operation::Update {
+                resource: ResourceKey::CreatedBefore(_),
+                attributes,
+                ..
+            } => {
                 let group = match self.the_one(&name).await? {
                     Some(group) => group,
                     None => {
                         let (namespace, service) = full_name(identity.service);
                         let description = described(&identity.cluster.name, namespace, service);
-                        let body = json!({"security_group": {"name": name, "description": description}});
-                        let call = Call::post("/security-groups", &[]).json(&body).inside("security_group");
+                        let body =
+                            json!({"security_group": {"name": name, "description": description}});
+                        let call = Call::post("/security-groups", &[])
+                            .json(&body)
+                            .inside("security_group");
                         self.http().read(call).await?
                     }
                 };
@@ -279,10 +388,12 @@ impl Groups {
                 }
             }
             Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => {
-                let gone = || Error::conflict(format!("security group {name:?} does not exist any more"));
+                let gone =
+                    || Error::conflict(format!("security group {name:?} does not exist any more"));
                 let group = self.the_one(&name).await?.ok_or_else(gone)?;
                 let is_added = matches!(operation, Operation::AddTargets { .. });
-                self.change_ports(&group.id, targets.iter().map(str::to_owned), is_added).await?;
+                self.change_ports(&group.id, targets.iter().map(str::to_owned), is_added)
+                    .await?;
             }
             // The pool exists with its group.
             _ => {}
@@ -304,7 +415,8 @@ impl Groups {
     /// Takes a group off all ports that carry it.
     async fn take_off(&self, id: &str) -> Result<()> {
         let carrying = self.ports.carrying(id).await?;
-        self.change_ports(id, carrying.into_iter().map(|port| port.id.into()), false).await
+        self.change_ports(id, carrying.into_iter().map(|port| port.id.into()), false)
+            .await
     }
 
     /// Returns the IDs of the Service's own groups.
@@ -312,7 +424,12 @@ impl Groups {
     /// # Errors
     /// Neutron's answer.
     pub(super) async fn ids(&self, identity: &Identity<'_>) -> Result<Vec<String>> {
-        Ok(self.named(&name(identity.service)).await?.into_iter().map(|group| group.id).collect())
+        Ok(self
+            .named(&name(identity.service))
+            .await?
+            .into_iter()
+            .map(|group| group.id)
+            .collect())
     }
 
     /// Takes a group off all ports, and deletes it.
@@ -321,7 +438,10 @@ impl Groups {
     /// Neutron's answer; *not found* if the group does not exist.
     pub(super) async fn delete(&self, id: &str) -> Result<()> {
         self.take_off(id).await?;
-        self.http().send(Call::delete("/security-groups/{id}", &[id])).await.map(drop)
+        self.http()
+            .send(Call::delete("/security-groups/{id}", &[id]))
+            .await
+            .map(drop)
     }
 }
 
@@ -330,12 +450,18 @@ impl Groups {
 /// # Errors
 /// *Not found* if the port no longer exists: its Node will not be a target much longer; else Neutron's answer.
 async fn change_groups(ports: &NetworkPorts, id: &str, changes: &[Change]) -> Result<()> {
-    let Some(port) = ports.by_id(id).await? else { return Ok(()) };
+    let Some(port) = ports.by_id(id).await? else {
+        return Ok(());
+    };
     let is_tagged = |it: &&Change| !it.is_added && port.tags.iter().any(|tag| **tag == *it.group);
     let was_tagged: Vec<_> = changes.iter().filter(is_tagged).collect();
     ports.change(port, |port| changed(port, changes)).await?;
     for Change { group, .. } in was_tagged {
-        ports.services.network.remove(Call::delete("/ports/{id}/tags/{tag}", &[id, group])).await?;
+        ports
+            .services
+            .network
+            .remove(Call::delete("/ports/{id}/tags/{tag}", &[id, group]))
+            .await?;
     }
     Ok(())
 }
@@ -350,15 +476,27 @@ fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
         }
     }
     let is_same = groups.len() == port.security_groups.len()
-        && port.security_groups.iter().all(|group| groups.contains(&&**group));
+        && port
+            .security_groups
+            .iter()
+            .all(|group| groups.contains(&&**group));
     (!is_same).then(|| json!({ "security_groups": groups }))
 }
 
 fn shown(group: &Group, ports: Targets) -> ResourceList {
-    let rules: Vec<_> = group.security_group_rules.iter().map(GroupRule::rule).collect();
-    let settings = Attributes::default().set("id", &group.id).set("description", &group.description);
+    let rules: Vec<_> = group
+        .security_group_rules
+        .iter()
+        .map(GroupRule::rule)
+        .collect();
+    let settings = Attributes::default()
+        .set("id", &group.id)
+        .set("description", &group.description);
     let pool = ResourceKey::Pool(pool_name(&group.name));
-    vec![(resource(&group.name), with_rules(settings, &rules), None), (pool, Attributes::default(), Some(ports))]
+    vec![
+        (resource(&group.name), with_rules(settings, &rules), None),
+        (pool, Attributes::default(), Some(ports)),
+    ]
 }
 
 /// Sets the rules of a group's resource.
@@ -367,20 +505,36 @@ pub(super) fn with_rules(settings: Attributes, rules: &[Rule]) -> Attributes {
 }
 
 fn rules_in(settings: &Attributes) -> Vec<Rule> {
-    let rules = settings.get(RULES).and_then(Value::as_array).into_iter().flatten();
-    rules.filter_map(|rule| rule.as_str()?.parse().ok()).collect()
+    let rules = settings
+        .get(RULES)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    rules
+        .filter_map(|rule| rule.as_str()?.parse().ok())
+        .collect()
 }
 
 /// Returns the wanted settings of a group, with its present rules if they admit the same traffic.
 pub(super) fn fit_to_observed(wanted: &Attributes, present: &Attributes) -> Attributes {
-    let rules: Vec<_> = rules_in(present).into_iter().map(|rule| ((), rule)).collect();
-    let is_same = wanted.get(RULES).is_some() && difference(None, &rules_in(wanted), &rules).is_empty();
-    if is_same { wanted.clone().set(RULES, present.get(RULES)) } else { wanted.clone() }
+    let rules: Vec<_> = rules_in(present)
+        .into_iter()
+        .map(|rule| ((), rule))
+        .collect();
+    let is_same =
+        wanted.get(RULES).is_some() && difference(None, &rules_in(wanted), &rules).is_empty();
+    if is_same {
+        wanted.clone().set(RULES, present.get(RULES))
+    } else {
+        wanted.clone()
+    }
 }
 
 /// Returns the description of the security group of a Service.
 pub(super) fn described(cluster: &str, namespace: &str, name: &str) -> String {
-    cut(format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}"))
+    cut(format!(
+        "Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}"
+    ))
 }
 
 #[cfg(test)]

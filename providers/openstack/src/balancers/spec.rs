@@ -104,13 +104,24 @@ impl Selector {
 
     /// Parses a selector; every text is one.
     fn read(text: &str) -> Self {
-        let pairs = text.split(',').map(|item| item.trim().split_once('=').unwrap_or((item.trim(), "")));
-        Self(pairs.filter(|(key, _)| !key.is_empty()).map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+        let pairs = text
+            .split(',')
+            .map(|item| item.trim().split_once('=').unwrap_or((item.trim(), "")));
+        Self(
+            pairs
+                .filter(|(key, _)| !key.is_empty())
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        )
     }
 
     /// Returns `true` if a Node with these labels is a member.
     pub(super) fn matches(&self, labels: &StringMap) -> bool {
-        self.0.iter().all(|(key, value)| labels.get(key).is_some_and(|it| value.is_empty() || it == value))
+        self.0.iter().all(|(key, value)| {
+            labels
+                .get(key)
+                .is_some_and(|it| value.is_empty() || it == value)
+        })
     }
 
     pub(super) fn selects_all(&self) -> bool {
@@ -119,7 +130,12 @@ impl Selector {
 }
 
 /// Accepted values of `lb_algorithm`.
-const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+const METHODS: [&str; 4] = [
+    "ROUND_ROBIN",
+    "LEAST_CONNECTIONS",
+    "SOURCE_IP",
+    "SOURCE_IP_PORT",
+];
 
 impl ServiceSpec {
     /// Parses annotations and fields of a Service. The spec is *invalid* if there are mistakes.
@@ -138,7 +154,9 @@ impl ServiceSpec {
         let x_forwarded_for = read.get(&key::X_FORWARDED_FOR).unwrap_or_default();
         if proxy.is_some() && x_forwarded_for {
             let (proxy, header) = (key::PROXY_PROTOCOL.key(), key::X_FORWARDED_FOR.key());
-            read.mistake(format!("annotations {proxy} and {header} cannot be used together; remove one"));
+            read.mistake(format!(
+                "annotations {proxy} and {header} cannot be used together; remove one"
+            ));
         }
         // The effect of an unknown algorithm is Octavia's decision; the configured one is used.
         let (lb_method, unknown_method) = match text(read, &key::LB_METHOD) {
@@ -184,7 +202,10 @@ impl ServiceSpec {
             connection_limit: read.get(&key::CONNECTION_LIMIT),
             timeouts: Attributes::default()
                 .set("timeout_client_data", read.get(&key::TIMEOUT_CLIENT_DATA))
-                .set("timeout_member_connect", read.get(&key::TIMEOUT_MEMBER_CONNECT))
+                .set(
+                    "timeout_member_connect",
+                    read.get(&key::TIMEOUT_MEMBER_CONNECT),
+                )
                 .set("timeout_member_data", read.get(&key::TIMEOUT_MEMBER_DATA))
                 .set("timeout_tcp_inspect", read.get(&key::TIMEOUT_TCP_INSPECT)),
             flavor: text(read, &key::FLAVOR_ID),
@@ -204,8 +225,14 @@ impl ServiceSpec {
 
     /// Returns a warning about an algorithm that Octavia does not have.
     pub(super) fn unknown_method_warning(&self) -> Option<String> {
-        let (method, key, used) = (self.unknown_method.as_ref()?, key::LB_METHOD.key(), &self.lb_method);
-        Some(format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used"))
+        let (method, key, used) = (
+            self.unknown_method.as_ref()?,
+            key::LB_METHOD.key(),
+            &self.lb_method,
+        );
+        Some(format!(
+            "annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used"
+        ))
     }
 
     /// Returns `true` if the VIP has no use for a floating IP.
@@ -215,7 +242,10 @@ impl ServiceSpec {
 
     /// Returns the source ranges for a load balancer with a VIP of the first family alone, or of both.
     pub(super) fn allowed(&self, is_both: bool) -> Vec<String> {
-        let allowed = self.ranges.iter().filter(|range| is_both || self.family.has(range.addr()));
+        let allowed = self
+            .ranges
+            .iter()
+            .filter(|range| is_both || self.family.has(range.addr()));
         allowed.map(ToString::to_string).collect()
     }
 
@@ -230,7 +260,10 @@ impl ServiceSpec {
 
     /// Returns the protocol of the members of this port. Only TCP can carry the PROXY protocol.
     pub(super) fn pool_protocol(&self, port: &ServicePort) -> &'static str {
-        match (self.proxy.filter(|_| port.protocol == "TCP"), self.listener_protocol(port)) {
+        match (
+            self.proxy.filter(|_| port.protocol == "TCP"),
+            self.listener_protocol(port),
+        ) {
             (Some(proxy), _) => proxy,
             (None, "TERMINATED_HTTPS") => "HTTP",
             (None, other) => other,
@@ -241,7 +274,10 @@ impl ServiceSpec {
     pub(super) fn member_address<'a>(&self, node: &'a Node) -> Option<&'a str> {
         use cloud_provider::AddressType::{ExternalIP, InternalIP};
         [InternalIP, ExternalIP].iter().find_map(|kind| {
-            let found = node.addresses.iter().find(|it| it.kind == *kind && has(self.family, &it.address));
+            let found = node
+                .addresses
+                .iter()
+                .find(|it| it.kind == *kind && has(self.family, &it.address));
             found.map(|it| &*it.address)
         })
     }
@@ -265,20 +301,38 @@ fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Defaults> {
     let class = config.classes.get(&name).cloned();
     if class.is_none() && config.has_file {
         let known: Vec<_> = config.classes.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+        let known = if known.is_empty() {
+            "it has none".to_owned()
+        } else {
+            format!("it has {}", known.join(", "))
+        };
         let key = key::CLASS.key();
-        read.mistake(format!("annotation {key}: {name:?} is no [LoadBalancerClass] of the configuration; {known}"));
+        read.mistake(format!(
+            "annotation {key}: {name:?} is no [LoadBalancerClass] of the configuration; {known}"
+        ));
     }
     class
 }
 
 /// Returns network, subnet and port of the VIP. For an external load balancer, the class takes precedence over
 /// annotations.
-fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, internal: bool) -> VipPlacement {
+fn vip(
+    read: &mut Annotations<'_>,
+    subnet: Option<String>,
+    class: &Defaults,
+    internal: bool,
+) -> VipPlacement {
     let network = text(read, &key::NETWORK_ID);
     match text(read, &key::PORT_ID) {
-        Some(port) => VipPlacement { port: Some(port), ..VipPlacement::default() },
-        None if internal => VipPlacement { subnet, network, port: None },
+        Some(port) => VipPlacement {
+            port: Some(port),
+            ..VipPlacement::default()
+        },
+        None if internal => VipPlacement {
+            subnet,
+            network,
+            port: None,
+        },
         None => VipPlacement {
             subnet: class.get(&keys::CLASS_SUBNET_ID).or(subnet),
             network: class.get(&keys::CLASS_NETWORK_ID).or(network),
@@ -291,19 +345,34 @@ fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, int
 /// configuration.
 fn floating(read: &mut Annotations<'_>, class: &Defaults, config: &Balancers) -> FloatingIpSource {
     let network = text(read, &key::FLOATING_NETWORK_ID);
-    let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
+    let annotated = [
+        &key::FLOATING_SUBNET_ID,
+        &key::FLOATING_SUBNET,
+        &key::FLOATING_SUBNET_TAGS,
+    ];
     let is_annotated = annotated.iter().any(|annotation| read.is_set(annotation));
     let annotated = annotated.map(|annotation| text(read, annotation));
-    let in_class: [&Key<String>; 3] =
-        [&keys::CLASS_FLOATING_SUBNET_ID, &keys::CLASS_FLOATING_SUBNET, &keys::CLASS_FLOATING_SUBNET_TAGS];
+    let in_class: [&Key<String>; 3] = [
+        &keys::CLASS_FLOATING_SUBNET_ID,
+        &keys::CLASS_FLOATING_SUBNET,
+        &keys::CLASS_FLOATING_SUBNET_TAGS,
+    ];
     let subnet = match subnet_of(in_class.map(|key| class.get(key))) {
         FloatingSubnet::Any if is_annotated => subnet_of(annotated),
         FloatingSubnet::Any => subnet_of(
-            [&keys::FLOATING_SUBNET_ID, &keys::FLOATING_SUBNET, &keys::FLOATING_SUBNET_TAGS].map(|key| config.get(key)),
+            [
+                &keys::FLOATING_SUBNET_ID,
+                &keys::FLOATING_SUBNET,
+                &keys::FLOATING_SUBNET_TAGS,
+            ]
+            .map(|key| config.get(key)),
         ),
         subnet => subnet,
     };
-    FloatingIpSource { network: class.get(&keys::CLASS_FLOATING_NETWORK_ID).or(network), subnet }
+    FloatingIpSource {
+        network: class.get(&keys::CLASS_FLOATING_NETWORK_ID).or(network),
+        subnet,
+    }
 }
 
 fn subnet_of(id_name_and_tags: [Option<String>; 3]) -> FloatingSubnet {
@@ -321,13 +390,20 @@ pub(super) fn has(family: AddressFamily, address: &str) -> bool {
 
 /// Returns the first family, which members have, and the second one, if there are two.
 pub(super) fn families(service: &Service) -> (AddressFamily, Option<AddressFamily>) {
-    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+    let families = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ip_families.as_deref())
+        .unwrap_or_default();
     let family = |name: &String| match &**name {
         "IPv6" => AddressFamily::Ipv6,
         "IPv4" => AddressFamily::Ipv4,
         _ => AddressFamily::Dualstack,
     };
-    (families.first().map_or(AddressFamily::Dualstack, family), families.get(1).map(family))
+    (
+        families.first().map_or(AddressFamily::Dualstack, family),
+        families.get(1).map(family),
+    )
 }
 
 /// Returns the source ranges, in the families of its VIPs, and `true` if they do not admit everybody.
@@ -344,7 +420,13 @@ fn ranges(
     let is_stated = !ranges.is_empty();
     let families: Vec<AddressFamily> = std::iter::once(family).chain(second).collect();
     ranges.retain(|range| families.iter().any(|family| family.has(range.addr())));
-    let everybody = |family| if family == AddressFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" };
+    let everybody = |family| {
+        if family == AddressFamily::Ipv6 {
+            "::/0"
+        } else {
+            "0.0.0.0/0"
+        }
+    };
     let of_first = |range: &&IpNet| family.has(range.addr());
     if !ranges.iter().any(|range| of_first(&range)) {
         if is_stated {
@@ -353,9 +435,17 @@ fn ranges(
                 "none of the source ranges is of the load balancer's family; add one, such as {everybody}"
             ));
         }
-        ranges.extend(families.into_iter().filter_map(|family| everybody(family).parse::<IpNet>().ok()));
+        ranges.extend(
+            families
+                .into_iter()
+                .filter_map(|family| everybody(family).parse::<IpNet>().ok()),
+        );
     }
-    let is_restricted = is_stated && !ranges.iter().filter(of_first).any(|range| range.prefix_len() == 0);
+    let is_restricted = is_stated
+        && !ranges
+            .iter()
+            .filter(of_first)
+            .any(|range| range.prefix_len() == 0);
     (ranges, is_restricted)
 }
 
@@ -369,16 +459,36 @@ fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
 
 /// Returns the settings of the health monitor, and the port that it checks. With `externalTrafficPolicy: Local`,
 /// members are checked unless an annotation disables it, because members without a Pod of the Service drop traffic.
-fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Attributes>, Option<u16>) {
-    let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
+fn monitor(
+    read: &mut Annotations<'_>,
+    service: &Service,
+    config: &Balancers,
+) -> (Option<Attributes>, Option<u16>) {
+    let is_local = service
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
     let port = health_check_node_port(service).filter(|_| is_local);
     let is_on = read.get(&key::ENABLE_HEALTH_MONITOR);
     let is_on = is_on.unwrap_or_else(|| config.flag(&keys::CREATE_MONITOR) || port.is_some());
     let monitor = Attributes::default()
-        .set("healthmonitor.delay", read.get(&key::HEALTH_MONITOR_DELAY).map(|it| it.as_secs()))
-        .set("healthmonitor.timeout", read.get(&key::HEALTH_MONITOR_TIMEOUT).map(|it| it.as_secs()))
-        .set("healthmonitor.max_retries", read.get(&key::HEALTH_MONITOR_MAX_RETRIES))
-        .set("healthmonitor.max_retries_down", read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN));
+        .set(
+            "healthmonitor.delay",
+            read.get(&key::HEALTH_MONITOR_DELAY).map(|it| it.as_secs()),
+        )
+        .set(
+            "healthmonitor.timeout",
+            read.get(&key::HEALTH_MONITOR_TIMEOUT)
+                .map(|it| it.as_secs()),
+        )
+        .set(
+            "healthmonitor.max_retries",
+            read.get(&key::HEALTH_MONITOR_MAX_RETRIES),
+        )
+        .set(
+            "healthmonitor.max_retries_down",
+            read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN),
+        );
     (Some(monitor).filter(|_| is_on), port.filter(|_| is_on))
 }
 
@@ -394,7 +504,9 @@ fn ports(read: &mut Annotations<'_>, service: &Service) -> Vec<ServicePort> {
     if ports.peek().is_none() {
         read.mistake("the Service has no ports");
     }
-    ports.filter_map(|port| port.map_err(|err| read.mistake(err.to_string())).ok()).collect()
+    ports
+        .filter_map(|port| port.map_err(|err| read.mistake(err.to_string())).ok())
+        .collect()
 }
 
 #[cfg(test)]

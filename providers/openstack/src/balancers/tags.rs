@@ -36,7 +36,10 @@ pub(super) fn legacy_tag(cluster: &Cluster, service: &Service) -> String {
 /// Returns namespace and name.
 pub(super) fn full_name(service: &Service) -> (&str, &str) {
     let metadata = &service.metadata;
-    (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+    (
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
 }
 
 /// Returns namespace and name of the Service that a legacy owner tag names; `None` if the tag was cut. Neither can hold a `_`.
@@ -63,7 +66,11 @@ pub(super) fn renamed(name: &str, from: &str, to: &str) -> String {
 /// Returns this program's owner tag for a Service.
 pub(super) fn owner_tag(identity: &Identity<'_>) -> String {
     let legacy = identity.legacy_owner.as_deref().unwrap_or_default();
-    cut(format!("{OWNER}{}:{}:{legacy}", OwnerTags::cluster(identity.cluster), identity.uid()))
+    cut(format!(
+        "{OWNER}{}:{}:{legacy}",
+        OwnerTags::cluster(identity.cluster),
+        identity.uid()
+    ))
 }
 
 /// Reads an owner tag, and the legacy owner tag in it, which may be truncated.
@@ -71,7 +78,13 @@ fn read_owner_tag(tag: &str) -> Option<(OwnerTags, &str)> {
     let rest = tag.strip_prefix(OWNER)?;
     let at = rest.find(&format!(":{LEGACY}"))?;
     let (cluster, service) = rest[..at].rsplit_once(':')?;
-    Some((OwnerTags { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }, &rest[at + 1..]))
+    Some((
+        OwnerTags {
+            cluster: Some(cluster.to_owned()),
+            service: Some(service.to_owned()),
+        },
+        &rest[at + 1..],
+    ))
 }
 
 /// Returns `true` if a tag is this legacy owner tag of a Service, or the owner tag with it.
@@ -102,18 +115,28 @@ impl Share {
     /// Returns all views of a load balancer: one for each Service that it is tagged for.
     pub(super) fn all(balancer: &Value) -> Vec<Self> {
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
-        let mut legacy_owner_tags: Vec<&str> = texts(balancer, "tags").filter(|tag| tag.starts_with(LEGACY)).collect();
+        let mut legacy_owner_tags: Vec<&str> = texts(balancer, "tags")
+            .filter(|tag| tag.starts_with(LEGACY))
+            .collect();
         if legacy_owner_tags.is_empty() {
             legacy_owner_tags.extend(name.starts_with(LEGACY).then_some(name));
         }
         let view = |legacy_owner_tag: &&str| {
-            let owner =
-                texts(balancer, "tags").filter(|tag| belongs_to(tag, legacy_owner_tag)).find_map(read_owner_tag);
+            let owner = texts(balancer, "tags")
+                .filter(|tag| belongs_to(tag, legacy_owner_tag))
+                .find_map(read_owner_tag);
             let owner_tags = owner.map(|(owner_tags, _)| owner_tags).unwrap_or_default();
-            let is_owner =
-                *legacy_owner_tag == name || owner_tags.service.as_deref().is_some_and(|uid| name == legacy_name(uid));
+            let is_owner = *legacy_owner_tag == name
+                || owner_tags
+                    .service
+                    .as_deref()
+                    .is_some_and(|uid| name == legacy_name(uid));
             Self {
-                id: if is_owner { id.to_owned() } else { format!("{id}/{legacy_owner_tag}") },
+                id: if is_owner {
+                    id.to_owned()
+                } else {
+                    format!("{id}/{legacy_owner_tag}")
+                },
                 name: (*legacy_owner_tag).to_owned(),
                 legacy_owner_tag: Some((*legacy_owner_tag).to_owned()),
                 owner_tags,
@@ -130,7 +153,11 @@ impl Share {
 
     /// Returns the Service's view of a load balancer; `None` if the Service neither uses the load balancer nor requests
     /// to share it. `is_requested` is set if the Service's annotation names the load balancer.
-    pub(super) fn of(balancer: &Value, identity: &Identity<'_>, is_requested: bool) -> Option<Self> {
+    pub(super) fn of(
+        balancer: &Value,
+        identity: &Identity<'_>,
+        is_requested: bool,
+    ) -> Option<Self> {
         let all = Self::all(balancer);
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
         let legacy_owner_tag = identity.legacy_owner.as_deref().unwrap_or_default();
@@ -139,11 +166,20 @@ impl Share {
             // If this Service never showed the load balancer, the tag belongs to a Service of the same name in another
             // cluster. Only the status proves that: the author of a Service writes its annotations.
             let had_it = is_published(identity.service);
-            is_requested && had_it && ours.is_some() && view.legacy_owner_tag.as_deref().and_then(service_of) == ours
+            is_requested
+                && had_it
+                && ours.is_some()
+                && view.legacy_owner_tag.as_deref().and_then(service_of) == ours
         };
-        let found = all.iter().find(|view| view.is_of(identity)).or_else(|| all.iter().find(is_renamed));
+        let found = all
+            .iter()
+            .find(|view| view.is_of(identity))
+            .or_else(|| all.iter().find(is_renamed));
         if let Some(view) = found {
-            return Some(Self { name: identity.name.clone(), ..view.clone() });
+            return Some(Self {
+                name: identity.name.clone(),
+                ..view.clone()
+            });
         }
         if all.is_empty() && name == legacy_name(identity.uid()) {
             let legacy_owner_tag = Some(legacy_owner_tag.to_owned());
@@ -156,7 +192,11 @@ impl Share {
         }
         // A Service that is deleted has no share in it any more.
         let is_to_have_one = !identity.is_leaving() && (is_requested || name == legacy_owner_tag);
-        let id = if name == legacy_owner_tag { id.to_owned() } else { format!("{id}/{legacy_owner_tag}") };
+        let id = if name == legacy_owner_tag {
+            id.to_owned()
+        } else {
+            format!("{id}/{legacy_owner_tag}")
+        };
         is_to_have_one.then(|| Self::untagged(balancer, &id))
     }
 
@@ -174,8 +214,15 @@ impl Share {
 
     /// Returns the view of a Service whose tag is not on the load balancer yet, or no longer.
     fn untagged(balancer: &Value, id: &str) -> Self {
-        let name = id.split_once('/').map_or(text(balancer, "name"), |(_, legacy_owner_tag)| legacy_owner_tag);
-        let others: Vec<String> = Self::all(balancer).into_iter().filter_map(|view| view.legacy_owner_tag).collect();
+        let name = id
+            .split_once('/')
+            .map_or(text(balancer, "name"), |(_, legacy_owner_tag)| {
+                legacy_owner_tag
+            });
+        let others: Vec<String> = Self::all(balancer)
+            .into_iter()
+            .filter_map(|view| view.legacy_owner_tag)
+            .collect();
         // A load balancer with a legacy name and without tags belongs to the Service whose annotation has its ID.
         let is_legacy = !id.contains('/') && others.is_empty();
         Self {
@@ -202,12 +249,21 @@ pub(super) fn balancer_id(view: &str) -> &str {
 }
 
 /// Returns all tags of a load balancer with the Service's own among them. `before`: its former legacy owner tag, if it had one.
-pub(super) fn with_ours(tags: Vec<String>, before: Option<&str>, identity: &Identity<'_>) -> Vec<String> {
+pub(super) fn with_ours(
+    tags: Vec<String>,
+    before: Option<&str>,
+    identity: &Identity<'_>,
+) -> Vec<String> {
     // The owner tag of a deleted Service of the same name is removed as well, because with two owner tags the owner
     // would be unknown.
     let mut tags = without(without(tags, before), identity.legacy_owner.as_deref());
-    tags.retain(|tag| read_owner_tag(tag).is_none_or(|(it, _)| it.service.as_deref() != Some(identity.uid())));
-    tags.extend([identity.legacy_owner.clone().unwrap_or_default(), owner_tag(identity)]);
+    tags.retain(|tag| {
+        read_owner_tag(tag).is_none_or(|(it, _)| it.service.as_deref() != Some(identity.uid()))
+    });
+    tags.extend([
+        identity.legacy_owner.clone().unwrap_or_default(),
+        owner_tag(identity),
+    ]);
     tags
 }
 
@@ -224,36 +280,69 @@ mod tests {
     use super::*;
 
     fn service(namespace: &str, name: &str) -> Service {
-        serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name, "uid": "u-1"}})).unwrap()
+        serde_json::from_value(
+            json!({"metadata": {"namespace": namespace, "name": name, "uid": "u-1"}}),
+        )
+        .unwrap()
     }
 
     fn cluster(name: &str) -> Cluster {
-        Cluster { name: name.into(), id: None }
+        Cluster {
+            name: name.into(),
+            id: None,
+        }
     }
 
     #[test]
     fn a_name_is_made_of_cluster_namespace_and_service_and_cut() {
-        assert_eq!(legacy_tag(&cluster("c"), &service("ns", "n")), "kube_service_c_ns_n");
-        assert_eq!(legacy_tag(&cluster(""), &service("", "")), "kube_service___");
+        assert_eq!(
+            legacy_tag(&cluster("c"), &service("ns", "n")),
+            "kube_service_c_ns_n"
+        );
+        assert_eq!(
+            legacy_tag(&cluster(""), &service("", "")),
+            "kube_service___"
+        );
         let long = legacy_tag(&cluster(&"é".repeat(200)), &service("ns", "n"));
         assert!(long.len() <= 255 && long.len() >= 254 && "kube_service_".len() < long.len());
-        assert_eq!(service_of(&legacy_tag(&cluster("a_b"), &service("ns", "n"))), Some(("ns", "n")));
+        assert_eq!(
+            service_of(&legacy_tag(&cluster("a_b"), &service("ns", "n"))),
+            Some(("ns", "n"))
+        );
         assert_eq!(service_of(&long), None);
     }
 
     #[test]
     fn the_cluster_of_a_name() {
-        assert_eq!(cluster_of("kube_service_kubernetes_namespace_name"), Some("kubernetes"));
-        assert_eq!(cluster_of("listener_0_kube_service_kubernetes_namespace_name"), Some("kubernetes"));
-        assert_eq!(cluster_of("kube_service_my_own_cluster_namespace_name"), Some("my_own_cluster"));
-        assert_eq!(cluster_of("kube_service_kubernetes_namespac"), Some("kubernetes"));
-        assert_eq!((cluster_of("FOOBAR"), cluster_of("kube_service___")), (None, None));
+        assert_eq!(
+            cluster_of("kube_service_kubernetes_namespace_name"),
+            Some("kubernetes")
+        );
+        assert_eq!(
+            cluster_of("listener_0_kube_service_kubernetes_namespace_name"),
+            Some("kubernetes")
+        );
+        assert_eq!(
+            cluster_of("kube_service_my_own_cluster_namespace_name"),
+            Some("my_own_cluster")
+        );
+        assert_eq!(
+            cluster_of("kube_service_kubernetes_namespac"),
+            Some("kubernetes")
+        );
+        assert_eq!(
+            (cluster_of("FOOBAR"), cluster_of("kube_service___")),
+            (None, None)
+        );
     }
 
     #[test]
     fn the_cluster_of_a_name_is_replaced_where_it_stands_first() {
         let name = "pool_0_kube_service_kubernetes_kubernetes_kubernetes";
-        assert_eq!(renamed(name, "kubernetes", "cluster123"), "pool_0_kube_service_cluster123_kubernetes_kubernetes");
+        assert_eq!(
+            renamed(name, "kubernetes", "cluster123"),
+            "pool_0_kube_service_cluster123_kubernetes_kubernetes"
+        );
         assert_eq!(renamed("by hand", "kubernetes", "cluster123"), "by hand");
     }
 
@@ -263,11 +352,23 @@ mod tests {
             "ccm-rs:5c1d:uid-b:kube_service_c_ns_b", "kube_service_c_ns_a", "kube_service_c_ns_b", "mine",
         ]});
         let views = Share::all(&balancer);
-        let told: Vec<_> = views.iter().map(|it| (&*it.id, it.is_owner, it.owner_tags.service.as_deref())).collect();
-        assert_eq!(told, [("lb", true, None), ("lb/kube_service_c_ns_b", false, Some("uid-b"))]);
+        let told: Vec<_> = views
+            .iter()
+            .map(|it| (&*it.id, it.is_owner, it.owner_tags.service.as_deref()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("lb", true, None),
+                ("lb/kube_service_c_ns_b", false, Some("uid-b"))
+            ]
+        );
         assert_eq!(views[1].others, ["kube_service_c_ns_a"]);
         let untagged = json!({"id": "lb", "name": "kube_service_c_ns_a"});
-        assert!(Share::all(&untagged)[0].is_owner && Share::all(&json!({"id": "lb", "name": "by hand"})).is_empty());
+        assert!(
+            Share::all(&untagged)[0].is_owner
+                && Share::all(&json!({"id": "lb", "name": "by hand"})).is_empty()
+        );
     }
 
     #[test]
@@ -276,6 +377,11 @@ mod tests {
         let mark = cut(format!("{OWNER}5c1d:uid:{legacy_owner_tag}"));
         assert_eq!(mark.len(), 255);
         assert!(belongs_to(&mark, &legacy_owner_tag) && !belongs_to(&mark, "kube_service_c_ns_n"));
-        assert!(without(vec![mark, legacy_owner_tag.clone(), "mine".to_owned()], Some(&legacy_owner_tag)) == ["mine"]);
+        assert!(
+            without(
+                vec![mark, legacy_owner_tag.clone(), "mine".to_owned()],
+                Some(&legacy_owner_tag)
+            ) == ["mine"]
+        );
     }
 }

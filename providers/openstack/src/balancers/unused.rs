@@ -26,31 +26,63 @@ pub(super) struct Settings<'a> {
 
 /// Warns of annotations of the Service that have no effect beside its other settings.
 pub(super) fn warn(read: &mut Annotations<'_>, service: &Service, settings: &Settings<'_>) {
-    let mut without = |unused: &str, text: &str| read.warning(format!("annotation {unused} has no effect{text}"));
+    let mut without =
+        |unused: &str, text: &str| read.warning(format!("annotation {unused} has no effect{text}"));
     if settings.internal {
-        let text =
-            format!(": an internal load balancer has no floating IP; remove it, or annotation {}", key::INTERNAL.key());
-        let floating =
-            [&key::FLOATING_NETWORK_ID, &key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
-        floating.into_iter().filter(|it| it.text_on(service).is_some()).for_each(|it| without(it.key(), &text));
+        let text = format!(
+            ": an internal load balancer has no floating IP; remove it, or annotation {}",
+            key::INTERNAL.key()
+        );
+        let floating = [
+            &key::FLOATING_NETWORK_ID,
+            &key::FLOATING_SUBNET_ID,
+            &key::FLOATING_SUBNET,
+            &key::FLOATING_SUBNET_TAGS,
+        ];
+        floating
+            .into_iter()
+            .filter(|it| it.text_on(service).is_some())
+            .for_each(|it| without(it.key(), &text));
     }
     if !settings.has_monitor {
         let enable = key::ENABLE_HEALTH_MONITOR.key();
         let text = format!(": health monitors are off; set annotation {enable} to \"true\"");
         let of_monitors = [
-            (key::HEALTH_MONITOR_DELAY.key(), key::HEALTH_MONITOR_DELAY.text_on(service)),
-            (key::HEALTH_MONITOR_TIMEOUT.key(), key::HEALTH_MONITOR_TIMEOUT.text_on(service)),
-            (key::HEALTH_MONITOR_MAX_RETRIES.key(), key::HEALTH_MONITOR_MAX_RETRIES.text_on(service)),
-            (key::HEALTH_MONITOR_MAX_RETRIES_DOWN.key(), key::HEALTH_MONITOR_MAX_RETRIES_DOWN.text_on(service)),
+            (
+                key::HEALTH_MONITOR_DELAY.key(),
+                key::HEALTH_MONITOR_DELAY.text_on(service),
+            ),
+            (
+                key::HEALTH_MONITOR_TIMEOUT.key(),
+                key::HEALTH_MONITOR_TIMEOUT.text_on(service),
+            ),
+            (
+                key::HEALTH_MONITOR_MAX_RETRIES.key(),
+                key::HEALTH_MONITOR_MAX_RETRIES.text_on(service),
+            ),
+            (
+                key::HEALTH_MONITOR_MAX_RETRIES_DOWN.key(),
+                key::HEALTH_MONITOR_MAX_RETRIES_DOWN.text_on(service),
+            ),
         ];
-        of_monitors.into_iter().filter(|(_, set)| set.is_some()).for_each(|(unused, _)| without(unused, &text));
+        of_monitors
+            .into_iter()
+            .filter(|(_, set)| set.is_some())
+            .for_each(|(unused, _)| without(unused, &text));
     }
     if key::PORT_ID.text_on(service).is_some() {
         let text = format!(" beside {}; remove one", key::PORT_ID.key());
         let places = [&key::SUBNET_ID, &key::NETWORK_ID];
-        places.into_iter().filter(|it| it.text_on(service).is_some()).for_each(|it| without(it.key(), &text));
+        places
+            .into_iter()
+            .filter(|it| it.text_on(service).is_some())
+            .for_each(|it| without(it.key(), &text));
     }
-    let datagrams: Vec<_> = settings.ports.iter().filter(|port| port.protocol != "TCP").collect();
+    let datagrams: Vec<_> = settings
+        .ports
+        .iter()
+        .filter(|port| port.protocol != "TCP")
+        .collect();
     let of_tcp = [
         (settings.proxy, key::PROXY_PROTOCOL.key()),
         (settings.http, key::X_FORWARDED_FOR.key()),
@@ -60,8 +92,14 @@ pub(super) fn warn(read: &mut Annotations<'_>, service: &Service, settings: &Set
         ),
     ];
     for (_, unused) in of_tcp.into_iter().filter(|(is_set, _)| *is_set) {
-        for ServicePort { number, protocol, .. } in &datagrams {
-            without(unused, &format!(" on port {number}/{protocol}: it needs TCP"));
+        for ServicePort {
+            number, protocol, ..
+        } in &datagrams
+        {
+            without(
+                unused,
+                &format!(" on port {number}/{protocol}: it needs TCP"),
+            );
         }
     }
 }
@@ -72,22 +110,39 @@ pub(super) fn changed_after_creation(
     spec: &ServiceSpec,
     observed: &ObservedLoadBalancer,
 ) -> Vec<String> {
-    let Some(graph) = observed.graph.as_ref() else { return Vec::new() };
-    let Some(present) = graph.balancer_attributes() else { return Vec::new() };
-    let mut warnings: Vec<_> = address(spec, graph, present, observed).into_iter().collect();
+    let Some(graph) = observed.graph.as_ref() else {
+        return Vec::new();
+    };
+    let Some(present) = graph.balancer_attributes() else {
+        return Vec::new();
+    };
+    let mut warnings: Vec<_> = address(spec, graph, present, observed)
+        .into_iter()
+        .collect();
     let annotated = |annotation: &Annotation<String>| annotation.text_on(service).is_some();
     let places = [
         (&key::SUBNET_ID, &spec.vip.subnet, "vip_subnet_id"),
         (&key::NETWORK_ID, &spec.vip.network, "vip_network_id"),
         (&key::PORT_ID, &spec.vip.port, "vip_port_id"),
         (&key::FLAVOR_ID, &spec.flavor, "flavor_id"),
-        (&key::AVAILABILITY_ZONE, &spec.availability_zone, "availability_zone"),
+        (
+            &key::AVAILABILITY_ZONE,
+            &spec.availability_zone,
+            "availability_zone",
+        ),
     ];
     for (annotation, wanted, place) in places {
-        let Some(wanted) = wanted.as_deref().filter(|_| annotated(annotation)) else { continue };
+        let Some(wanted) = wanted.as_deref().filter(|_| annotated(annotation)) else {
+            continue;
+        };
         let present = present.text(place).unwrap_or_default();
         if !present.is_empty() && present != wanted {
-            warnings.push(without_effect(&format!("annotation {}", annotation.key()), wanted, present, observed));
+            warnings.push(without_effect(
+                &format!("annotation {}", annotation.key()),
+                wanted,
+                present,
+                observed,
+            ));
         }
     }
     warnings
@@ -102,14 +157,28 @@ fn address(
 ) -> Option<String> {
     let wanted = spec.address.as_deref()?;
     let is_vip = spec.internal || spec.is_ipv6();
-    let floating = || graph.resources.get(&floating_ip::resource())?.text("address");
-    let has = if is_vip { present.text("vip_address") } else { floating() }?;
+    let floating = || {
+        graph
+            .resources
+            .get(&floating_ip::resource())?
+            .text("address")
+    };
+    let has = if is_vip {
+        present.text("vip_address")
+    } else {
+        floating()
+    }?;
     let same = |text: &str| text.parse::<IpAddr>().ok();
     let is_same = has == wanted || same(has).is_some_and(|it| Some(it) == same(wanted));
     (!is_same).then(|| without_effect("spec.loadBalancerIP", wanted, has, observed))
 }
 
-fn without_effect(setting: &str, wanted: &str, present: &str, observed: &ObservedLoadBalancer) -> String {
+fn without_effect(
+    setting: &str,
+    wanted: &str,
+    present: &str,
+    observed: &ObservedLoadBalancer,
+) -> String {
     format!(
         "{setting}: {wanted:?} has no effect: {} has {present:?}, which counts from its creation on; set {present:?}, or \
          delete and create the Service again",

@@ -13,8 +13,11 @@ use crate::clouds_yaml::Clouds;
 use crate::keys::*;
 
 const KEYSTONE: &str = "is no URL of the form https://keystone.example:5000/v3";
-const APPLICATION: [&Key<String>; 3] =
-    [&APPLICATION_CREDENTIAL_ID, &APPLICATION_CREDENTIAL_NAME, &APPLICATION_CREDENTIAL_SECRET];
+const APPLICATION: [&Key<String>; 3] = [
+    &APPLICATION_CREDENTIAL_ID,
+    &APPLICATION_CREDENTIAL_NAME,
+    &APPLICATION_CREDENTIAL_SECRET,
+];
 
 /// `[Global]`, while it is read.
 pub(super) struct Global<'a> {
@@ -30,17 +33,35 @@ impl<'a> Global<'a> {
         let is_offline = environment.is_offline();
         let (named, cloud) = (file.get(&CLOUDS_FILE), file.get(&CLOUD));
         if !file.flag(&USE_CLOUDS) {
-            for key in [&CLOUDS_FILE, &CLOUD].into_iter().zip([&named, &cloud]).filter(|(_, set)| set.is_some()) {
+            for key in [&CLOUDS_FILE, &CLOUD]
+                .into_iter()
+                .zip([&named, &cloud])
+                .filter(|(_, set)| set.is_some())
+            {
                 file.warn(key.0, "has no effect without use-clouds");
             }
-            return Self { file, clouds: Clouds::default(), is_offline };
+            return Self {
+                file,
+                clouds: Clouds::default(),
+                is_offline,
+            };
         }
         if is_offline {
-            return Self { file, clouds: Clouds::default(), is_offline };
+            return Self {
+                file,
+                clouds: Clouds::default(),
+                is_offline,
+            };
         }
-        let named = named.as_deref().or_else(|| set(OS_CLIENT_CONFIG_FILE.key()));
+        let named = named
+            .as_deref()
+            .or_else(|| set(OS_CLIENT_CONFIG_FILE.key()));
         let cloud = cloud.as_deref().or_else(|| set(OS_CLOUD.key()));
-        Self { file, clouds: Clouds::read(named, cloud, environment), is_offline }
+        Self {
+            file,
+            clouds: Clouds::read(named, cloud, environment),
+            is_offline,
+        }
     }
 
     pub(super) fn auth(&mut self) -> Auth {
@@ -62,10 +83,18 @@ impl<'a> Global<'a> {
         }
         let (path, text) = match self.clouds.text("endpoint_type") {
             Some(text) => ("endpoint_type", text),
-            None => ("interface", self.clouds.text("interface").unwrap_or_else(|| "public".to_owned())),
+            None => (
+                "interface",
+                self.clouds
+                    .text("interface")
+                    .unwrap_or_else(|| "public".to_owned()),
+            ),
         };
         Interface::KIND.parse(&text).unwrap_or_else(|| {
-            self.clouds.refuse(path, &format!("{text:?} is not {}", Interface::KIND.accepted()));
+            self.clouds.refuse(
+                path,
+                &format!("{text:?} is not {}", Interface::KIND.accepted()),
+            );
             Interface::default()
         })
     }
@@ -78,7 +107,11 @@ impl<'a> Global<'a> {
             (None, Some(_)) => self.file.refuse(&KEY_FILE, "needs cert-file"),
             _ => {}
         }
-        Tls { roots, identity: cert.zip(key), insecure: self.file.get(&TLS_INSECURE).unwrap_or_default() }
+        Tls {
+            roots,
+            identity: cert.zip(key),
+            insecure: self.file.get(&TLS_INSECURE).unwrap_or_default(),
+        }
     }
 
     /// Ends the reading, and returns the other files that were read.
@@ -107,9 +140,15 @@ impl<'a> Global<'a> {
         if !is_url {
             self.file.refuse(&AUTH_URL, KEYSTONE);
         } else if url.ends_with("/v2.0") {
-            self.file.refuse(&AUTH_URL, "is of version 2.0, which is gone: leave the version out, or write /v3");
+            self.file.refuse(
+                &AUTH_URL,
+                "is of version 2.0, which is gone: leave the version out, or write /v3",
+            );
         }
-        url.strip_suffix("/v3").unwrap_or(url).trim_end_matches('/').to_owned()
+        url.strip_suffix("/v3")
+            .unwrap_or(url)
+            .trim_end_matches('/')
+            .to_owned()
     }
 
     /// Returns the token if there is one, else the application credential, else the password; the file itself goes before
@@ -119,7 +158,10 @@ impl<'a> Global<'a> {
         let (mut token, mut application) = (is_set(&TOKEN), APPLICATION.into_iter().any(is_set));
         if !token && !application && !is_set(&PASSWORD) && !is_set(&TRUSTEE_PASSWORD) {
             token = self.clouds.text("auth.token").is_some();
-            application = self.clouds.text("auth.application_credential_secret").is_some();
+            application = self
+                .clouds
+                .text("auth.application_credential_secret")
+                .is_some();
         }
         if token {
             return Method::Token(self.secret(&TOKEN, "auth.token"));
@@ -128,12 +170,19 @@ impl<'a> Global<'a> {
             return self.password(domain);
         }
         let path = "auth.application_credential_";
-        let credential = match self.named(&APPLICATION_CREDENTIAL_ID, &APPLICATION_CREDENTIAL_NAME, path) {
+        let credential = match self.named(
+            &APPLICATION_CREDENTIAL_ID,
+            &APPLICATION_CREDENTIAL_NAME,
+            path,
+        ) {
             Some(By::Name(name)) => Named::Name(name, self.user(domain)),
             Some(By::Id(id)) => Named::Id(id),
             None => Named::Id(self.missing(&APPLICATION_CREDENTIAL_ID, "its secret is there")),
         };
-        let secret = self.secret(&APPLICATION_CREDENTIAL_SECRET, "auth.application_credential_secret");
+        let secret = self.secret(
+            &APPLICATION_CREDENTIAL_SECRET,
+            "auth.application_credential_secret",
+        );
         Method::ApplicationCredential { credential, secret }
     }
 
@@ -148,13 +197,19 @@ impl<'a> Global<'a> {
             true => self.secret(&TRUSTEE_PASSWORD, ""),
             false => self.secret(&PASSWORD, "auth.password"),
         };
-        let user = self.file.get(&TRUSTEE_ID).map(User::Id).unwrap_or_else(|| self.user(domain));
+        let user = self
+            .file
+            .get(&TRUSTEE_ID)
+            .map(User::Id)
+            .unwrap_or_else(|| self.user(domain));
         Method::Password { user, password }
     }
 
     fn user(&mut self, domain: Option<Domain>) -> User {
         match self.named(&USER_ID, &USERNAME, "auth.user") {
-            Some(By::Name(name)) => User::Name(name, self.required(domain, &USER_DOMAIN_NAME, "username")),
+            Some(By::Name(name)) => {
+                User::Name(name, self.required(domain, &USER_DOMAIN_NAME, "username"))
+            }
             Some(By::Id(id)) => User::Id(id),
             None => User::Id(self.missing(&USERNAME, "there is no user-id either")),
         }
@@ -164,19 +219,30 @@ impl<'a> Global<'a> {
         let is_application = matches!(method, Method::ApplicationCredential { .. });
         if let Some(trust) = self.file.get(&TRUST_ID) {
             if is_application {
-                self.file.refuse(&TRUST_ID, "is not possible with an application credential, which has its own scope");
+                self.file.refuse(
+                    &TRUST_ID,
+                    "is not possible with an application credential, which has its own scope",
+                );
             }
             return Scope::Trust(trust);
         }
         if is_application {
             return Scope::None;
         }
-        let of_project = self.named(&TENANT_DOMAIN_ID, &TENANT_DOMAIN_NAME, "auth.project_domain_");
-        match (self.named(&TENANT_ID, &TENANT_NAME, "auth.project_"), domain) {
+        let of_project = self.named(
+            &TENANT_DOMAIN_ID,
+            &TENANT_DOMAIN_NAME,
+            "auth.project_domain_",
+        );
+        match (
+            self.named(&TENANT_ID, &TENANT_NAME, "auth.project_"),
+            domain,
+        ) {
             (Some(By::Id(id)), _) => Scope::ProjectId(id),
-            (Some(By::Name(name)), domain) => {
-                Scope::Project(name, self.required(of_project.or(domain), &TENANT_DOMAIN_NAME, "tenant-name"))
-            }
+            (Some(By::Name(name)), domain) => Scope::Project(
+                name,
+                self.required(of_project.or(domain), &TENANT_DOMAIN_NAME, "tenant-name"),
+            ),
             // The domain of a user, which is ignored with a token.
             (None, Some(domain)) if !matches!(method, Method::Token(_)) => Scope::Domain(domain),
             (None, _) => Scope::None,
@@ -187,18 +253,28 @@ impl<'a> Global<'a> {
 /// Values of the file, else of `clouds.yaml`.
 impl Global<'_> {
     fn text(&mut self, key: &Key<String>, path: &str) -> Option<String> {
-        if self.file.is_set(key) { self.file.get(key) } else { self.clouds.text(path) }
+        if self.file.is_set(key) {
+            self.file.get(key)
+        } else {
+            self.clouds.text(path)
+        }
     }
 
     /// Returns the ID, else the name. Those of the file take precedence over those of `clouds.yaml`, whose fields begin
     /// with `path`.
     fn named(&mut self, id: &Key<String>, name: &Key<String>, path: &str) -> Option<By> {
-        let (id, name) = (self.file.get(id).map(By::Id), self.file.get(name).map(By::Name));
+        let (id, name) = (
+            self.file.get(id).map(By::Id),
+            self.file.get(name).map(By::Name),
+        );
         if id.is_some() || name.is_some() {
             return id.or(name);
         }
         // `domain_id` and `domain_name`, but `user_id` and `username`.
-        let in_clouds = self.clouds.text(&format!("{}_id", path.trim_end_matches('_'))).map(By::Id);
+        let in_clouds = self
+            .clouds
+            .text(&format!("{}_id", path.trim_end_matches('_')))
+            .map(By::Id);
         in_clouds.or_else(|| self.clouds.text(&format!("{path}name")).map(By::Name))
     }
 
@@ -209,14 +285,20 @@ impl Global<'_> {
 
     fn secret(&mut self, key: &Key<String>, path: &str) -> SecretString {
         let text = self.text(key, path);
-        SecretString::from(text.unwrap_or_else(|| self.missing(key, "there is no other credential")))
+        SecretString::from(
+            text.unwrap_or_else(|| self.missing(key, "there is no other credential")),
+        )
     }
 
     /// Returns the path of a file, which must be readable; none where nothing is sent.
     fn path(&mut self, key: &Key<String>, path: &str) -> Option<PathBuf> {
-        let file = self.text(key, path).map(PathBuf::from).filter(|_| !self.is_offline)?;
+        let file = self
+            .text(key, path)
+            .map(PathBuf::from)
+            .filter(|_| !self.is_offline)?;
         if let Err(err) = cloud_provider::files::read(&file) {
-            self.file.refuse(key, &format!("cannot be read: {}: {err}", file.display()));
+            self.file
+                .refuse(key, &format!("cannot be read: {}: {err}", file.display()));
         }
         Some(file)
     }

@@ -41,19 +41,35 @@ struct RouteResponse {
 }
 
 impl From<RouteResponse> for CloudRoute {
-    fn from(RouteResponse { destination, nexthop }: RouteResponse) -> Self {
-        Self { name: destination.clone(), destination, next_hops: vec![nexthop], ..Self::default() }
+    fn from(
+        RouteResponse {
+            destination,
+            nexthop,
+        }: RouteResponse,
+    ) -> Self {
+        Self {
+            name: destination.clone(),
+            destination,
+            next_hops: vec![nexthop],
+            ..Self::default()
+        }
     }
 }
 
 /// Returns the body of a PUT.
 fn body(routes: &[CloudRoute]) -> Value {
-    let route = |it: &CloudRoute| json!({ "destination": it.destination, "nexthop": it.next_hops.first() });
+    let route =
+        |it: &CloudRoute| json!({ "destination": it.destination, "nexthop": it.next_hops.first() });
     json!({ "router": { "routes": routes.iter().map(route).collect::<Vec<_>>() } })
 }
 
 /// Returns the routes of `[Route] router-id`.
-pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: ClusterView) -> RouteTable<RouterRoutes> {
+pub(crate) fn routes(
+    services: Services,
+    ports: Ports,
+    id: String,
+    cluster: ClusterView,
+) -> RouteTable<RouterRoutes> {
     let (all_ports, router) = (ports.clone(), id.clone());
     let wanted_ports = Coalescer::retrying_alone(move |(), ips: Vec<String>| {
         let (ports, router) = (all_ports.clone(), router.clone());
@@ -67,13 +83,25 @@ pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: Clus
             ports.with("fixed_ips", &ips, &networks).await.map(Arc::new)
         }
     });
-    let router = Router { id, documents: SharedDocuments::new(Routers(services.clone())) };
+    let router = Router {
+        id,
+        documents: SharedDocuments::new(Routers(services.clone())),
+    };
     let of_changes = router.clone();
     let changes = Coalescer::retrying_alone(move |change, routes| {
         let router = of_changes.clone();
         async move { router.change(change, routes).await }
     });
-    RouteTable::new(RouterRoutes { services, router, ports, wanted_ports, changes }, cluster)
+    RouteTable::new(
+        RouterRoutes {
+            services,
+            router,
+            ports,
+            wanted_ports,
+            changes,
+        },
+        cluster,
+    )
 }
 
 /// A router, and the lists of routes for a Neutron that takes only whole lists.
@@ -97,7 +125,11 @@ impl Router {
             Change::Add => "/routers/{id}/add_extraroutes",
             Change::Remove => "/routers/{id}/remove_extraroutes",
         };
-        services.network.send(Call::put(path, &[&self.id]).json(&body(&routes))).await.map(drop)
+        services
+            .network
+            .send(Call::put(path, &[&self.id]).json(&body(&routes)))
+            .await
+            .map(drop)
     }
 }
 
@@ -124,14 +156,28 @@ impl DocumentStore for Routers {
         let call = Call::get("/routers/{id}", &[id]).inside("router");
         let found: Option<RouterResponse> = self.0.network.find(call).await?;
         // A missing router does not mean that there are no routes.
-        let missing =
-            || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
-        let RouterResponse { routes, revision_number } = found.ok_or_else(missing)?;
+        let missing = || {
+            Error::invalid(format!(
+                "there is no router {id:?} in the project; correct router-id in [Route]"
+            ))
+        };
+        let RouterResponse {
+            routes,
+            revision_number,
+        } = found.ok_or_else(missing)?;
         let document = routes.into_iter().map(CloudRoute::from).collect();
-        Ok(Versioned { document, version: revision_number.map(|number| number.to_string()) })
+        Ok(Versioned {
+            document,
+            version: revision_number.map(|number| number.to_string()),
+        })
     }
 
-    async fn write(&self, id: &String, routes: Vec<CloudRoute>, version: Option<&str>) -> Result<()> {
+    async fn write(
+        &self,
+        id: &String,
+        routes: Vec<CloudRoute>,
+        version: Option<&str>,
+    ) -> Result<()> {
         let call = Call::put("/routers/{id}", &[id]).json(&body(&routes));
         self.0.network.send(based_on(version, call)).await.map(drop)
     }
@@ -143,7 +189,8 @@ impl RouterRoutes {
     /// # Errors
     /// Neutron's answer.
     pub(crate) async fn are_supported(&self) -> Result<bool> {
-        Ok(self.services.has_extension("extraroute").await? || self.services.has_extension("extraroute-atomic").await?)
+        Ok(self.services.has_extension("extraroute").await?
+            || self.services.has_extension("extraroute-atomic").await?)
     }
 
     /// Returns the only port in the router's networks with this address; `None` in a cloud without address pairs, or,
@@ -173,13 +220,25 @@ impl RouterRoutes {
 #[async_trait]
 impl RouteCloud for RouterRoutes {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        Ok(self.router.documents.store().read(&self.router.id).await?.document)
+        Ok(self
+            .router
+            .documents
+            .store()
+            .read(&self.router.id)
+            .await?
+            .document)
     }
 
     /// Changes the port before the router: thus a listed route is complete, and an interrupted change is repeated.
     async fn change_auxiliaries(&self, change: Change, route: &CloudRoute) -> Result<bool> {
-        let Some(port) = self.port_at(route.next_hop()?, change).await? else { return Ok(false) };
-        match self.ports.change(port, |port| pairs(port, change, route)).await {
+        let Some(port) = self.port_at(route.next_hop()?, change).await? else {
+            return Ok(false);
+        };
+        match self
+            .ports
+            .change(port, |port| pairs(port, change, route))
+            .await
+        {
             Err(error) if error.is_not_found() && change == Change::Remove => Ok(false),
             changed => changed,
         }
@@ -194,7 +253,10 @@ impl RouteCloud for RouterRoutes {
 fn pairs(port: &Port, change: Change, route: &CloudRoute) -> Option<Value> {
     let range: IpNet = route.destination.parse().ok()?;
     let is_its = |pair: &AddressPair| pair.ip_address.parse() == Ok(range);
-    let added = AddressPair { ip_address: range.to_string().into(), mac_address: None };
+    let added = AddressPair {
+        ip_address: range.to_string().into(),
+        mac_address: None,
+    };
     let mut pairs: Vec<_> = port.pairs.iter().filter(|pair| !is_its(pair)).collect();
     let is_done = (pairs.len() < port.pairs.len()) == (change == Change::Add);
     if change == Change::Add {

@@ -40,12 +40,28 @@ fn world(options: Options, servers: usize) -> World {
         let server = fake.add_server(&format!("worker-{n}"), &network);
         let addresses = [NodeAddress::new(AddressType::InternalIP, &server.ip)].into();
         let pod_cidrs = [cidr(n).into()].into();
-        Arc::new(Node { name: server.name.into(), addresses, pod_cidrs, ..Node::default() })
+        Arc::new(Node {
+            name: server.name.into(),
+            addresses,
+            pod_cidrs,
+            ..Node::default()
+        })
     };
     let nodes: Vec<_> = (0..servers).map(node).collect();
     let (services, _) = services(&fake, "");
-    let routes = super::routes(services.clone(), Ports::new(services), router.clone(), view(nodes.clone()));
-    World { fake, router, network, nodes, routes }
+    let routes = super::routes(
+        services.clone(),
+        Ports::new(services),
+        router.clone(),
+        view(nodes.clone()),
+    );
+    World {
+        fake,
+        router,
+        network,
+        nodes,
+        routes,
+    }
 }
 
 /// Returns a cluster of these Nodes.
@@ -61,11 +77,18 @@ fn cidr(n: usize) -> String {
 }
 
 fn route(destination: &str, hop: &str) -> CloudRoute {
-    CloudRoute { destination: destination.into(), next_hops: vec![hop.into()], ..CloudRoute::default() }
+    CloudRoute {
+        destination: destination.into(),
+        next_hops: vec![hop.into()],
+        ..CloudRoute::default()
+    }
 }
 
 fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: None }
+    Cluster {
+        name: "kubernetes".into(),
+        id: None,
+    }
 }
 
 impl World {
@@ -89,32 +112,65 @@ impl World {
     }
 
     async fn delete(&self, n: usize) -> Result<()> {
-        let listed = self.list().await.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap();
+        let listed = self
+            .list()
+            .await
+            .into_iter()
+            .find(|route| route.destination_cidr == cidr(n))
+            .unwrap();
         self.routes.delete(&cluster(), &listed).await
     }
 
     /// Returns the route table without one of the Nodes, and the Node's route.
     async fn without_node(&self, n: usize) -> (RouteTable<RouterRoutes>, Route) {
-        let others = self.nodes.iter().filter(|node| node.name != self.nodes[n].name);
+        let others = self
+            .nodes
+            .iter()
+            .filter(|node| node.name != self.nodes[n].name);
         let view = view(others.cloned().collect());
         let (services, _) = services(&self.fake, "");
-        let routes = super::routes(services.clone(), Ports::new(services), self.router.clone(), view);
+        let routes = super::routes(
+            services.clone(),
+            Ports::new(services),
+            self.router.clone(),
+            view,
+        );
         let listed = routes.list(&cluster()).await.unwrap();
-        (routes, listed.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap())
+        (
+            routes,
+            listed
+                .into_iter()
+                .find(|route| route.destination_cidr == cidr(n))
+                .unwrap(),
+        )
     }
 
     /// Returns the router's routes as `destination via next hop`.
     fn in_router(&self) -> Vec<String> {
         let text = |route: &Value, key: &str| route[key].as_str().unwrap().to_owned();
         let routes = self.fake.routes(&self.router);
-        routes.iter().map(|route| format!("{} via {}", text(route, "destination"), text(route, "nexthop"))).collect()
+        routes
+            .iter()
+            .map(|route| {
+                format!(
+                    "{} via {}",
+                    text(route, "destination"),
+                    text(route, "nexthop")
+                )
+            })
+            .collect()
     }
 
     /// Returns the address pairs that the port of a Node's server allows.
     fn pairs(&self, n: usize) -> Vec<String> {
-        let port = self.fake.port(&self.fake.server(&self.nodes[n].name).unwrap().port).unwrap();
+        let port = self
+            .fake
+            .port(&self.fake.server(&self.nodes[n].name).unwrap().port)
+            .unwrap();
         let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();
-        pairs.map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect()
+        pairs
+            .map(|pair| pair["ip_address"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     fn hop(&self, n: usize) -> &str {
@@ -127,7 +183,10 @@ impl World {
 }
 
 fn not_atomic() -> Options {
-    Options { atomic_routes: false, ..Options::default() }
+    Options {
+        atomic_routes: false,
+        ..Options::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +195,10 @@ async fn a_route_is_made_listed_with_its_node_and_deleted_with_what_its_port_let
         let world = world(options, 2);
         assert!(world.routes.cloud().are_supported().await.unwrap());
         world.create(0).await.unwrap();
-        assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+        assert_eq!(
+            (world.in_router(), world.pairs(0)),
+            (vec![world.via(0)], vec![cidr(0)])
+        );
         let listed = world.list().await;
         let expected = Route {
             name: cidr(0),
@@ -161,8 +223,15 @@ async fn what_is_there_already_is_left_as_it_is() {
         world.create(0).await.unwrap();
         world.fake.forget_requests();
         world.create(0).await.unwrap();
-        assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
-        assert_eq!(world.fake.changes().len(), usize::from(is_atomic), "adding twice is the API's own business");
+        assert_eq!(
+            (world.in_router(), world.pairs(0)),
+            (vec![world.via(0)], vec![cidr(0)])
+        );
+        assert_eq!(
+            world.fake.changes().len(),
+            usize::from(is_atomic),
+            "adding twice is the API's own business"
+        );
     }
 }
 
@@ -171,36 +240,68 @@ async fn other_peoples_routes_and_pairs_stay() {
     for options in [Options::default(), not_atomic()] {
         let world = world(options, 2);
         let foreign = route("0.0.0.0/0", world.hop(1));
-        world.routes.cloud().change(Change::Add, &foreign).await.unwrap();
+        world
+            .routes
+            .cloud()
+            .change(Change::Add, &foreign)
+            .await
+            .unwrap();
         let port = world.fake.server("worker-0").unwrap().port;
-        let pair = serde_json::json!({"ip_address": "10.6.0.200", "mac_address": "fa:16:3e:00:00:01"});
-        world.fake.change_port(&port, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
+        let pair =
+            serde_json::json!({"ip_address": "10.6.0.200", "mac_address": "fa:16:3e:00:00:01"});
+        world.fake.change_port(&port, |port| {
+            drop(port.insert("allowed_address_pairs".into(), vec![pair].into()))
+        });
         world.create(0).await.unwrap();
         assert_eq!(world.pairs(0), ["10.6.0.200".to_owned(), cidr(0)]);
         let listed = world.list().await;
-        assert_eq!(listed.iter().map(|route| route.owned).collect::<Vec<_>>(), [Some(false), Some(true)]);
+        assert_eq!(
+            listed.iter().map(|route| route.owned).collect::<Vec<_>>(),
+            [Some(false), Some(true)]
+        );
         world.delete(0).await.unwrap();
         assert_eq!(world.pairs(0), ["10.6.0.200"]);
-        assert_eq!(world.in_router(), [format!("0.0.0.0/0 via {}", world.hop(1))]);
+        assert_eq!(
+            world.in_router(),
+            [format!("0.0.0.0/0 via {}", world.hop(1))]
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn routes_that_come_together_go_together() {
     let world = world(Options::default(), 50);
-    world.fake.fail(Fault::new("", FaultKind::Latency(Duration::from_millis(100))));
+    world.fake.fail(Fault::new(
+        "",
+        FaultKind::Latency(Duration::from_millis(100)),
+    ));
     let answers = join_all((0..50).map(|n| world.create(n))).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(world.in_router().len(), 50);
     let additions = world.fake.count("PUT /routers/{id}/add_extraroutes");
     assert!(additions <= 4, "{additions}");
     // The Nodes' ports, and the router's, are read together, too.
-    assert!(world.fake.count("GET /ports") <= 8, "{}", world.fake.count("GET /ports"));
-    assert_eq!((world.fake.count("PUT /ports/{id}"), world.fake.count("GET /routers/{id}")), (50, 0));
+    assert!(
+        world.fake.count("GET /ports") <= 8,
+        "{}",
+        world.fake.count("GET /ports")
+    );
+    assert_eq!(
+        (
+            world.fake.count("PUT /ports/{id}"),
+            world.fake.count("GET /routers/{id}")
+        ),
+        (50, 0)
+    );
     let listed = world.list().await;
     world.fake.forget_requests();
     let cluster = cluster();
-    let answers = join_all(listed.iter().map(|route| world.routes.delete(&cluster, route))).await;
+    let answers = join_all(
+        listed
+            .iter()
+            .map(|route| world.routes.delete(&cluster, route)),
+    )
+    .await;
     assert!(answers.iter().all(Result::is_ok) && world.in_router().is_empty());
     assert!(world.fake.count("PUT /routers/{id}/remove_extraroutes") <= 4);
 }
@@ -208,7 +309,10 @@ async fn routes_that_come_together_go_together() {
 #[tokio::test(start_paused = true)]
 async fn two_hundred_routes_that_come_together_make_no_url_that_servers_refuse() {
     let world = world(Options::default(), 200);
-    world.fake.fail(Fault::new("", FaultKind::Latency(Duration::from_millis(100))));
+    world.fake.fail(Fault::new(
+        "",
+        FaultKind::Latency(Duration::from_millis(100)),
+    ));
     let answers = join_all((0..200).map(|n| world.create(n))).await;
     assert!(answers.iter().all(Result::is_ok) && world.in_router().len() == 200);
     let longest = world.fake.requests().iter().map(|it| it.query.len()).max();
@@ -220,31 +324,46 @@ async fn a_route_that_is_refused_takes_no_other_with_it_and_leaves_no_trace() {
     for options in [Options::default(), not_atomic()] {
         let world = world(options, 6);
         // The last one's address is on its port, but in no network of the router.
-        let far = world.fake.add_subnet(&world.network.id, "far", "10.99.0.0/16");
+        let far = world
+            .fake
+            .add_subnet(&world.network.id, "far", "10.99.0.0/16");
         let port = world.fake.attach("worker-5", &far);
-        let ip = world.fake.port(&port).unwrap()["fixed_ips"][0]["ip_address"].as_str().unwrap().to_owned();
+        let ip = world.fake.port(&port).unwrap()["fixed_ips"][0]["ip_address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let mut odd = world.wanted(5);
         odd.target_node_addresses = vec![NodeAddress::new(AddressType::InternalIP, &ip)];
         let cluster = cluster();
         let odd = world.routes.create(&cluster, "uid", &odd);
         let (error, answers) = tokio::join!(odd, join_all((0..5).map(|n| world.create(n))));
         let error = error.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains("not connected with router"), "{error}");
+        assert!(
+            error.is_invalid() && error.to_string().contains("not connected with router"),
+            "{error}"
+        );
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
         assert_eq!(world.in_router().len(), 5);
         let pairs = world.fake.port(&port).unwrap()["allowed_address_pairs"].clone();
-        assert_eq!(pairs, Value::Array(Vec::new()), "what was changed of the port is taken back");
+        assert_eq!(
+            pairs,
+            Value::Array(Vec::new()),
+            "what was changed of the port is taken back"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_port_that_lets_nothing_more_through_gets_no_route_and_its_node_is_told_why() {
     let full = "The number of allowed address pair exceeds the maximum 10.";
-    for (status, kind, text) in
-        [(400, "AllowedAddressPairExhausted", full), (412, "RevisionNumberConstraintFailed", "stale")]
-    {
+    for (status, kind, text) in [
+        (400, "AllowedAddressPairExhausted", full),
+        (412, "RevisionNumberConstraintFailed", "stale"),
+    ] {
         let world = world(Options::default(), 1);
-        world.fake.fail(Fault::refused_as("PUT /ports/{id}", status, kind, text));
+        world
+            .fake
+            .fail(Fault::refused_as("PUT /ports/{id}", status, kind, text));
         let error = world.create(0).await.unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
         assert!(world.in_router().is_empty() && world.fake.count("PUT /ports/{id}") <= 5);
@@ -256,31 +375,50 @@ async fn a_port_that_lets_nothing_more_through_gets_no_route_and_its_node_is_tol
 async fn a_deletion_that_is_refused_leaves_the_route_as_it_was() {
     let world = world(Options::default(), 1);
     world.create(0).await.unwrap();
-    world.fake.fail(Fault::refused("PUT /routers/{id}/remove_extraroutes", 409).times(2));
+    world
+        .fake
+        .fail(Fault::refused("PUT /routers/{id}/remove_extraroutes", 409).times(2));
     assert!(world.delete(0).await.unwrap_err().is_conflict());
-    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+    assert_eq!(
+        (world.in_router(), world.pairs(0)),
+        (vec![world.via(0)], vec![cidr(0)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_lost_is_no_failure() {
     let world = world(Options::default(), 1);
     for route in ["PUT /ports/{id}", "PUT /routers/{id}/add_extraroutes"] {
-        world.fake.fail(Fault::new(route, FaultKind::LostAnswer).times(1));
+        world
+            .fake
+            .fail(Fault::new(route, FaultKind::LostAnswer).times(1));
     }
     world.create(0).await.unwrap();
-    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+    assert_eq!(
+        (world.in_router(), world.pairs(0)),
+        (vec![world.via(0)], vec![cidr(0)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_route_is_made_again_because_it_is_not_listed_without_its_port() {
     let world = world(Options::default(), 1);
-    world.fake.fail(Fault::new("PUT /routers/{id}/add_extraroutes", FaultKind::Hang));
+    world.fake.fail(Fault::new(
+        "PUT /routers/{id}/add_extraroutes",
+        FaultKind::Hang,
+    ));
     let soon = Duration::from_secs(1);
     assert!(tokio::time::timeout(soon, world.create(0)).await.is_err());
-    assert_eq!((world.list().await.len(), world.pairs(0)), (0, vec![cidr(0)]));
+    assert_eq!(
+        (world.list().await.len(), world.pairs(0)),
+        (0, vec![cidr(0)])
+    );
     world.fake.clear_faults();
     world.create(0).await.unwrap();
-    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+    assert_eq!(
+        (world.in_router(), world.pairs(0)),
+        (vec![world.via(0)], vec![cidr(0)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +427,10 @@ async fn a_route_without_a_server_is_a_black_hole_and_its_deletion_changes_only_
     world.create(1).await.unwrap();
     world.fake.terminate("worker-1");
     let (routes, listed) = world.without_node(1).await;
-    assert_eq!((listed.blackhole, &*listed.target_node, listed.owned), (true, world.hop(1), Some(true)));
+    assert_eq!(
+        (listed.blackhole, &*listed.target_node, listed.owned),
+        (true, world.hop(1), Some(true))
+    );
     world.fake.forget_requests();
     routes.delete(&cluster(), &listed).await.unwrap();
     assert!(world.in_router().is_empty());
@@ -304,12 +445,17 @@ async fn a_server_that_outlives_its_node_lets_the_nodes_range_through_no_more() 
     let world = world(Options::default(), 2);
     let port = world.fake.server("worker-1").unwrap().port;
     let pair = serde_json::json!({"ip_address": "10.244.0.0/16"});
-    world.fake.change_port(&port, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
+    world.fake.change_port(&port, |port| {
+        drop(port.insert("allowed_address_pairs".into(), vec![pair].into()))
+    });
     world.create(1).await.unwrap();
     let (routes, listed) = world.without_node(1).await;
     assert!(listed.blackhole);
     routes.delete(&cluster(), &listed).await.unwrap();
-    assert_eq!((world.in_router().len(), world.pairs(1)), (0, vec!["10.244.0.0/16".to_owned()]));
+    assert_eq!(
+        (world.in_router().len(), world.pairs(1)),
+        (0, vec!["10.244.0.0/16".to_owned()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,23 +466,51 @@ async fn a_port_that_may_not_be_changed_keeps_no_route_that_leads_nowhere() {
         world.create(1).await.unwrap();
         let (routes, listed) = world.without_node(1).await;
         world.fake.fail(Fault::refused("PUT /ports/{id}", status));
-        assert_eq!(routes.delete(&cluster(), &listed).await.is_ok(), goes, "{status}");
-        assert!(world.delete(0).await.is_err(), "that of a Node goes with its pair");
-        assert_eq!(world.in_router(), if goes { vec![world.via(0)] } else { vec![world.via(0), world.via(1)] });
+        assert_eq!(
+            routes.delete(&cluster(), &listed).await.is_ok(),
+            goes,
+            "{status}"
+        );
+        assert!(
+            world.delete(0).await.is_err(),
+            "that of a Node goes with its pair"
+        );
+        assert_eq!(
+            world.in_router(),
+            if goes {
+                vec![world.via(0)]
+            } else {
+                vec![world.via(0), world.via(1)]
+            }
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_port_without_port_security_or_a_cloud_without_address_pairs_is_left_alone() {
-    let fixed = world(Options { address_pairs: false, ..Options::default() }, 1);
+    let fixed = world(
+        Options {
+            address_pairs: false,
+            ..Options::default()
+        },
+        1,
+    );
     fixed.create(0).await.unwrap();
-    assert_eq!((fixed.in_router(), fixed.fake.count("PUT /ports/{id}")), (vec![fixed.via(0)], 0));
+    assert_eq!(
+        (fixed.in_router(), fixed.fake.count("PUT /ports/{id}")),
+        (vec![fixed.via(0)], 0)
+    );
     assert_eq!(fixed.fake.count("GET /ports"), 0);
     let open = world(Options::default(), 1);
     let port = open.fake.server("worker-0").unwrap().port;
-    open.fake.change_port(&port, |port| drop(port.insert("port_security_enabled".into(), false.into())));
+    open.fake.change_port(&port, |port| {
+        drop(port.insert("port_security_enabled".into(), false.into()))
+    });
     open.create(0).await.unwrap();
-    assert_eq!((open.in_router(), open.fake.count("PUT /ports/{id}")), (vec![open.via(0)], 0));
+    assert_eq!(
+        (open.in_router(), open.fake.count("PUT /ports/{id}")),
+        (vec![open.via(0)], 0)
+    );
     open.delete(0).await.unwrap();
     assert_eq!(open.fake.count("PUT /ports/{id}"), 0);
 }
@@ -345,19 +519,60 @@ async fn a_port_without_port_security_or_a_cloud_without_address_pairs_is_left_a
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_changes_meanwhile_is_not_lost() {
     let world = world(not_atomic(), 2);
-    world.fake.fail(Fault::refused_as("PUT /ports/{id}", 412, "RevisionNumberConstraintFailed", "stale").times(1));
-    world.fake.fail(Fault::refused_as("PUT /routers/{id}", 412, "RevisionNumberConstraintFailed", "stale").times(1));
+    world.fake.fail(
+        Fault::refused_as(
+            "PUT /ports/{id}",
+            412,
+            "RevisionNumberConstraintFailed",
+            "stale",
+        )
+        .times(1),
+    );
+    world.fake.fail(
+        Fault::refused_as(
+            "PUT /routers/{id}",
+            412,
+            "RevisionNumberConstraintFailed",
+            "stale",
+        )
+        .times(1),
+    );
     world.create(0).await.unwrap();
-    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
-    assert_eq!((world.fake.count("GET /ports/{id}"), world.fake.count("GET /routers/{id}")), (1, 2));
+    assert_eq!(
+        (world.in_router(), world.pairs(0)),
+        (vec![world.via(0)], vec![cidr(0)])
+    );
+    assert_eq!(
+        (
+            world.fake.count("GET /ports/{id}"),
+            world.fake.count("GET /routers/{id}")
+        ),
+        (1, 2)
+    );
     // The same with a port that was read a while ago.
-    let stale =
-        world.routes.cloud().ports.of(&world.fake.server("worker-1").unwrap().id, Priority::Ordinary).await.unwrap();
+    let stale = world
+        .routes
+        .cloud()
+        .ports
+        .of(
+            &world.fake.server("worker-1").unwrap().id,
+            Priority::Ordinary,
+        )
+        .await
+        .unwrap();
     let pair = serde_json::json!({"ip_address": "10.6.0.200"});
-    world.fake.change_port(&stale[0].id, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
+    world.fake.change_port(&stale[0].id, |port| {
+        drop(port.insert("allowed_address_pairs".into(), vec![pair].into()))
+    });
     let route = route(&cidr(1), world.hop(1));
     assert!(
-        world.routes.cloud().ports.change(stale[0].clone(), |port| pairs(port, Change::Add, &route)).await.unwrap()
+        world
+            .routes
+            .cloud()
+            .ports
+            .change(stale[0].clone(), |port| pairs(port, Change::Add, &route))
+            .await
+            .unwrap()
     );
     assert_eq!(world.pairs(1), ["10.6.0.200".to_owned(), cidr(1)]);
 }
@@ -365,9 +580,15 @@ async fn what_somebody_else_changes_meanwhile_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn routes_of_both_families_of_a_node_change_its_port_one_after_the_other() {
     let world = world(Options::default(), 1);
-    let second = Route { destination_cidr: "10.244.200.0/24".into(), ..world.wanted(0) };
+    let second = Route {
+        destination_cidr: "10.244.200.0/24".into(),
+        ..world.wanted(0)
+    };
     let cluster = cluster();
-    let (first, second) = tokio::join!(world.create(0), world.routes.create(&cluster, "uid", &second));
+    let (first, second) = tokio::join!(
+        world.create(0),
+        world.routes.create(&cluster, "uid", &second)
+    );
     first.and(second).unwrap();
     let mut pairs = world.pairs(0);
     pairs.sort();
@@ -379,27 +600,57 @@ async fn a_router_that_is_not_there_says_nothing_about_routes() {
     let world = world(Options::default(), 1);
     let (services, _) = services(&world.fake, "");
     let view = view(world.nodes.clone());
-    let routes = super::routes(services.clone(), Ports::new(services), "nowhere".into(), view);
+    let routes = super::routes(
+        services.clone(),
+        Ports::new(services),
+        "nowhere".into(),
+        view,
+    );
     let error = routes.list(&cluster()).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("router-id"), "{error}");
+    assert!(
+        error.is_invalid() && error.to_string().contains("router-id"),
+        "{error}"
+    );
     // Nor are routes judged before the Nodes are known.
     let (services, _) = crate::tests::services(&world.fake, "");
     let view = ClusterView::new(crate::EVENT_SOURCE);
-    let routes = super::routes(services.clone(), Ports::new(services), world.router.clone(), view);
+    let routes = super::routes(
+        services.clone(),
+        Ports::new(services),
+        world.router.clone(),
+        view,
+    );
     assert!(routes.list(&cluster()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_without_extra_routes_has_no_routes() {
-    let world = world(Options { atomic_routes: false, routes: false, ..Options::default() }, 0);
+    let world = world(
+        Options {
+            atomic_routes: false,
+            routes: false,
+            ..Options::default()
+        },
+        0,
+    );
     assert!(!world.routes.cloud().are_supported().await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_without_an_address_of_the_family_is_told_so() {
     let world = world(Options::default(), 1);
-    let route = Route { destination_cidr: "fd00:244::/64".into(), ..world.wanted(0) };
-    let error = world.routes.create(&cluster(), "uid", &route).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("no InternalIP of IPv6"), "{error}");
+    let route = Route {
+        destination_cidr: "fd00:244::/64".into(),
+        ..world.wanted(0)
+    };
+    let error = world
+        .routes
+        .create(&cluster(), "uid", &route)
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_invalid() && error.to_string().contains("no InternalIP of IPv6"),
+        "{error}"
+    );
     assert!(world.fake.requests().is_empty());
 }

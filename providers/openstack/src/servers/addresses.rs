@@ -12,21 +12,39 @@ use crate::config::Networking;
 
 /// Returns the Node addresses of a server, in this order: those of its ports, its access addresses, its host name,
 /// those of its networks.
-pub(super) fn addresses(server: &Wire, attached: &Attached, config: &Networking) -> Box<[NodeAddress]> {
+pub(super) fn addresses(
+    server: &Wire,
+    attached: &Attached,
+    config: &Networking,
+) -> Box<[NodeAddress]> {
     use AddressType::{ExternalIP, Hostname, InternalIP};
-    let access = [&server.access_ipv4, &server.access_ipv6].into_iter().flatten();
-    let first = attached.ips.iter().map(|ip| (InternalIP, ip)).chain(access.map(|ip| (ExternalIP, ip)));
+    let access = [&server.access_ipv4, &server.access_ipv6]
+        .into_iter()
+        .flatten();
+    let first = attached
+        .ips
+        .iter()
+        .map(|ip| (InternalIP, ip))
+        .chain(access.map(|ip| (ExternalIP, ip)));
     let first = first.chain(server.metadata.hostname.iter().map(|name| (Hostname, name)));
     let mut list = Vec::new();
-    add_addresses(&mut list, first.filter(|(_, it)| !it.is_empty()).map(|(kind, it)| NodeAddress::new(kind, it)));
+    add_addresses(
+        &mut list,
+        first
+            .filter(|(_, it)| !it.is_empty())
+            .map(|(kind, it)| NodeAddress::new(kind, it)),
+    );
     for (network, is_floating, ip) in in_networks(server, attached) {
         let is_one_of = |names: &[String]| names.iter().any(|name| name == network);
         let is_external = is_floating || is_one_of(&config.public);
-        let is_internal = !is_external && (config.internal.is_empty() || is_one_of(&config.internal));
+        let is_internal =
+            !is_external && (config.internal.is_empty() || is_one_of(&config.internal));
         if !is_floating && !is_internal {
             list.retain(|it| *it.address != *ip);
         }
-        let kind = is_external.then_some(ExternalIP).or(is_internal.then_some(InternalIP));
+        let kind = is_external
+            .then_some(ExternalIP)
+            .or(is_internal.then_some(InternalIP));
         add_addresses(&mut list, kind.map(|kind| NodeAddress::new(kind, ip)));
     }
     list.retain(|it| it.kind == Hostname || !(config.ipv6_disabled && it.address.contains(':')));
@@ -38,9 +56,18 @@ pub(super) fn addresses(server: &Wire, attached: &Attached, config: &Networking)
 /// before those that it has through a trunk.
 fn in_networks<'a>(server: &'a Wire, attached: &'a Attached) -> Vec<(&'a str, bool, &'a str)> {
     let own = server.addresses.iter().flat_map(|(network, addresses)| {
-        addresses.iter().map(|it| (&**network, it.kind.as_deref() == Some("floating"), &*it.addr))
+        addresses.iter().map(|it| {
+            (
+                &**network,
+                it.kind.as_deref() == Some("floating"),
+                &*it.addr,
+            )
+        })
     });
-    let trunk = attached.trunk.iter().map(|(network, ip)| (&**network, false, &**ip));
+    let trunk = attached
+        .trunk
+        .iter()
+        .map(|(network, ip)| (&**network, false, &**ip));
     let mut all: Vec<_> = own.chain(trunk).collect();
     all.sort_by_key(|(network, ..)| *network);
     all
@@ -51,10 +78,12 @@ fn sort(addresses: &mut [NodeAddress], order: &[IpNet]) {
     if order.is_empty() {
         return;
     }
-    addresses.sort_by_cached_key(|address| match (priority(order, &address.address), address.address.parse()) {
-        (0, _) | (_, Err(_)) => (Reverse(0), 0),
-        (priority, Ok(IpAddr::V4(ip))) => (Reverse(priority), ip.to_ipv6_mapped().to_bits()),
-        (priority, Ok(IpAddr::V6(ip))) => (Reverse(priority), ip.to_bits()),
+    addresses.sort_by_cached_key(|address| {
+        match (priority(order, &address.address), address.address.parse()) {
+            (0, _) | (_, Err(_)) => (Reverse(0), 0),
+            (priority, Ok(IpAddr::V4(ip))) => (Reverse(priority), ip.to_ipv6_mapped().to_bits()),
+            (priority, Ok(IpAddr::V6(ip))) => (Reverse(priority), ip.to_bits()),
+        }
     });
 }
 
@@ -62,7 +91,11 @@ fn sort(addresses: &mut [NodeAddress], order: &[IpNet]) {
 /// address.
 fn priority(order: &[IpNet], address: &str) -> usize {
     let place = |ip: IpAddr| order.iter().position(|network| network.contains(&ip));
-    address.parse().ok().and_then(place).map_or(0, |at| order.len() - at)
+    address
+        .parse()
+        .ok()
+        .and_then(place)
+        .map_or(0, |at| order.len() - at)
 }
 
 #[cfg(test)]

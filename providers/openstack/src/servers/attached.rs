@@ -39,7 +39,11 @@ pub(super) async fn of_one(
     priority: Priority,
 ) -> Result<Attachments> {
     let its = ports.of(server, priority).await?;
-    let sub_ports: Vec<_> = its.iter().flat_map(Port::sub_ports).map(str::to_owned).collect();
+    let sub_ports: Vec<_> = its
+        .iter()
+        .flat_map(Port::sub_ports)
+        .map(str::to_owned)
+        .collect();
     let known = ports.with("id", &sub_ports, &[]).await?;
     attachments(services, &its, &known).await
 }
@@ -48,22 +52,39 @@ pub(super) async fn of_one(
 /// that is not found is left out.
 async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Result<Attachments> {
     let carried: HashSet<&str> = ports.iter().flat_map(Port::sub_ports).collect();
-    let carried: HashMap<&str, &Port> =
-        known.iter().filter(|port| carried.contains(&*port.id)).map(|port| (&*port.id, port)).collect();
-    let names = network_names(services, carried.values().map(|port| &*port.network).collect()).await?;
+    let carried: HashMap<&str, &Port> = known
+        .iter()
+        .filter(|port| carried.contains(&*port.id))
+        .map(|port| (&*port.id, port))
+        .collect();
+    let names = network_names(
+        services,
+        carried.values().map(|port| &*port.network).collect(),
+    )
+    .await?;
     let mut attachments = Attachments::new();
     for port in ports.iter().filter(|port| !port.device.is_empty()) {
         let its = attachments.entry(port.device.clone()).or_default();
         if port.is_active {
-            its.ips.extend(port.fixed_ips.iter().map(|it| it.ip.clone()));
+            its.ips
+                .extend(port.fixed_ips.iter().map(|it| it.ip.clone()));
         }
         for id in port.sub_ports() {
-            let known = carried.get(id).and_then(|port| Some((port, names.get(&*port.network)?)));
+            let known = carried
+                .get(id)
+                .and_then(|port| Some((port, names.get(&*port.network)?)));
             let Some((port, network)) = known else {
-                tracing::warn!(port = id, "a sub-port of a trunk is left out: it, or its network, is not shown");
+                tracing::warn!(
+                    port = id,
+                    "a sub-port of a trunk is left out: it, or its network, is not shown"
+                );
                 continue;
             };
-            its.trunk.extend(port.fixed_ips.iter().map(|it| (network.clone(), it.ip.clone())));
+            its.trunk.extend(
+                port.fixed_ips
+                    .iter()
+                    .map(|it| (network.clone(), it.ip.clone())),
+            );
         }
     }
     Ok(attachments)
@@ -72,9 +93,13 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
 async fn network_names(services: &Services, ids: HashSet<&str>) -> Result<HashMap<String, String>> {
     let (ids, mut names) = (Vec::from_iter(ids), HashMap::new());
     for ids in ids.chunks(VALUES_AT_ONCE) {
-        let call = Call::get("/networks", &[]).query("fields", "id").query("fields", "name");
+        let call = Call::get("/networks", &[])
+            .query("fields", "id")
+            .query("fields", "name");
         let call = ids.iter().fold(call, |call, id| call.query("id", id));
-        let found = services.texts(&services.network, call, "networks", ["id", "name"]).await?;
+        let found = services
+            .texts(&services.network, call, "networks", ["id", "name"])
+            .await?;
         names.extend(found.into_iter().map(<(_, _)>::from));
     }
     Ok(names)

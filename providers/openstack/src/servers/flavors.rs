@@ -49,7 +49,10 @@ impl Flavors {
 
     /// Returns the instance type; `None` if it was not read.
     pub(super) fn instance_type(&self, flavor: &Flavor) -> Option<String> {
-        let told = flavor.original_name.as_ref().filter(|name| !name.is_empty() && is_value(name));
+        let told = flavor
+            .original_name
+            .as_ref()
+            .filter(|name| !name.is_empty() && is_value(name));
         let learnt = || self.0.read().get(flavor).map(ToString::to_string);
         told.map(ToString::to_string).or_else(learnt)
     }
@@ -60,13 +63,20 @@ impl Flavor {
     async fn find(&self, services: &Services, priority: Priority) -> Result<Box<str>> {
         let Self { original_name, id } = self;
         if let Some(id) = id {
-            let call = Call::get("/flavors/{id}", &[id]).inside("flavor").with_priority(priority);
+            let call = Call::get("/flavors/{id}", &[id])
+                .inside("flavor")
+                .with_priority(priority);
             let found: Option<Named> = services.compute.find(call).await?;
-            return Ok(found.map(|it| it.name).filter(|name| is_value(name)).unwrap_or_else(|| id.clone()));
+            return Ok(found
+                .map(|it| it.name)
+                .filter(|name| is_value(name))
+                .unwrap_or_else(|| id.clone()));
         }
         let call = Call::get("/flavors", &[]).with_priority(priority);
         let name = original_name.as_deref().unwrap_or_default();
-        let all = services.texts(&services.compute, call, "flavors", ["id", "name"]).await?;
+        let all = services
+            .texts(&services.compute, call, "flavors", ["id", "name"])
+            .await?;
         let named = all.into_iter().find(|[_, its]| its == name);
         Ok(named.map_or_else(|| value_from(name), |[id, _]| id).into())
     }

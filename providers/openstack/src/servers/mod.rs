@@ -109,7 +109,11 @@ pub(crate) fn servers(services: &Services, ports: &Ports, config: &Config) -> Se
         Scope::Project(name, _) => format!("project {name:?}"),
         _ => "the credential's project".to_owned(),
     };
-    let in_region = if region.is_empty() { String::new() } else { format!(", region {region:?}") };
+    let in_region = if region.is_empty() {
+        String::new()
+    } else {
+        format!(", region {region:?}")
+    };
     Inventory::new(Source {
         services: services.clone(),
         ports: ports.clone(),
@@ -125,7 +129,11 @@ impl Source {
     fn server(&self, wire: Wire, attached: &Attachments) -> Server {
         let none = Attached::default();
         Server {
-            addresses: addresses::addresses(&wire, attached.get(&wire.id).unwrap_or(&none), &self.networking),
+            addresses: addresses::addresses(
+                &wire,
+                attached.get(&wire.id).unwrap_or(&none),
+                &self.networking,
+            ),
             // Every other state counts as running, asleep and broken ones included.
             is_off: &*wire.status == "SHUTOFF",
             is_being_made: &*wire.status == "BUILD",
@@ -139,12 +147,21 @@ impl Source {
 
     async fn one(&self, wire: Wire, attached: &Attachments, priority: Priority) -> Result<Server> {
         let server = self.server(wire, attached);
-        self.flavors.learn(&self.services, [&server.flavor].into_iter(), priority).await?;
+        self.flavors
+            .learn(&self.services, [&server.flavor].into_iter(), priority)
+            .await?;
         Ok(server)
     }
 
     async fn read(&self, id: &str, priority: Priority) -> Result<Option<Wire>> {
-        self.services.compute.find(Call::get("/servers/{id}", &[id]).inside("server").with_priority(priority)).await
+        self.services
+            .compute
+            .find(
+                Call::get("/servers/{id}", &[id])
+                    .inside("server")
+                    .with_priority(priority),
+            )
+            .await
     }
 }
 
@@ -158,9 +175,15 @@ impl MachineSource for Source {
         let keep = |wire: Wire| self.server(wire, &attached);
         let call = Call::get("/servers/detail", &[]).query("limit", PAGE_SIZE);
         let id = |server: &Server| server.id.clone();
-        let reading = self.services.compute.list(call, "servers", shared_priority, keep, id).await?;
+        let reading = self
+            .services
+            .compute
+            .list(call, "servers", shared_priority, keep, id)
+            .await?;
         let flavors = reading.items().iter().map(|server| &server.flavor);
-        self.flavors.learn(&self.services, flavors, shared_priority.now()).await?;
+        self.flavors
+            .learn(&self.services, flavors, shared_priority.now())
+            .await?;
         Ok(reading)
     }
 
@@ -175,14 +198,27 @@ impl MachineSource for Source {
 
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
         let none = Attachments::default();
-        Ok(self.read(id, priority).await?.map(|wire| self.server(wire, &none)))
+        Ok(self
+            .read(id, priority)
+            .await?
+            .map(|wire| self.server(wire, &none)))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
-        let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).with_priority(priority);
-        let found = self.services.all(&self.services.compute, call, "servers", |it: &Wire| it.id.clone()).await?;
+        let call = Call::get("/servers/detail", &[])
+            .query("name", exactly(name))
+            .with_priority(priority);
+        let found = self
+            .services
+            .all(&self.services.compute, call, "servers", |it: &Wire| {
+                it.id.clone()
+            })
+            .await?;
         let mut servers = Vec::new();
-        for wire in found.into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)) {
+        for wire in found
+            .into_iter()
+            .filter(|it| it.name.eq_ignore_ascii_case(name))
+        {
             let attached = of_one(&self.services, &self.ports, &wire.id, priority).await?;
             servers.push(self.one(wire, &attached, priority).await?);
         }
@@ -207,18 +243,34 @@ impl MachineSource for Source {
     }
 
     fn confirms_guess(&self, server: &Server, node: &Node) -> bool {
-        let names = node.addresses.iter().map(|it| &*it.address).chain([&*node.name]);
-        let mut names = names.chain(node.requested_ip().into_iter().flat_map(|ips| ips.split(',').map(str::trim)));
+        let names = node
+            .addresses
+            .iter()
+            .map(|it| &*it.address)
+            .chain([&*node.name]);
+        let mut names = names.chain(
+            node.requested_ip()
+                .into_iter()
+                .flat_map(|ips| ips.split(',').map(str::trim)),
+        );
         names.any(|name| {
-            server.name.eq_ignore_ascii_case(name) || server.addresses.iter().any(|its| *its.address == *name)
+            server.name.eq_ignore_ascii_case(name)
+                || server.addresses.iter().any(|its| *its.address == *name)
         })
     }
 
     fn metadata(&self, server: &Server, _node: &Node) -> InstanceMetadata {
         let region = if self.regional { &*self.region } else { "" };
         InstanceMetadata {
-            provider_id: ServerId { region, server: &server.id }.to_string(),
-            instance_type: self.flavors.instance_type(&server.flavor).unwrap_or_default(),
+            provider_id: ServerId {
+                region,
+                server: &server.id,
+            }
+            .to_string(),
+            instance_type: self
+                .flavors
+                .instance_type(&server.flavor)
+                .unwrap_or_default(),
             zone: server.zone.to_string(),
             region: self.region.clone(),
             node_addresses: server.addresses.to_vec(),
@@ -234,7 +286,9 @@ impl MachineSource for Source {
 /// Returns a pattern that only this name fits.
 fn exactly(name: &str) -> String {
     let special = |c| r"\.+*?()|[]{}^$".contains(c);
-    let escaped = name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c]));
+    let escaped = name
+        .chars()
+        .flat_map(|c| special(c).then_some('\\').into_iter().chain([c]));
     format!("^{}$", escaped.collect::<String>())
 }
 

@@ -8,11 +8,19 @@ use cloud_provider::{ConfigFile, Environment, Setup};
 use provider_openstack::config::Config;
 
 /// A credential that is enough.
-const ENOUGH: &str = "[Global]\nauth-url = http://keystone\nuser-id = u\npassword = s3cret\ntenant-id = p\n";
+const ENOUGH: &str =
+    "[Global]\nauth-url = http://keystone\nuser-id = u\npassword = s3cret\ntenant-id = p\n";
 
 fn setup(text: &str, environment: &[(&str, &str)]) -> Setup {
-    let config = Some(ConfigFile { path: "cloud.conf".into(), text: text.into() });
-    Setup { config, environment: Environment::of(environment.iter().copied()), ..Setup::default() }
+    let config = Some(ConfigFile {
+        path: "cloud.conf".into(),
+        text: text.into(),
+    });
+    Setup {
+        config,
+        environment: Environment::of(environment.iter().copied()),
+        ..Setup::default()
+    }
 }
 
 /// Parses this text as the whole file.

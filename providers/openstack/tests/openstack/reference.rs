@@ -4,11 +4,22 @@ use provider_kit::declared::Declared;
 use provider_kit::declared::reference::{put, table};
 use provider_openstack::{annotations, keys};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/openstack.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/providers/openstack.md"
+);
 
 fn all() -> impl Iterator<Item = &'static dyn Declared> {
-    let lists = [annotations::INTERNAL_ONES, annotations::ALL, keys::VARIABLES].into_iter();
-    lists.chain(keys::SECTIONS.iter().copied()).flatten().copied()
+    let lists = [
+        annotations::INTERNAL_ONES,
+        annotations::ALL,
+        keys::VARIABLES,
+    ]
+    .into_iter();
+    lists
+        .chain(keys::SECTIONS.iter().copied())
+        .flatten()
+        .copied()
 }
 
 #[test]

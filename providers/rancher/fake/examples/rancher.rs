@@ -14,24 +14,35 @@ async fn main() -> std::io::Result<()> {
     let port = Port::open(&address).await?;
     let fake = Handle::new(Rancher::default());
     for number in 0..count {
-        fake.lock().add_host(ENVIRONMENT, &format!("worker-{number}"));
+        fake.lock()
+            .add_host(ENVIRONMENT, &format!("worker-{number}"));
     }
-    println!("CATTLE_URL={}/v2-beta CATTLE_ACCESS_KEY={ACCESS_KEY} CATTLE_SECRET_KEY={SECRET_KEY}", port.url());
+    println!(
+        "CATTLE_URL={}/v2-beta CATTLE_ACCESS_KEY={ACCESS_KEY} CATTLE_SECRET_KEY={SECRET_KEY}",
+        port.url()
+    );
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
             "delete" => cloud.hosts.retain(|it| it["hostname"] != name),
             "load" => {
                 let all = console::read(name);
                 let list = |key: &str| all[key].as_array().cloned().unwrap_or_default();
-                (cloud.hosts, cloud.stacks, cloud.services) = (list("hosts"), list("stacks"), list("balancers"));
+                (cloud.hosts, cloud.stacks, cloud.services) =
+                    (list("hosts"), list("stacks"), list("balancers"));
                 // IDs of new objects are greater than all that were loaded.
                 for _ in 0..10_000 {
                     cloud.number();
                 }
             }
             "dump" => {
-                let live: Vec<_> = cloud.services.iter().filter(|it| it["removed"].is_null()).collect();
-                return Some(json!({"hosts": cloud.hosts, "stacks": cloud.stacks, "balancers": live}));
+                let live: Vec<_> = cloud
+                    .services
+                    .iter()
+                    .filter(|it| it["removed"].is_null())
+                    .collect();
+                return Some(
+                    json!({"hosts": cloud.hosts, "stacks": cloud.stacks, "balancers": live}),
+                );
             }
             _ => return None,
         }

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::services::{
-    act, balancers, consumed, consumers, create_balancer, create_external, delete, externals, service, update,
+    act, balancers, consumed, consumers, create_balancer, create_external, delete, externals,
+    service, update,
 };
 
 /// The access key of [`ENVIRONMENT`].
@@ -33,7 +34,13 @@ pub const IMAGE: &str = "rancher/lb-service-haproxy:v0.9.1";
 
 const AUTHORIZATION: &str = "Basic ZmFrZS1hY2Nlc3M6ZmFrZS1zZWNyZXQ=";
 /// Fields that the API does not show.
-const HIDDEN: [&str; 5] = ["environment", "addresses", "isLeaving", "lacksAddressLink", "locked"];
+const HIDDEN: [&str; 5] = [
+    "environment",
+    "addresses",
+    "isLeaving",
+    "lacksAddressLink",
+    "locked",
+];
 
 type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Reply, Refused>;
@@ -88,7 +95,10 @@ fn not_found() -> Refused {
 
 /// Returns the URL of the environment, as the client reaches it.
 fn base(request: &ApiRequest) -> String {
-    format!("http://{}/v2-beta/projects/1a5", request.header("host").unwrap_or("rancher"))
+    format!(
+        "http://{}/v2-beta/projects/1a5",
+        request.header("host").unwrap_or("rancher")
+    )
 }
 
 fn without(mut it: Value, keys: &[&str]) -> Value {
@@ -99,22 +109,35 @@ fn without(mut it: Value, keys: &[&str]) -> Value {
 }
 
 /// Returns a page of those resources of the environment that fit the filters of the query.
-fn page(cloud: &Rancher, request: &ApiRequest, kind: &str, all: &[Value], show: impl Fn(&Value) -> Value) -> Answer {
+fn page(
+    cloud: &Rancher,
+    request: &ApiRequest,
+    kind: &str,
+    all: &[Value],
+    show: impl Fn(&Value) -> Value,
+) -> Answer {
     let control = ["limit", "marker", "sort", "order", "include"];
     let fits = |it: &&Value| {
         let is_filter = |(key, _): &&(String, String)| !control.contains(&&**key);
         it["environment"] == *request.project
-            && request.query.iter().filter(is_filter).all(|(key, wanted)| match key.strip_suffix("_null") {
-                Some(field) => it[field].is_null() == (wanted == "1"),
-                // A filter that is no field is ignored.
-                None => it.get(key).is_none_or(|value| value.as_str() == Some(wanted)),
+            && request.query.iter().filter(is_filter).all(|(key, wanted)| {
+                match key.strip_suffix("_null") {
+                    Some(field) => it[field].is_null() == (wanted == "1"),
+                    // A filter that is no field is ignored.
+                    None => it
+                        .get(key)
+                        .is_none_or(|value| value.as_str() == Some(wanted)),
+                }
             })
     };
-    let limit = request
-        .query("limit")
-        .map_or(Ok(cloud.page), |text| text.parse().map_err(|_| invalid("InvalidFormat", "limit")))?;
+    let limit = request.query("limit").map_or(Ok(cloud.page), |text| {
+        text.parse().map_err(|_| invalid("InvalidFormat", "limit"))
+    })?;
     let size = limit.clamp(1, cloud.page);
-    let start: usize = request.query("marker").and_then(|it| it.strip_prefix('m')?.parse().ok()).unwrap_or_default();
+    let start: usize = request
+        .query("marker")
+        .and_then(|it| it.strip_prefix('m')?.parse().ok())
+        .unwrap_or_default();
     let found: Vec<&Value> = all.iter().filter(fits).collect();
     let page = Page::starting(found, start, size, &request.effects);
     let next = match page.next {
@@ -123,8 +146,14 @@ fn page(cloud: &Rancher, request: &ApiRequest, kind: &str, all: &[Value], show: 
         Next::Itself => Some(start),
     };
     let filters = request.query.iter().filter(|(key, _)| key != "marker");
-    let filters: String = filters.map(|(key, value)| format!("&{key}={value}")).collect();
-    let url = format!("{}{}", base(request), request.path.trim_start_matches("/v2-beta/projects/1a5"));
+    let filters: String = filters
+        .map(|(key, value)| format!("&{key}={value}"))
+        .collect();
+    let url = format!(
+        "{}{}",
+        base(request),
+        request.path.trim_start_matches("/v2-beta/projects/1a5")
+    );
     let next = next.map(|start| format!("{url}?marker=m{start}{filters}"));
     Ok(Reply::new(
         200,
@@ -158,7 +187,10 @@ fn schemas(_: &mut Rancher, request: &ApiRequest) -> Answer {
             "resourceMethods": ["GET", "PUT", "DELETE"], "links": links,
         })
     };
-    Ok(Reply::new(200, json!({"type": "collection", "resourceType": "schema", "data": types.map(schema)})))
+    Ok(Reply::new(
+        200,
+        json!({"type": "collection", "resourceType": "schema", "data": types.map(schema)}),
+    ))
 }
 
 fn addresses(host: &Value) -> Vec<Value> {
@@ -169,7 +201,11 @@ fn addresses(host: &Value) -> Vec<Value> {
 fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let includes = request.all("include").any(|it| it == "ipAddresses") && !cloud.ignores_include;
     page(cloud, request, "host", &cloud.hosts, |host| {
-        let url = format!("{}/hosts/{}", base(request), host["id"].as_str().unwrap_or_default());
+        let url = format!(
+            "{}/hosts/{}",
+            base(request),
+            host["id"].as_str().unwrap_or_default()
+        );
         let mut shown = without(host.clone(), &HIDDEN);
         shown["links"] = json!({"self": url, "ipAddresses": format!("{url}/ipaddresses")});
         if host["lacksAddressLink"] == true {
@@ -185,7 +221,12 @@ fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 
 fn ip_addresses(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let is_it = |it: &&Value| it["id"] == request.id() && it["environment"] == *request.project;
-    let host = cloud.hosts.iter().find(is_it).filter(|it| it["isLeaving"] != true).ok_or_else(not_found)?;
+    let host = cloud
+        .hosts
+        .iter()
+        .find(is_it)
+        .filter(|it| it["isLeaving"] != true)
+        .ok_or_else(not_found)?;
     let body = json!({"type": "collection", "resourceType": "ipAddress", "data": addresses(host), "pagination": {"next": null}});
     Ok(Reply::new(200, body))
 }
@@ -195,7 +236,9 @@ fn settings(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         "id": "1as!lb.instance.image", "type": "setting", "environment": *request.project, "name": "lb.instance.image",
         "value": cloud.image, "activeValue": cloud.image,
     });
-    page(cloud, request, "setting", &[setting], |it| without(it.clone(), &HIDDEN))
+    page(cloud, request, "setting", &[setting], |it| {
+        without(it.clone(), &HIDDEN)
+    })
 }
 
 fn shown_stack(request: &ApiRequest, stack: &Value) -> Value {
@@ -206,11 +249,14 @@ fn shown_stack(request: &ApiRequest, stack: &Value) -> Value {
 }
 
 fn stacks(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    page(cloud, request, "stack", &cloud.stacks, |it| shown_stack(request, it))
+    page(cloud, request, "stack", &cloud.stacks, |it| {
+        shown_stack(request, it)
+    })
 }
 
 fn create_stack(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let is_taken = |it: &Value| it["environment"] == *request.project && it["name"] == request.body["name"];
+    let is_taken =
+        |it: &Value| it["environment"] == *request.project && it["name"] == request.body["name"];
     if cloud.stacks.iter().any(is_taken) {
         return Err(invalid("NotUnique", "name"));
     }
@@ -257,22 +303,38 @@ const API: &[Route<Rancher>] = &[
     ("PUT", "/loadbalancerservices/{id}", update),
     ("POST", "/loadbalancerservices/{id}", act),
     ("DELETE", "/loadbalancerservices/{id}", delete),
-    ("GET", "/loadbalancerservices/{id}/consumedservices", consumed),
+    (
+        "GET",
+        "/loadbalancerservices/{id}/consumedservices",
+        consumed,
+    ),
     ("GET", "/externalservices", externals),
     ("POST", "/externalservices", create_external),
     ("GET", "/externalservices/{id}", service),
     ("PUT", "/externalservices/{id}", update),
     ("POST", "/externalservices/{id}", act),
     ("DELETE", "/externalservices/{id}", delete),
-    ("GET", "/externalservices/{id}/consumedbyservices", consumers),
+    (
+        "GET",
+        "/externalservices/{id}/consumedbyservices",
+        consumers,
+    ),
 ];
 
 impl Cloud for Rancher {
     type Service = ();
     type Refusal = Refused;
     const ROUTES: &'static [Routes<Self>] = &[
-        Routes { prefix: "/v2-beta/projects/1a5", service: (), table: API },
-        Routes { prefix: "/v2-beta", service: (), table: &[("GET", "", root)] },
+        Routes {
+            prefix: "/v2-beta/projects/1a5",
+            service: (),
+            table: API,
+        },
+        Routes {
+            prefix: "/v2-beta",
+            service: (),
+            table: &[("GET", "", root)],
+        },
     ];
 
     fn advance(&mut self, _: Instant) {
@@ -282,7 +344,9 @@ impl Cloud for Rancher {
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
         self.environment.clone_into(&mut request.project);
         match request.header("authorization") {
-            Some(AUTHORIZATION) if request.is_broken() => Err(invalid("InvalidBodyContent", "body")),
+            Some(AUTHORIZATION) if request.is_broken() => {
+                Err(invalid("InvalidBodyContent", "body"))
+            }
             Some(AUTHORIZATION) => Ok(()),
             _ => Err(Refused::new(401, "Unauthorized", "")),
         }

@@ -23,7 +23,11 @@ const PASSING: [(&str, &str, u64); 8] = [
 ];
 
 fn collection(service: &Value) -> &'static str {
-    if service["type"] == "externalService" { "externalservices" } else { "loadbalancerservices" }
+    if service["type"] == "externalService" {
+        "externalservices"
+    } else {
+        "loadbalancerservices"
+    }
 }
 
 /// Returns the actions that a service offers in its state.
@@ -32,11 +36,23 @@ fn actions(service: &Value) -> &'static [&'static str] {
     match service["state"].as_str().unwrap_or_default() {
         // A service that Rancher does not let go.
         _ if service["locked"] == true => &["update"],
-        "inactive" if is_balancer => &["activate", "setservicelinks", "addservicelink", "update", "remove"],
+        "inactive" if is_balancer => &[
+            "activate",
+            "setservicelinks",
+            "addservicelink",
+            "update",
+            "remove",
+        ],
         "inactive" => &["activate", "update", "remove"],
-        "active" if is_balancer => {
-            &["deactivate", "setservicelinks", "addservicelink", "restart", "upgrade", "update", "remove"]
-        }
+        "active" if is_balancer => &[
+            "deactivate",
+            "setservicelinks",
+            "addservicelink",
+            "restart",
+            "upgrade",
+            "update",
+            "remove",
+        ],
         "active" => &["deactivate", "update", "remove"],
         "upgraded" => &["finishupgrade", "rollback", "remove"],
         "removing" | "removed" => &[],
@@ -47,13 +63,28 @@ fn actions(service: &Value) -> &'static [&'static str] {
 fn shown(request: &ApiRequest, service: &Value) -> Value {
     let id = service["id"].as_str().unwrap_or_default();
     let url = format!("{}/{}/{id}", base(request), collection(service));
-    let is_passing = PASSING.iter().any(|(state, ..)| service["state"] == **state);
+    let is_passing = PASSING
+        .iter()
+        .any(|(state, ..)| service["state"] == **state);
     let mut shown = without(service.clone(), &HIDDEN);
     shown["transitioning"] = if is_passing { "yes" } else { "no" }.into();
     let message = shown["transitioningMessage"].take();
-    shown["transitioningMessage"] = if shown["state"] == "activating" { message } else { Value::Null };
-    let action = |action: &&str| ((*action).to_owned(), format!("{url}/?action={action}").into());
-    shown["actions"] = actions(service).iter().map(action).collect::<Map<_, _>>().into();
+    shown["transitioningMessage"] = if shown["state"] == "activating" {
+        message
+    } else {
+        Value::Null
+    };
+    let action = |action: &&str| {
+        (
+            (*action).to_owned(),
+            format!("{url}/?action={action}").into(),
+        )
+    };
+    shown["actions"] = actions(service)
+        .iter()
+        .map(action)
+        .collect::<Map<_, _>>()
+        .into();
     shown["links"] = json!({
         "self": url, "consumedservices": format!("{url}/consumedservices"),
         "consumedbyservices": format!("{url}/consumedbyservices"),
@@ -63,57 +94,97 @@ fn shown(request: &ApiRequest, service: &Value) -> Value {
 
 impl Rancher {
     fn find(&mut self, request: &ApiRequest) -> Result<&mut Value, Refused> {
-        let kind = request.path.split('/').nth(4).unwrap_or_default().to_owned();
+        let kind = request
+            .path
+            .split('/')
+            .nth(4)
+            .unwrap_or_default()
+            .to_owned();
         let is_it = |it: &&mut Value| {
-            it["id"] == request.id() && it["environment"] == *request.project && collection(it) == kind
+            it["id"] == request.id()
+                && it["environment"] == *request.project
+                && collection(it) == kind
         };
         self.services.iter_mut().find(is_it).ok_or_else(not_found)
     }
 
     /// Returns the live service with this ID.
     fn live(&self, request: &ApiRequest, id: &Value) -> Option<&Value> {
-        let is_it = |it: &&Value| it["id"] == *id && it["environment"] == *request.project && it["removed"].is_null();
+        let is_it = |it: &&Value| {
+            it["id"] == *id && it["environment"] == *request.project && it["removed"].is_null()
+        };
         self.services.iter().find(is_it)
     }
 
     fn begin(&mut self, request: &ApiRequest, id: &str, state: &str) {
-        let time = PASSING.iter().find(|(it, ..)| *it == state).map_or(0, |(.., time)| *time);
+        let time = PASSING
+            .iter()
+            .find(|(it, ..)| *it == state)
+            .map_or(0, |(.., time)| *time);
         if let Some(service) = self.services.iter_mut().find(|it| it["id"] == id) {
             service["state"] = state.into();
             service["transitioningMessage"] = Value::Null;
         }
-        self.work.begin(id, Duration::from_millis(time), &request.effects);
+        self.work
+            .begin(id, Duration::from_millis(time), &request.effects);
     }
 
     /// Ends what is due. Each request does so, too.
     pub fn finish(&mut self) {
         for (id, operation) in self.work.finished() {
-            let Some(at) = self.services.iter().position(|it| it["id"] == *id) else { continue };
+            let Some(at) = self.services.iter().position(|it| it["id"] == *id) else {
+                continue;
+            };
             let number: u64 = id.trim_start_matches("1s").parse().unwrap_or_default();
             let service = &mut self.services[at];
             let state = service["state"].clone();
             let is_activating = state == "activating" && service["type"] == "loadBalancerService";
-            let has_host = self.hosts.iter().any(|it| it["environment"] == service["environment"]);
+            let has_host = self
+                .hosts
+                .iter()
+                .any(|it| it["environment"] == service["environment"]);
             if is_activating && (self.has_no_free_port || !has_host) {
-                service["transitioningMessage"] = "Scheduling failed: ports are in use on all hosts".into();
-                self.work.begin(&id, Duration::from_millis(1500), &fake_cloud::Effects::default());
+                service["transitioningMessage"] =
+                    "Scheduling failed: ports are in use on all hosts".into();
+                self.work.begin(
+                    &id,
+                    Duration::from_millis(1500),
+                    &fake_cloud::Effects::default(),
+                );
                 continue;
             }
-            let next = PASSING.iter().find(|(it, ..)| state == **it).map_or("active", |(_, next, _)| *next);
-            service["state"] = if operation.error.is_some() { "error" } else { next }.into();
+            let next = PASSING
+                .iter()
+                .find(|(it, ..)| state == **it)
+                .map_or("active", |(_, next, _)| *next);
+            service["state"] = if operation.error.is_some() {
+                "error"
+            } else {
+                next
+            }
+            .into();
             if next == "removed" {
                 service["removed"] = "2017-05-04T08:09:10Z".into();
             }
             if next == "inactive" && service["startOnCreate"] == true {
                 service["state"] = "activating".into();
                 service["startOnCreate"] = false.into();
-                self.work.begin(&id, Duration::from_millis(500), &fake_cloud::Effects::default());
+                self.work.begin(
+                    &id,
+                    Duration::from_millis(500),
+                    &fake_cloud::Effects::default(),
+                );
             } else if service["state"] == "active" && service["type"] == "loadBalancerService" {
                 let ip = format!("203.0.{}.{}", 113 + number / 250, number % 250 + 1);
-                let port = |it: &Value| it.as_str().and_then(|it| it.split(':').next()?.parse::<u64>().ok());
+                let port = |it: &Value| {
+                    it.as_str()
+                        .and_then(|it| it.split(':').next()?.parse::<u64>().ok())
+                };
                 let endpoint = |port| json!({"type": "publicEndpoint", "ipAddress": ip, "port": port, "serviceId": id});
-                service["publicEndpoints"] =
-                    array(&service["launchConfig"]["ports"].clone()).filter_map(port).map(endpoint).collect();
+                service["publicEndpoints"] = array(&service["launchConfig"]["ports"].clone())
+                    .filter_map(port)
+                    .map(endpoint)
+                    .collect();
             }
         }
     }
@@ -121,7 +192,10 @@ impl Rancher {
     /// Creates a service, and returns it.
     fn create(&mut self, request: &ApiRequest, kind: &str) -> Result<Value, Refused> {
         let (body, environment) = (&request.body, &*request.project);
-        let stack = self.stacks.iter().find(|it| it["id"] == body["stackId"] && it["environment"] == environment);
+        let stack = self
+            .stacks
+            .iter()
+            .find(|it| it["id"] == body["stackId"] && it["environment"] == environment);
         if stack.is_none() {
             return Err(invalid("InvalidReference", "stackId"));
         }
@@ -138,7 +212,9 @@ impl Rancher {
         let is_taken = |it: &Value| {
             it["stackId"] == body["stackId"]
                 && it["removed"].is_null()
-                && it["name"].as_str().is_some_and(|it| it.eq_ignore_ascii_case(name))
+                && it["name"]
+                    .as_str()
+                    .is_some_and(|it| it.eq_ignore_ascii_case(name))
         };
         if self.services.iter().any(is_taken) {
             return Err(invalid("NotUnique", "name"));
@@ -155,7 +231,11 @@ impl Rancher {
         ] {
             service[key] = value;
         }
-        for (key, value) in [("scale", json!(1)), ("linkedServices", json!({})), ("publicEndpoints", json!([]))] {
+        for (key, value) in [
+            ("scale", json!(1)),
+            ("linkedServices", json!({})),
+            ("publicEndpoints", json!([])),
+        ] {
             if kind == "loadBalancerService" && service[key].is_null() {
                 service[key] = value;
             }
@@ -169,7 +249,10 @@ impl Rancher {
         let body = &request.body;
         for rule in array(&body["lbConfig"]["portRules"]) {
             if rule["sourcePort"].as_u64() == Some(CHECK_PORT) {
-                return Err(invalid("InvalidOption", "Port 42 is reserved for service health check"));
+                return Err(invalid(
+                    "InvalidOption",
+                    "Port 42 is reserved for service health check",
+                ));
             }
             if rule["serviceId"].is_null() && rule["selector"].is_null() {
                 return Err(invalid("MissingRequired", "serviceId"));
@@ -180,43 +263,76 @@ impl Rancher {
             if self.live(request, &rule["serviceId"]).is_none() {
                 return Err(invalid("InvalidReference", "serviceId"));
             }
-            if !["tcp", "http", "https", "tls", "sni", "udp"].iter().any(|it| rule["protocol"] == **it) {
+            if !["tcp", "http", "https", "tls", "sni", "udp"]
+                .iter()
+                .any(|it| rule["protocol"] == **it)
+            {
                 return Err(invalid("InvalidOption", "protocol"));
             }
         }
         let ports = &body["launchConfig"]["ports"];
-        let is_port = |it: &Value| it.as_str().is_some_and(|it| it.ends_with("/tcp") && it.matches(':').count() == 1);
-        if array(ports).all(is_port) { Ok(()) } else { Err(invalid("PortWrongFormat", "ports")) }
+        let is_port = |it: &Value| {
+            it.as_str()
+                .is_some_and(|it| it.ends_with("/tcp") && it.matches(':').count() == 1)
+        };
+        if array(ports).all(is_port) {
+            Ok(())
+        } else {
+            Err(invalid("PortWrongFormat", "ports"))
+        }
     }
 }
 
 pub(crate) fn balancers(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let all: Vec<_> = cloud.services.iter().filter(|it| it["type"] == "loadBalancerService").cloned().collect();
-    page(cloud, request, "loadBalancerService", &all, |it| shown(request, it))
+    let all: Vec<_> = cloud
+        .services
+        .iter()
+        .filter(|it| it["type"] == "loadBalancerService")
+        .cloned()
+        .collect();
+    page(cloud, request, "loadBalancerService", &all, |it| {
+        shown(request, it)
+    })
 }
 
 pub(crate) fn externals(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let all: Vec<_> = cloud.services.iter().filter(|it| it["type"] == "externalService").cloned().collect();
-    page(cloud, request, "externalService", &all, |it| shown(request, it))
+    let all: Vec<_> = cloud
+        .services
+        .iter()
+        .filter(|it| it["type"] == "externalService")
+        .cloned()
+        .collect();
+    page(cloud, request, "externalService", &all, |it| {
+        shown(request, it)
+    })
 }
 
 pub(crate) fn service(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    cloud.find(request).map(|it| Reply::new(200, shown(request, it)))
+    cloud
+        .find(request)
+        .map(|it| Reply::new(200, shown(request, it)))
 }
 
 pub(crate) fn create_balancer(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    if request.body["launchConfig"]["imageUuid"].as_str().is_none_or(|it| !it.starts_with("docker:")) {
+    if request.body["launchConfig"]["imageUuid"]
+        .as_str()
+        .is_none_or(|it| !it.starts_with("docker:"))
+    {
         return Err(invalid("MissingRequired", "imageUuid"));
     }
     if request.body["lbConfig"].is_null() {
         return Err(invalid("MissingRequired", "lbConfig"));
     }
     cloud.check_balancer(request)?;
-    cloud.create(request, "loadBalancerService").map(|it| Reply::new(201, shown(request, &it)))
+    cloud
+        .create(request, "loadBalancerService")
+        .map(|it| Reply::new(201, shown(request, &it)))
 }
 
 pub(crate) fn create_external(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    cloud.create(request, "externalService").map(|it| Reply::new(201, shown(request, &it)))
+    cloud
+        .create(request, "externalService")
+        .map(|it| Reply::new(201, shown(request, &it)))
 }
 
 pub(crate) fn update(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
@@ -225,10 +341,25 @@ pub(crate) fn update(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     if !actions(found).contains(&"update") {
         return Err(Refused::new(409, "InvalidState", "state"));
     }
-    for key in ["name", "description", "metadata", "scale", "lbConfig", "externalIpAddresses"] {
-        request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+    for key in [
+        "name",
+        "description",
+        "metadata",
+        "scale",
+        "lbConfig",
+        "externalIpAddresses",
+    ] {
+        request
+            .body
+            .get(key)
+            .into_iter()
+            .for_each(|value| found[key] = value.clone());
     }
-    let state = if found["state"] == "active" { "updating-active" } else { "updating-inactive" };
+    let state = if found["state"] == "active" {
+        "updating-active"
+    } else {
+        "updating-inactive"
+    };
     let id = request.id().to_owned();
     cloud.begin(request, &id, state);
     service(cloud, request)
@@ -257,7 +388,10 @@ pub(crate) fn delete(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let (action, id) = (request.query("action").unwrap_or_default(), request.id().to_owned());
+    let (action, id) = (
+        request.query("action").unwrap_or_default(),
+        request.id().to_owned(),
+    );
     let found = cloud.find(request)?;
     if !actions(found).contains(&action) {
         return Err(Refused::new(405, "ActionNotAvailable", ""));
@@ -266,8 +400,9 @@ pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         "setservicelinks" => {
             let mut links = Map::new();
             for link in array(&request.body["serviceLinks"]) {
-                let linked =
-                    cloud.live(request, &link["serviceId"]).ok_or_else(|| invalid("InvalidReference", "serviceId"))?;
+                let linked = cloud
+                    .live(request, &link["serviceId"])
+                    .ok_or_else(|| invalid("InvalidReference", "serviceId"))?;
                 let name = linked["name"].as_str().unwrap_or_default().to_owned();
                 if links.insert(name, linked["id"].clone()).is_some() {
                     return Err(invalid("NotUnique", "serviceId"));
@@ -278,7 +413,10 @@ pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         "upgrade" => {
             let config = &request.body["inServiceStrategy"]["launchConfig"];
             if config.is_null() {
-                return Err(invalid("InvalidOption", "LaunchConfig is required for load balancer service"));
+                return Err(invalid(
+                    "InvalidOption",
+                    "LaunchConfig is required for load balancer service",
+                ));
             }
             found["launchConfig"] = config.clone();
             cloud.begin(request, &id, "upgrading");
@@ -288,16 +426,26 @@ pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         "finishupgrade" => cloud.begin(request, &id, "finishing-upgrade"),
         _ => return Err(Refused::new(405, "ActionNotAvailable", "")),
     }
-    service(cloud, request).map(|reply| Reply { status: 202, ..reply })
+    service(cloud, request).map(|reply| Reply {
+        status: 202,
+        ..reply
+    })
 }
 
 fn collection_of(cloud: &Rancher, request: &ApiRequest, is_it: impl Fn(&Value) -> bool) -> Answer {
-    let found: Vec<_> = cloud.services.iter().filter(|it| it["removed"].is_null() && is_it(it)).cloned().collect();
+    let found: Vec<_> = cloud
+        .services
+        .iter()
+        .filter(|it| it["removed"].is_null() && is_it(it))
+        .cloned()
+        .collect();
     page(cloud, request, "service", &found, |it| shown(request, it))
 }
 
 fn has_link(service: &Value, id: &Value) -> bool {
-    service["linkedServices"].as_object().is_some_and(|links| links.values().any(|it| it == id))
+    service["linkedServices"]
+        .as_object()
+        .is_some_and(|links| links.values().any(|it| it == id))
 }
 
 pub(crate) fn consumed(cloud: &mut Rancher, request: &ApiRequest) -> Answer {

@@ -27,16 +27,26 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    const ALL: [(Self, &str); 4] =
-        [(Self::Tcp, "tcp"), (Self::Http, "http"), (Self::Https, "https"), (Self::Tls, "tls")];
+    const ALL: [(Self, &str); 4] = [
+        (Self::Tcp, "tcp"),
+        (Self::Http, "http"),
+        (Self::Https, "https"),
+        (Self::Tls, "tls"),
+    ];
 
     fn of(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, name)| *name == word).map(|(protocol, _)| *protocol)
+        Self::ALL
+            .iter()
+            .find(|(_, name)| *name == word)
+            .map(|(protocol, _)| *protocol)
     }
 
     /// Returns the word of the API.
     pub(crate) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(protocol, _)| *protocol == self).map_or("tcp", |(_, name)| name)
+        Self::ALL
+            .iter()
+            .find(|(protocol, _)| *protocol == self)
+            .map_or("tcp", |(_, name)| name)
     }
 }
 
@@ -47,18 +57,24 @@ pub struct PortProtocol {
     protocol: Protocol,
 }
 
-const PORT_PROTOCOLS: Kind<Vec<PortProtocol>> =
-    Kind::of("a list such as 80=http,443=https of ports and the protocols tcp, http, https, tls", |text| {
+const PORT_PROTOCOLS: Kind<Vec<PortProtocol>> = Kind::of(
+    "a list such as 80=http,443=https of ports and the protocols tcp, http, https, tls",
+    |text| {
         let one = |text: &str| {
             let (port, protocol) = text.split_once('=')?;
-            Some(PortProtocol { port: port.trim().parse().ok()?, protocol: Protocol::of(protocol.trim())? })
+            Some(PortProtocol {
+                port: port.trim().parse().ok()?,
+                protocol: Protocol::of(protocol.trim())?,
+            })
         };
         text.split(',').map(one).collect()
-    });
+    },
+);
 
 impl Value for PortProtocol {
-    const KIND: Kind<Self> =
-        Kind::of("a port and its protocol, such as 443=https", |text| PORT_PROTOCOLS.parse(text)?.pop());
+    const KIND: Kind<Self> = Kind::of("a port and its protocol, such as 443=https", |text| {
+        PORT_PROTOCOLS.parse(text)?.pop()
+    });
 }
 
 provider_kit::declare! {
@@ -98,13 +114,21 @@ impl LoadBalancerSpec {
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         let (scale, certificates) = (annotations.get(&SCALE), annotations.get(&CERTIFICATES));
-        let (protocols, cookie) = (annotations.get(&PROTOCOLS).unwrap_or_default(), annotations.get(&COOKIE));
+        let (protocols, cookie) = (
+            annotations.get(&PROTOCOLS).unwrap_or_default(),
+            annotations.get(&COOKIE),
+        );
         annotations.unknown(PREFIX, ALL);
         let ports = service_ports(service, &["TCP"]).unwrap_or_else(|error| {
             annotations.mistake(error.to_string());
             Vec::new()
         });
-        let protocol = |number| protocols.iter().find(|it| it.port == number).map(|it| it.protocol);
+        let protocol = |number| {
+            protocols
+                .iter()
+                .find(|it| it.port == number)
+                .map(|it| it.protocol)
+        };
         let port = |it: &ServicePort| PortSpec {
             number: it.number,
             node_port: it.node_port,
@@ -112,17 +136,29 @@ impl LoadBalancerSpec {
         };
         let ports: Vec<_> = ports.iter().map(port).collect();
         let speaks = |all: &[Protocol]| ports.iter().any(|it| all.contains(&it.protocol));
-        if let Some(other) = protocols.iter().find(|other| !ports.iter().any(|it| it.number == other.port)) {
-            annotations.mistake(format!("annotation {}: the Service has no port {}", PROTOCOLS.key(), other.port));
+        if let Some(other) = protocols
+            .iter()
+            .find(|other| !ports.iter().any(|it| it.number == other.port))
+        {
+            annotations.mistake(format!(
+                "annotation {}: the Service has no port {}",
+                PROTOCOLS.key(),
+                other.port
+            ));
         }
-        if speaks(&[Protocol::Https, Protocol::Tls]) && certificates.as_ref().is_none_or(Vec::is_empty) {
+        if speaks(&[Protocol::Https, Protocol::Tls])
+            && certificates.as_ref().is_none_or(Vec::is_empty)
+        {
             let [certificates, protocols] = [CERTIFICATES.key(), PROTOCOLS.key()];
-            annotations.mistake(format!("annotation {protocols}: https and tls need annotation {certificates}"));
+            annotations.mistake(format!(
+                "annotation {protocols}: https and tls need annotation {certificates}"
+            ));
         }
         if cookie.is_some() && !speaks(&[Protocol::Http, Protocol::Https]) {
             let [cookie, protocols] = [COOKIE.key(), PROTOCOLS.key()];
-            annotations
-                .mistake(format!("annotation {cookie}: only http and https have cookies; set annotation {protocols}"));
+            annotations.mistake(format!(
+                "annotation {cookie}: only http and https have cookies; set annotation {protocols}"
+            ));
         }
         let max = config.max_scale;
         if let Some(scale) = scale.filter(|scale| *scale > max) {
@@ -141,20 +177,29 @@ impl LoadBalancerSpec {
             }
         }
         if ports.iter().any(|it| it.number == CHECK_PORT) {
-            annotations
-                .mistake(format!("port {CHECK_PORT}: Rancher reserves it for the health check of load balancers"));
+            annotations.mistake(format!(
+                "port {CHECK_PORT}: Rancher reserves it for the health check of load balancers"
+            ));
         }
         let spec = service.spec.clone().unwrap_or_default();
         if spec.load_balancer_ip.is_some_and(|ip| !ip.is_empty()) {
             annotations
                 .mistake("spec.loadBalancerIP: a load balancer of Rancher has the addresses of its hosts; remove it");
         }
-        if let Some(affinity) = spec.session_affinity.filter(|it| !it.is_empty() && it != "None") {
+        if let Some(affinity) = spec
+            .session_affinity
+            .filter(|it| !it.is_empty() && it != "None")
+        {
             let cookie = COOKIE.key();
             annotations.mistake(format!(
                 "spec.sessionAffinity: {affinity:?} is not supported, only \"None\"; use annotation {cookie} for http"
             ));
         }
-        annotations.parsed(Self { ports, scale, certificates, cookie })
+        annotations.parsed(Self {
+            ports,
+            scale,
+            certificates,
+            cookie,
+        })
     }
 }

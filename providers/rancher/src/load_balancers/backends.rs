@@ -60,7 +60,10 @@ impl Drop for Claim<'_> {
 
 /// Returns the name of a Node's external service: letters, digits and single dashes, at most 63 characters.
 pub(crate) fn external_name(node: &str) -> String {
-    let clean: String = node.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
+    let clean: String = node
+        .chars()
+        .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
+        .collect();
     let parts: Vec<&str> = clean.split('-').filter(|part| !part.is_empty()).collect();
     parts.join("-").chars().take(63).collect()
 }
@@ -68,7 +71,9 @@ pub(crate) fn external_name(node: &str) -> String {
 /// Returns the name of the external service of a Node whose short name another Node has: `node.1` besides `node-1`.
 fn distinct_name(node: &str) -> String {
     // FNV-1a: the same in each run.
-    let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     let short: String = external_name(node).chars().take(54).collect();
     format!("{}-{hash:08x}", short.trim_end_matches('-'))
 }
@@ -80,12 +85,16 @@ fn distinct_names<'a>(
     names: &HashMap<String, String>,
     there: &[ExternalService],
 ) -> BTreeMap<String, String> {
-    let mut nodes: Vec<_> =
-        addresses.map(|address| (names.get(address).map_or(address, |name| &**name), address)).collect();
+    let mut nodes: Vec<_> = addresses
+        .map(|address| (names.get(address).map_or(address, |name| &**name), address))
+        .collect();
     // A Node whose name needs no change comes first.
     nodes.sort_by_key(|(node, _)| (external_name(node) != *node, *node));
     let is_of_another = |name: &str, address: &str| {
-        let named = there.iter().find(|it| it.name.eq_ignore_ascii_case(name)).and_then(ExternalService::address);
+        let named = there
+            .iter()
+            .find(|it| it.name.eq_ignore_ascii_case(name))
+            .and_then(ExternalService::address);
         named.is_some_and(|it| it != address && names.contains_key(it))
     };
     let (mut taken, mut found) = (BTreeSet::new(), BTreeMap::new());
@@ -101,16 +110,24 @@ fn distinct_names<'a>(
 
 impl Backends {
     pub(crate) fn new(api: Api) -> Self {
-        Self { api, addresses: Mutex::default(), claims: Mutex::default() }
+        Self {
+            api,
+            addresses: Mutex::default(),
+            claims: Mutex::default(),
+        }
     }
 
     /// Reads the external services, of one stack or of all.
     async fn list(&self, stack: Option<&str>) -> Result<Vec<ExternalService>> {
-        let filters: Vec<_> = [("removed_null", "1")].into_iter().chain(stack.map(|id| ("stackId", id))).collect();
+        let filters: Vec<_> = [("removed_null", "1")]
+            .into_iter()
+            .chain(stack.map(|id| ("stackId", id)))
+            .collect();
         let key = |it: &ExternalService| it.resource.id().to_owned();
         let mut all = self.api.all(EXTERNAL, &filters, key).await?;
         all.retain(|it| it.state != "removing");
-        let address = |it: &ExternalService| Some((it.resource.id().to_owned(), it.address()?.to_owned()));
+        let address =
+            |it: &ExternalService| Some((it.resource.id().to_owned(), it.address()?.to_owned()));
         let read = all.iter().filter_map(address);
         let mut addresses = self.addresses.lock();
         if stack.is_none() {
@@ -145,7 +162,11 @@ impl Backends {
         stack: &str,
         cluster: &str,
     ) -> Result<(BTreeMap<String, String>, Claim<'_>)> {
-        let mut claim = Claim { backends: self, ids: Vec::new(), leaves: false };
+        let mut claim = Claim {
+            backends: self,
+            ids: Vec::new(),
+            leaves: false,
+        };
         if targets.is_empty() {
             return Ok((BTreeMap::new(), claim));
         }
@@ -155,17 +176,25 @@ impl Backends {
         let distinct = distinct_names(addresses, names, &there);
         let one = |(address, name)| self.one(name, address, &there, names, stack, cluster);
         let all: Vec<_> = distinct.into_iter().map(one).collect();
-        let ids: BTreeMap<String, String> = stream::iter(all).buffer_unordered(CONCURRENT).try_collect().await?;
+        let ids: BTreeMap<String, String> = stream::iter(all)
+            .buffer_unordered(CONCURRENT)
+            .try_collect()
+            .await?;
         for id in ids.values() {
             let mut claims = self.claims.lock();
             let there = claims.entry(id.clone()).or_default();
             if there.is_leaving {
-                return Err(Error::conflict(format!("external service {id} is being deleted")));
+                return Err(Error::conflict(format!(
+                    "external service {id} is being deleted"
+                )));
             }
             there.links += 1;
             claim.ids.push(id.clone());
         }
-        self.addresses.lock().extend(ids.iter().map(|(address, id)| (id.clone(), address.clone())));
+        self.addresses.lock().extend(
+            ids.iter()
+                .map(|(address, id)| (id.clone(), address.clone())),
+        );
         Ok((ids, claim))
     }
 
@@ -181,7 +210,10 @@ impl Backends {
         cluster: &str,
     ) -> Result<(String, String)> {
         let is_named = |it: &&ExternalService| it.name.eq_ignore_ascii_case(&name);
-        let known = there.iter().find(|it| it.address() == Some(&address)).or_else(|| there.iter().find(is_named));
+        let known = there
+            .iter()
+            .find(|it| it.address() == Some(&address))
+            .or_else(|| there.iter().find(is_named));
         let found = match known {
             Some(found) => found.clone(),
             None => self.create(&name, &address, stack, cluster).await?,
@@ -200,16 +232,26 @@ impl Backends {
                     found.resource.id()
                 )));
             }
-            self.api.update(&found.resource, &json!({"externalIpAddresses": [address]})).await?;
+            self.api
+                .update(&found.resource, &json!({"externalIpAddresses": [address]}))
+                .await?;
         }
         if found.state == "inactive" {
-            self.api.act(&found.resource, "activate", &Value::Null).await?;
+            self.api
+                .act(&found.resource, "activate", &Value::Null)
+                .await?;
         }
         Ok((address, found.resource.id().to_owned()))
     }
 
     /// Creates an external service. If another sync has created it meanwhile, that one is used.
-    async fn create(&self, name: &str, address: &str, stack: &str, cluster: &str) -> Result<ExternalService> {
+    async fn create(
+        &self,
+        name: &str,
+        address: &str,
+        stack: &str,
+        cluster: &str,
+    ) -> Result<ExternalService> {
         let body = json!({
             "name": name, "stackId": stack, "externalIpAddresses": [address], "startOnCreate": true,
             "metadata": {OwnerTags::CLUSTER: cluster},
@@ -235,21 +277,42 @@ impl Backends {
         besides: Option<&LoadBalancerService>,
         kept: &BTreeSet<String>,
     ) -> Result<bool> {
-        let services = self.list(besides.and_then(|it| it.stack_id.as_deref())).await?;
+        let services = self
+            .list(besides.and_then(|it| it.stack_id.as_deref()))
+            .await?;
         let besides = besides.map_or("", |it| it.resource.id());
         let key = |it: &LoadBalancerService| it.resource.id().to_owned();
-        let balancers = self.api.all(BALANCER, &[("removed_null", "1")], key).await?;
+        let balancers = self
+            .api
+            .all(BALANCER, &[("removed_null", "1")], key)
+            .await?;
         let others = balancers.iter().filter(|it| it.resource.id() != besides);
-        let used: BTreeSet<_> = others.flat_map(LoadBalancerService::services).chain(kept).collect();
+        let used: BTreeSet<_> = others
+            .flat_map(LoadBalancerService::services)
+            .chain(kept)
+            .collect();
         let is_left = |it: &&ExternalService| {
-            let is_ours = it.cluster().map_or_else(|| consumed.contains(it.resource.id()), |owner| owner == cluster);
+            let is_ours = it.cluster().map_or_else(
+                || consumed.contains(it.resource.id()),
+                |owner| owner == cluster,
+            );
             is_ours && !used.contains(&it.resource.id().to_owned())
         };
-        let left: Vec<_> = services.iter().filter(is_left).map(|it| self.delete_unused(it, besides)).collect();
+        let left: Vec<_> = services
+            .iter()
+            .filter(is_left)
+            .map(|it| self.delete_unused(it, besides))
+            .collect();
         // One that Rancher refuses keeps no other one from being deleted.
-        let outcomes: Vec<Result<()>> = stream::iter(left).buffer_unordered(CONCURRENT).collect().await;
+        let outcomes: Vec<Result<()>> = stream::iter(left)
+            .buffer_unordered(CONCURRENT)
+            .collect()
+            .await;
         outcomes.into_iter().collect::<Result<()>>()?;
-        Ok(consumed.is_empty() || services.iter().any(|it| consumed.contains(it.resource.id())))
+        Ok(consumed.is_empty()
+            || services
+                .iter()
+                .any(|it| consumed.contains(it.resource.id())))
     }
 
     async fn delete_unused(&self, service: &ExternalService, besides: &str) -> Result<()> {
@@ -261,13 +324,24 @@ impl Backends {
                 return Ok(());
             }
             there.is_leaving = true;
-            Claim { backends: self, ids: vec![id.to_owned()], leaves: true }
+            Claim {
+                backends: self,
+                ids: vec![id.to_owned()],
+                leaves: true,
+            }
         };
-        let (urgent, key) = (SharedPriority::of(Priority::Urgent), |it: &Links| it.id().to_owned());
-        let consumers = self.api.linked(&service.resource, "consumedbyservices", &urgent, key).await?;
+        let (urgent, key) = (SharedPriority::of(Priority::Urgent), |it: &Links| {
+            it.id().to_owned()
+        });
+        let consumers = self
+            .api
+            .linked(&service.resource, "consumedbyservices", &urgent, key)
+            .await?;
         if consumers.iter().all(|it| it.id() == besides) {
             if !self.api.delete(&service.resource).await? {
-                return Err(Error::conflict(format!("external service {id} was not found when it was deleted")));
+                return Err(Error::conflict(format!(
+                    "external service {id} was not found when it was deleted"
+                )));
             }
             self.addresses.lock().remove(id);
         }

@@ -18,8 +18,9 @@ use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    NameUniqueness, Naming, ObservedLoadBalancer, Query, Recovery, ResourceGraph, ResourceKey,
+    State, Targets,
 };
 use provider_kit::paging::ListResult;
 use tokio::sync::Notify;
@@ -58,11 +59,22 @@ pub(crate) struct Shared {
 
 impl LoadBalancers {
     pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
-        let (deduplicator, backends) =
-            (EventDeduplicator::new(cluster.events().clone()), Backends::new(source.api.clone()));
+        let (deduplicator, backends) = (
+            EventDeduplicator::new(cluster.events().clone()),
+            Backends::new(source.api.clone()),
+        );
         let (stack, image) = (Cached::default(), Cached::default());
         let (leftovers, pending) = (Notify::new(), Mutex::default());
-        Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image, leftovers, pending }))
+        Self(Arc::new(Shared {
+            source,
+            cluster,
+            deduplicator,
+            backends,
+            stack,
+            image,
+            leftovers,
+            pending,
+        }))
     }
 
     /// Returns a task that deletes external services which a process that was killed, or a refused deletion, has left. Without the cluster's ID,
@@ -90,34 +102,64 @@ impl Shared {
     }
 
     async fn list(&self, filters: &[(&str, &str)]) -> Result<ListResult<LoadBalancerService>> {
-        let filters: Vec<_> = [("removed_null", "1")].iter().chain(filters).copied().collect();
+        let filters: Vec<_> = [("removed_null", "1")]
+            .iter()
+            .chain(filters)
+            .copied()
+            .collect();
         let key = |it: &LoadBalancerService| it.resource.id().to_owned();
         let shared_priority = SharedPriority::default();
-        let list = self.source.api.list(BALANCER, &filters, &shared_priority, |it: LoadBalancerService| it, key);
+        let list = self.source.api.list(
+            BALANCER,
+            &filters,
+            &shared_priority,
+            |it: LoadBalancerService| it,
+            key,
+        );
         Ok(list.await?.filter(LoadBalancerService::exists))
     }
 
     async fn by_id(&self, id: &str) -> Result<Option<LoadBalancerService>> {
-        let found = self.source.api.by_id::<LoadBalancerService>(BALANCER, id).await?;
+        let found = self
+            .source
+            .api
+            .by_id::<LoadBalancerService>(BALANCER, id)
+            .await?;
         Ok(found.filter(LoadBalancerService::exists))
     }
 
     /// Converts load balancers, whose backends are read if they are not known.
-    async fn with_backends(&self, found: Vec<LoadBalancerService>) -> Result<ListResult<ObservedLoadBalancer>> {
-        self.backends.know(found.iter().flat_map(LoadBalancerService::services)).await?;
-        Ok(ListResult::of(found.iter().map(|it| self.observed(it)).collect::<Result<_>>()?))
+    async fn with_backends(
+        &self,
+        found: Vec<LoadBalancerService>,
+    ) -> Result<ListResult<ObservedLoadBalancer>> {
+        self.backends
+            .know(found.iter().flat_map(LoadBalancerService::services))
+            .await?;
+        Ok(ListResult::of(
+            found
+                .iter()
+                .map(|it| self.observed(it))
+                .collect::<Result<_>>()?,
+        ))
     }
 
     /// Returns the addresses of Nodes at which they are backends, with the names of the Nodes.
     fn names(&self) -> HashMap<String, String> {
         let nodes = self.cluster.nodes().unwrap_or_default();
-        nodes.iter().filter_map(|node| Some((address(node)?, node.name.to_string()))).collect()
+        nodes
+            .iter()
+            .filter_map(|node| Some((address(node)?, node.name.to_string())))
+            .collect()
     }
 }
 
 /// Returns the address at which a Node is a backend: the first one that its host has.
 fn address(node: &Node) -> Option<String> {
-    let found = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP);
+    let found = node
+        .addresses
+        .iter()
+        .find(|it| it.kind == AddressType::InternalIP);
     found.map(|it| it.address.to_string())
 }
 
@@ -133,32 +175,50 @@ impl LoadBalancerCloud for LoadBalancers {
     fn naming(&self, _: &Cluster, service: &Service) -> Naming {
         let naming = Naming::of(service);
         let name = format!("lb-{}", naming.name);
-        Naming { legacy_owner: Some(name.clone()), name, ..naming }
+        Naming {
+            legacy_owner: Some(name.clone()),
+            name,
+            ..naming
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<LoadBalancerSpec> {
         LoadBalancerSpec::of(service, &self.0.source.config)
     }
 
-    async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancerSpec>) -> Result<ResourceGraph> {
-        let (spec, nodes, mut pending_events) = (input.spec, input.request.nodes, PendingEvents::default());
+    async fn desired(
+        &self,
+        input: &DesiredStateInput<'_, LoadBalancerSpec>,
+    ) -> Result<ResourceGraph> {
+        let (spec, nodes, mut pending_events) =
+            (input.spec, input.request.nodes, PendingEvents::default());
         let mut targets = Vec::new();
         for node in nodes {
             match address(node) {
                 Some(address) => targets.push(address),
                 None if node.is_uninitialized() => {}
                 None => {
-                    pending_events.warn_node(node, "NoBackendAddress", "this Node is no backend: it has no address");
+                    pending_events.warn_node(
+                        node,
+                        "NoBackendAddress",
+                        "this Node is no backend: it has no address",
+                    );
                 }
             }
         }
-        self.0.deduplicator.record_new(input.request.service, "targets", &pending_events);
+        self.0
+            .deduplicator
+            .record_new(input.request.service, "targets", &pending_events);
         let is_known = nodes.is_empty() || !targets.is_empty();
         let targets = is_known.then(|| targets.into_iter().collect::<Targets>());
         let settings = Settings {
             active: true,
             upgraded: false,
-            ports: spec.ports.iter().map(|port| published_port(port.number)).collect(),
+            ports: spec
+                .ports
+                .iter()
+                .map(|port| published_port(port.number))
+                .collect(),
             scale: spec.scale,
             certificates: spec.certificates.clone(),
             cookie: spec.cookie.clone(),
@@ -181,9 +241,16 @@ impl LoadBalancerCloud for LoadBalancers {
                 if is_leaving {
                     self.0.finish_deletion(identity).await?;
                 }
-                let filters: &[_] = if is_leaving { &[] } else { &[("name", &*identity.name)] };
+                let filters: &[_] = if is_leaving {
+                    &[]
+                } else {
+                    &[("name", &*identity.name)]
+                };
                 let mut found = self.0.list(filters).await?.complete()?.into_items();
-                found.retain(|it| it.is_named(&identity.name) || is_leaving && it.service() == Some(identity.uid()));
+                found.retain(|it| {
+                    it.is_named(&identity.name)
+                        || is_leaving && it.service() == Some(identity.uid())
+                });
                 let read = self.0.with_backends(found).await?;
                 Ok(read.flat_map(|it| Some(deletable(it, identity))))
             }
@@ -193,9 +260,15 @@ impl LoadBalancerCloud for LoadBalancers {
                     false => Vec::new(),
                 };
                 let is_missing = |id: &&String| !found.iter().any(|it| it.resource.id() == **id);
-                let missing = try_join_all(ids.iter().filter(is_missing).map(|id| self.0.by_id(id))).await?;
-                let is_wanted = |it: &LoadBalancerService| ids.iter().any(|id| it.resource.id() == id);
-                let all = found.into_iter().filter(is_wanted).chain(missing.into_iter().flatten()).collect();
+                let missing =
+                    try_join_all(ids.iter().filter(is_missing).map(|id| self.0.by_id(id))).await?;
+                let is_wanted =
+                    |it: &LoadBalancerService| ids.iter().any(|id| it.resource.id() == id);
+                let all = found
+                    .into_iter()
+                    .filter(is_wanted)
+                    .chain(missing.into_iter().flatten())
+                    .collect();
                 self.0.with_backends(all).await
             }
         }
@@ -209,9 +282,12 @@ impl LoadBalancerCloud for LoadBalancers {
         _: &Identity<'_>,
         _: &LoadBalancerSpec,
     ) -> Result<ResourceGraph> {
-        let has_none = |graph: &ResourceGraph| graph.targets.get(POOL).is_none_or(Targets::is_empty);
+        let has_none =
+            |graph: &ResourceGraph| graph.targets.get(POOL).is_none_or(Targets::is_empty);
         if has_none(&desired) && observed.graph.as_ref().is_none_or(has_none) {
-            desired.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
+            desired
+                .resources
+                .retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
         }
         Ok(desired)
     }
@@ -221,25 +297,36 @@ impl LoadBalancerCloud for LoadBalancers {
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
         match &observed.state {
             State::Failed(text) if is_scheduling_failure(text) => {
-                let ports = observed.graph.as_ref().and_then(|it| it.balancer_attributes()?.get("ports").cloned());
+                let ports = observed
+                    .graph
+                    .as_ref()
+                    .and_then(|it| it.balancer_attributes()?.get("ports").cloned());
                 let has = |port: &String| {
-                    ports.iter().flat_map(|it| it.as_array().into_iter().flatten()).any(|it| *it == **port)
+                    ports
+                        .iter()
+                        .flat_map(|it| it.as_array().into_iter().flatten())
+                        .any(|it| *it == **port)
                 };
-                let spec = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
-                let mut wanted = spec.filter_map(|port| Some(published_port(u16::try_from(port.port).ok()?)));
+                let spec = service
+                    .spec
+                    .iter()
+                    .flat_map(|spec| spec.ports.iter().flatten());
+                let mut wanted =
+                    spec.filter_map(|port| Some(published_port(u16::try_from(port.port).ok()?)));
                 match observed.ingress.is_empty() && !wanted.all(|port| has(&port)) {
                     true => Recovery::Replace,
-                    false => {
-                        Recovery::ByHand("Free the port on the hosts, or change the port of the Service".to_owned())
-                    }
+                    false => Recovery::ByHand(
+                        "Free the port on the hosts, or change the port of the Service".to_owned(),
+                    ),
                 }
             }
             State::Failed(text) if text.contains("canceled-") => {
                 Recovery::ByHand("Finish the upgrade or roll it back in Rancher".to_owned())
             }
-            _ => {
-                Recovery::ByHand("Restart the load balancer in Rancher, or delete it there to get a new one".to_owned())
-            }
+            _ => Recovery::ByHand(
+                "Restart the load balancer in Rancher, or delete it there to get a new one"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -251,7 +338,9 @@ impl LoadBalancerCloud for LoadBalancers {
 /// Returns the graph with the ports of a Service.
 fn with_ports(graph: ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
     spec.ports.iter().fold(graph, |graph, port| {
-        let settings = Attributes::default().set("node_port", port.node_port).set("protocol", port.protocol.name());
+        let settings = Attributes::default()
+            .set("node_port", port.node_port)
+            .set("protocol", port.protocol.name());
         graph.listener(port.number, "TCP", POOL, settings)
     })
 }
@@ -260,5 +349,12 @@ fn with_ports(graph: ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
 /// deletes a load balancer that never becomes active, for example for lack of a host with a free port.
 fn deletable(observed: ObservedLoadBalancer, identity: &Identity<'_>) -> ObservedLoadBalancer {
     let is_waited_for = observed.state == State::Busy && identity.is_leaving();
-    ObservedLoadBalancer { state: if is_waited_for { State::Ready } else { observed.state.clone() }, ..observed }
+    ObservedLoadBalancer {
+        state: if is_waited_for {
+            State::Ready
+        } else {
+            observed.state.clone()
+        },
+        ..observed
+    }
 }

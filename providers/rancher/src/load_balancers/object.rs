@@ -19,7 +19,13 @@ const SETTLED: [&str; 3] = ["active", "inactive", "upgraded"];
 /// States of a service that only a user leaves, and in which Rancher accepts no change.
 const STUCK: [&str; 3] = ["error", "canceled-upgrade", "canceled-rollback"];
 /// States of a service that does not run.
-const STOPPED: [&str; 5] = ["requested", "registering", "inactive", "deactivating", "updating-inactive"];
+const STOPPED: [&str; 5] = [
+    "requested",
+    "registering",
+    "inactive",
+    "deactivating",
+    "updating-inactive",
+];
 /// States of a resource that no longer exists.
 const REMOVED: [&str; 3] = ["removed", "purging", "purged"];
 
@@ -95,7 +101,10 @@ pub(crate) struct ExternalService {
 
 impl ExternalService {
     pub(crate) fn address(&self) -> Option<&str> {
-        self.external_ip_addresses.as_deref().and_then(<[String]>::first).map(String::as_str)
+        self.external_ip_addresses
+            .as_deref()
+            .and_then(<[String]>::first)
+            .map(String::as_str)
     }
 
     /// Returns the cluster in the owner tags.
@@ -130,7 +139,9 @@ impl Resource for Settings {
 /// Returns `true` for the message of a load balancer for which Rancher finds no host.
 pub(crate) fn is_scheduling_failure(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    ["scheduling failed", "allocation failed"].iter().any(|failure| message.contains(failure))
+    ["scheduling failed", "allocation failed"]
+        .iter()
+        .any(|failure| message.contains(failure))
 }
 
 /// Returns the published port in the form of the Go program.
@@ -159,17 +170,25 @@ impl LoadBalancerService {
     }
 
     fn rules(&self) -> impl Iterator<Item = &PortRule> {
-        self.lb_config.iter().flat_map(|config| config.port_rules.iter().flatten())
+        self.lb_config
+            .iter()
+            .flat_map(|config| config.port_rules.iter().flatten())
     }
 
     /// Returns the IDs of the services that get traffic or are linked.
     pub(crate) fn services(&self) -> impl Iterator<Item = &String> {
         let linked = self.linked_services.iter().flat_map(BTreeMap::values);
-        self.rules().filter_map(|rule| rule.service_id.as_ref()).chain(linked)
+        self.rules()
+            .filter_map(|rule| rule.service_id.as_ref())
+            .chain(linked)
     }
 
     fn state(&self) -> State {
-        let message = || self.transitioning_message.clone().unwrap_or_else(|| format!("state {}", self.state));
+        let message = || {
+            self.transitioning_message
+                .clone()
+                .unwrap_or_else(|| format!("state {}", self.state))
+        };
         match &*self.state {
             state if STUCK.contains(&state) => State::Failed(message()),
             _ if self.is_unscheduled() => State::Failed(message()),
@@ -193,8 +212,17 @@ impl LoadBalancerService {
     }
 
     fn settings(&self) -> Settings {
-        let with_protocol = |port: &String| if port.contains('/') { port.clone() } else { format!("{port}/tcp") };
-        let ports = self.launch_config.iter().flat_map(|it| it.ports.iter().flatten());
+        let with_protocol = |port: &String| {
+            if port.contains('/') {
+                port.clone()
+            } else {
+                format!("{port}/tcp")
+            }
+        };
+        let ports = self
+            .launch_config
+            .iter()
+            .flat_map(|it| it.ports.iter().flatten());
         let config = self.lb_config.as_ref();
         let policy = config.and_then(|it| it.stickiness_policy.as_ref());
         Settings {
@@ -203,36 +231,63 @@ impl LoadBalancerService {
             ports: ports.map(with_protocol).collect(),
             scale: self.scale,
             certificates: config.and_then(|it| it.certificate_ids.clone()),
-            cookie: policy.and_then(|it| it["cookie"].as_str()).map(str::to_owned),
+            cookie: policy
+                .and_then(|it| it["cookie"].as_str())
+                .map(str::to_owned),
         }
     }
 
     /// Converts the load balancer to what the engine compares. A backend is known by its address, which `address`
     /// returns for the ID of a service; a service that no longer exists is a backend of its own, to be removed.
-    pub(crate) fn observed(&self, address: impl Fn(&str) -> Option<String>) -> Result<ObservedLoadBalancer> {
+    pub(crate) fn observed(
+        &self,
+        address: impl Fn(&str) -> Option<String>,
+    ) -> Result<ObservedLoadBalancer> {
         let mut ports: BTreeMap<u16, Vec<&PortRule>> = BTreeMap::new();
         for rule in self.rules().filter(|rule| rule.service_id.is_some()) {
-            ports.entry(rule.source_port.unwrap_or_default()).or_default().push(rule);
+            ports
+                .entry(rule.source_port.unwrap_or_default())
+                .or_default()
+                .push(rule);
         }
         let backend = |rule: &PortRule| {
             let id = rule.service_id.as_deref().unwrap_or_default();
             address(id).unwrap_or_else(|| id.to_owned())
         };
-        let targets: BTreeSet<_> = self.rules().filter(|rule| rule.service_id.is_some()).map(backend).collect();
+        let targets: BTreeSet<_> = self
+            .rules()
+            .filter(|rule| rule.service_id.is_some())
+            .map(backend)
+            .collect();
         let mut graph = ResourceGraph::default().balancer(Attributes::observed(&self.settings())?);
         for (number, rules) in ports {
-            let is_same = |it: &PortRule| it.target_port == rules[0].target_port && it.protocol == rules[0].protocol;
-            let has_all = rules.iter().map(|rule| backend(rule)).collect::<BTreeSet<_>>() == targets;
+            let is_same = |it: &PortRule| {
+                it.target_port == rules[0].target_port && it.protocol == rules[0].protocol
+            };
+            let has_all = rules
+                .iter()
+                .map(|rule| backend(rule))
+                .collect::<BTreeSet<_>>()
+                == targets;
             // A port of which some backends differ is written as a whole.
-            let node_port = rules[0].target_port.filter(|_| has_all && rules.iter().all(|it| is_same(it)));
-            let settings = Attributes::default().set("node_port", node_port).set("protocol", &rules[0].protocol);
+            let node_port = rules[0]
+                .target_port
+                .filter(|_| has_all && rules.iter().all(|it| is_same(it)));
+            let settings = Attributes::default()
+                .set("node_port", node_port)
+                .set("protocol", &rules[0].protocol);
             graph = graph.listener(number, "TCP", POOL, settings);
         }
         let mut owner = OwnerTags::default();
         let tag = |key: &str| Some(self.metadata.as_ref()?.get(key)?.as_str()?.to_owned());
         (owner.cluster, owner.service) = (tag(OwnerTags::CLUSTER), tag(OwnerTags::SERVICE));
         let mut ingress = Vec::new();
-        for ip in self.public_endpoints.iter().flatten().filter_map(|it| it.ip_address.as_deref()) {
+        for ip in self
+            .public_endpoints
+            .iter()
+            .flatten()
+            .filter_map(|it| it.ip_address.as_deref())
+        {
             let entry = ObservedLoadBalancer::ip(ip);
             if !ingress.contains(&entry) {
                 ingress.push(entry);
@@ -245,7 +300,11 @@ impl LoadBalancerService {
             legacy_owner: self.name.starts_with("lb-a").then(|| self.name.clone()),
             state: self.state(),
             ingress,
-            graph: Some(graph.pool(POOL, Attributes::default(), Some(targets.into_iter().collect::<Targets>()))),
+            graph: Some(graph.pool(
+                POOL,
+                Attributes::default(),
+                Some(targets.into_iter().collect::<Targets>()),
+            )),
             created: self.created.as_ref().and_then(|time| time.parse().ok()),
             ..ObservedLoadBalancer::default()
         })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node, NodeAddress,
-    Result, Service, Setup,
+    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus,
+    Node, NodeAddress, Result, Service, Setup,
 };
 use provider_rancher::config::Config;
 use provider_rancher::{Rancher, annotations, cloud};
@@ -34,7 +34,9 @@ impl Harness {
             variables: variables("http://rancher").into(),
             file: None,
         };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| harness.add_node(name));
         harness
     }
 
@@ -45,8 +47,15 @@ impl Harness {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        let config = self.file.clone().map(|text| ConfigFile { path: "rancher.conf".to_owned(), text });
-        Setup { environment: Environment::of(self.variables.clone()), config, ..Setup::default() }
+        let config = self.file.clone().map(|text| ConfigFile {
+            path: "rancher.conf".to_owned(),
+            text,
+        });
+        Setup {
+            environment: Environment::of(self.variables.clone()),
+            config,
+            ..Setup::default()
+        }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
@@ -57,9 +66,17 @@ impl Harness {
     pub(crate) async fn started_in(&self, cluster: Cluster) -> Rancher {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
-        let provider =
-            Rancher::new(config.clone(), cloud(&config, &setup).service(self.fake.router()).build().unwrap());
-        let context = Context { shutdown: self.shutdown.clone(), ..self.cluster.context(cluster) };
+        let provider = Rancher::new(
+            config.clone(),
+            cloud(&config, &setup)
+                .service(self.fake.router())
+                .build()
+                .unwrap(),
+        );
+        let context = Context {
+            shutdown: self.shutdown.clone(),
+            ..self.cluster.context(cluster)
+        };
         provider.initialize(&context).await.unwrap();
         provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.fault_injector().forget_requests();
@@ -74,17 +91,36 @@ impl Harness {
     }
 
     pub(crate) fn set_node(&self, name: &str, uuid: &str, address: &str) {
-        let (uid, provider_id) = (format!("uid-{name}").into(), format!("rancher://{uuid}").into());
+        let (uid, provider_id) = (
+            format!("uid-{name}").into(),
+            format!("rancher://{uuid}").into(),
+        );
         let addresses = [NodeAddress::new(AddressType::InternalIP, address)].into();
-        self.cluster.set_node(Node { name: name.into(), uid, provider_id, addresses, ..Node::default() });
+        self.cluster.set_node(Node {
+            name: name.into(),
+            uid,
+            provider_id,
+            addresses,
+            ..Node::default()
+        });
     }
 
     pub(crate) fn host(&self, name: &str) -> Value {
-        self.fake.lock().hosts.iter().find(|it| it["hostname"] == name).cloned().unwrap()
+        self.fake
+            .lock()
+            .hosts
+            .iter()
+            .find(|it| it["hostname"] == name)
+            .cloned()
+            .unwrap()
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
-    pub(crate) async fn ensure(&self, provider: &Rancher, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Rancher,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         self.cluster.ensure(provider, &cluster(), service).await
     }
 
@@ -96,7 +132,12 @@ impl Harness {
     pub(crate) fn live(&self, kind: &str) -> Vec<Value> {
         let mut cloud = self.fake.lock();
         cloud.finish();
-        cloud.services.iter().filter(|it| it["type"] == kind && it["removed"].is_null()).cloned().collect()
+        cloud
+            .services
+            .iter()
+            .filter(|it| it["type"] == kind && it["removed"].is_null())
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn balancer(&self) -> Value {
@@ -107,26 +148,41 @@ impl Harness {
 
     /// Returns the names of the external services that exist.
     pub(crate) fn externals(&self) -> Vec<String> {
-        self.live("externalService").iter().map(|it| text(&it["name"])).collect()
+        self.live("externalService")
+            .iter()
+            .map(|it| text(&it["name"]))
+            .collect()
     }
 
     /// Requests that changed something, by route.
     pub(crate) fn changes(&self) -> Vec<String> {
-        self.fake.fault_injector().changes().into_iter().map(|(route, _)| route).collect()
+        self.fake
+            .fault_injector()
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect()
     }
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 /// Returns a Service with these ports, annotations without their prefix, and further fields in its spec.
 pub(crate) fn service(ports: &[u16], all: &[(&str, &str)], more: Value) -> Service {
-    let all = all.iter().map(|(key, value)| (format!("{}{key}", annotations::PREFIX), json!(value)));
-    let port =
-        |port: &u16| json!({"name": format!("p{port}"), "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
-    let mut spec = json!({"type": "LoadBalancer", "ports": ports.iter().map(port).collect::<Vec<_>>()});
-    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    let all = all
+        .iter()
+        .map(|(key, value)| (format!("{}{key}", annotations::PREFIX), json!(value)));
+    let port = |port: &u16| json!({"name": format!("p{port}"), "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
+    let mut spec =
+        json!({"type": "LoadBalancer", "ports": ports.iter().map(port).collect::<Vec<_>>()});
+    let Value::Object(more) = more else {
+        panic!("fields of a spec are an object")
+    };
     for (key, value) in more {
         spec[key] = value;
     }

@@ -7,10 +7,12 @@ use axum::Router;
 use ccm_conformance::json::number;
 pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings,
 };
-use cloud_provider::{CloudProvider, Environment, Fence, Service, Setup, default_load_balancer_name};
+use cloud_provider::{
+    CloudProvider, Environment, Fence, Service, Setup, default_load_balancer_name,
+};
 use provider_rancher::config::Config;
 use provider_rancher::{NAME, Rancher, cloud};
 use serde_json::{Value, json};
@@ -39,7 +41,11 @@ fn provider_id(host: &Value) -> String {
 /// Returns the variables of a program that uses the fake at a URL.
 pub(crate) fn variables(url: &str) -> [(&'static str, String); 3] {
     let [access, secret] = [ACCESS_KEY, SECRET_KEY].map(str::to_owned);
-    [("CATTLE_URL", url.to_owned()), ("CATTLE_ACCESS_KEY", access), ("CATTLE_SECRET_KEY", secret)]
+    [
+        ("CATTLE_URL", url.to_owned()),
+        ("CATTLE_ACCESS_KEY", access),
+        ("CATTLE_SECRET_KEY", secret),
+    ]
 }
 
 fn is_balancer(it: &Value) -> bool {
@@ -62,22 +68,38 @@ fn insert(cloud: &mut Fake, kind: &str, name: &str, more: &Value) -> String {
 
 impl RancherCloud {
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
-        self.0.lock().hosts.iter_mut().filter(|it| it["hostname"] == name).for_each(change);
+        self.0
+            .lock()
+            .hosts
+            .iter_mut()
+            .filter(|it| it["hostname"] == name)
+            .for_each(change);
     }
 
     fn facts(&self, it: &Value) -> LoadBalancerFacts {
         let cloud = self.0.lock();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
         for rule in list(&it["lbConfig"]["portRules"]) {
-            ports.insert((number(&rule["sourcePort"]), "TCP".to_owned(), number(&rule["targetPort"])));
-            let service = cloud.services.iter().find(|it| it["id"] == rule["serviceId"] && it["removed"].is_null());
-            let ip = service.map(|it| text(&it["externalIpAddresses"][0])).unwrap_or_default();
+            ports.insert((
+                number(&rule["sourcePort"]),
+                "TCP".to_owned(),
+                number(&rule["targetPort"]),
+            ));
+            let service = cloud
+                .services
+                .iter()
+                .find(|it| it["id"] == rule["serviceId"] && it["removed"].is_null());
+            let ip = service
+                .map(|it| text(&it["externalIpAddresses"][0]))
+                .unwrap_or_default();
             let host = cloud.hosts.iter().find(|it| it["addresses"][0] == *ip);
             targets.insert(host.map_or(ip, provider_id));
         }
         LoadBalancerFacts {
             service_uid: it["metadata"]["ccm-rs/service"].as_str().map(str::to_owned),
-            address: it["publicEndpoints"][0]["ipAddress"].as_str().map(str::to_owned),
+            address: it["publicEndpoints"][0]["ipAddress"]
+                .as_str()
+                .map(str::to_owned),
             ports,
             targets,
         }
@@ -86,7 +108,12 @@ impl RancherCloud {
     fn live(&self) -> Vec<Value> {
         let mut cloud = self.0.lock();
         cloud.finish();
-        cloud.services.iter().filter(|it| it["removed"].is_null()).cloned().collect()
+        cloud
+            .services
+            .iter()
+            .filter(|it| it["removed"].is_null())
+            .cloned()
+            .collect()
     }
 }
 
@@ -95,18 +122,27 @@ impl CloudProfile for RancherCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: false, accounts: true }
+        Capabilities {
+            routes: false,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
             machines: "GET /hosts",
             load_balancers: "GET /loadbalancerservices",
             create: "POST /loadbalancerservices",
-            polls: &["GET /loadbalancerservices/{id}", "GET /loadbalancerservices"],
+            polls: &[
+                "GET /loadbalancerservices/{id}",
+                "GET /loadbalancerservices",
+            ],
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 3, chaos_seeds: 20 }
+        Effort {
+            crash_every: 3,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
@@ -114,14 +150,26 @@ impl CloudProfile for RancherCloud {
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
         let environment = Environment::of(variables("http://rancher"));
-        let setup = Setup { environment, fence: fence.clone(), ..Setup::default() };
+        let setup = Setup {
+            environment,
+            fence: fence.clone(),
+            ..Setup::default()
+        };
         let config = Config::read(&setup).expect("a valid configuration");
-        let http = cloud(&config, &setup).service(api).build().expect("a valid address");
+        let http = cloud(&config, &setup)
+            .service(api)
+            .build()
+            .expect("a valid address");
         Arc::new(Rancher::new(config, http))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        let environment = variables(url).map(|(name, value)| (name.to_owned(), value)).into();
-        ProgramSettings { environment, cloud_config: None }
+        let environment = variables(url)
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
+        ProgramSettings {
+            environment,
+            cloud_config: None,
+        }
     }
     fn has_session_affinity(&self) -> bool {
         false
@@ -145,21 +193,39 @@ impl CloudProfile for RancherCloud {
             provider_id: provider_id(it),
             is_stopped: it["state"] == "inactive",
         };
-        self.0.lock().hosts.iter().filter(|it| it["environment"] == ENVIRONMENT).map(machine).collect()
+        self.0
+            .lock()
+            .hosts
+            .iter()
+            .filter(|it| it["environment"] == ENVIRONMENT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
-        self.live().iter().filter(|it| is_balancer(it)).map(|it| self.facts(it)).collect()
+        self.live()
+            .iter()
+            .filter(|it| is_balancer(it))
+            .map(|it| self.facts(it))
+            .collect()
     }
     fn leftovers(&self) -> Vec<String> {
         let live = self.live();
-        let used: BTreeSet<String> =
-            live.iter().flat_map(|it| list(&it["lbConfig"]["portRules"])).map(|it| text(&it["serviceId"])).collect();
+        let used: BTreeSet<String> = live
+            .iter()
+            .flat_map(|it| list(&it["lbConfig"]["portRules"]))
+            .map(|it| text(&it["serviceId"]))
+            .collect();
         let is_ours = |it: &&Value| {
-            let is_tagged = it["metadata"]["ccm-rs/cluster"].as_str().is_some_and(|it| it != "another");
+            let is_tagged = it["metadata"]["ccm-rs/cluster"]
+                .as_str()
+                .is_some_and(|it| it != "another");
             !is_balancer(it) && is_tagged && !used.contains(&text(&it["id"]))
         };
-        live.iter().filter(is_ours).map(|it| format!("external service {}", it["name"])).collect()
+        live.iter()
+            .filter(is_ours)
+            .map(|it| format!("external service {}", it["name"]))
+            .collect()
     }
     fn objects(&self) -> Vec<Value> {
         let mut all = self.live();
@@ -178,14 +244,28 @@ impl CloudProfile for RancherCloud {
         }
         for it in cloud.services.iter().filter(|it| it["removed"].is_null()) {
             let name = text(&it["name"]);
-            let owner = it["metadata"]["ccm-rs/service"].as_str().unwrap_or(&name).to_owned();
-            aliases.push((text(&it["id"]), format!("<{} of {owner}>", text(&it["type"]))));
-            aliases.push((text(&it["publicEndpoints"][0]["ipAddress"]), format!("<address of {owner}>")));
+            let owner = it["metadata"]["ccm-rs/service"]
+                .as_str()
+                .unwrap_or(&name)
+                .to_owned();
+            aliases.push((
+                text(&it["id"]),
+                format!("<{} of {owner}>", text(&it["type"])),
+            ));
+            aliases.push((
+                text(&it["publicEndpoints"][0]["ipAddress"]),
+                format!("<address of {owner}>"),
+            ));
             if is_balancer(it) && owner != name {
                 aliases.push((name, format!("<name of {owner}>")));
             }
         }
-        aliases.extend(cloud.stacks.iter().map(|it| (text(&it["id"]), "<stack>".to_owned())));
+        aliases.extend(
+            cloud
+                .stacks
+                .iter()
+                .map(|it| (text(&it["id"]), "<stack>".to_owned())),
+        );
         aliases.retain(|(value, _)| !value.is_empty());
         aliases
     }
@@ -198,15 +278,30 @@ impl CloudProfile for RancherCloud {
     }
     fn leave_things_of_others(&self) {
         let mut cloud = self.0.lock();
-        let backend = insert(&mut cloud, "externalService", THEIRS, &json!({"externalIpAddresses": ["192.0.2.1"]}));
-        let rule = json!({"sourcePort": 80, "targetPort": 80, "serviceId": backend, "protocol": "tcp"});
-        let balancer = json!({"lbConfig": {"portRules": [rule]}, "linkedServices": {THEIRS: backend}});
+        let backend = insert(
+            &mut cloud,
+            "externalService",
+            THEIRS,
+            &json!({"externalIpAddresses": ["192.0.2.1"]}),
+        );
+        let rule =
+            json!({"sourcePort": 80, "targetPort": 80, "serviceId": backend, "protocol": "tcp"});
+        let balancer =
+            json!({"lbConfig": {"portRules": [rule]}, "linkedServices": {THEIRS: backend}});
         insert(&mut cloud, "loadBalancerService", THEIRS, &balancer);
         let tagged = json!({"metadata": {"ccm-rs/cluster": "another"}, "externalIpAddresses": ["192.0.2.2"]});
-        insert(&mut cloud, "externalService", &format!("{THEIRS}-2"), &tagged);
+        insert(
+            &mut cloud,
+            "externalService",
+            &format!("{THEIRS}-2"),
+            &tagged,
+        );
     }
     fn things_of_others(&self) -> Vec<Value> {
-        self.live().into_iter().filter(|it| text(&it["name"]).starts_with(THEIRS)).collect()
+        self.live()
+            .into_iter()
+            .filter(|it| text(&it["name"]).starts_with(THEIRS))
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
@@ -214,7 +309,10 @@ impl CloudProfile for RancherCloud {
     }
     fn tamper(&self) -> bool {
         let mut cloud = self.0.lock();
-        let ours = cloud.services.iter_mut().filter(|it| is_balancer(it) && it["name"] != THEIRS);
+        let ours = cloud
+            .services
+            .iter_mut()
+            .filter(|it| is_balancer(it) && it["name"] != THEIRS);
         ours.for_each(|it| it["lbConfig"]["portRules"] = json!([]));
         true
     }
@@ -227,7 +325,12 @@ impl CloudProfile for RancherCloud {
         let mut cloud = self.0.lock();
         let launch = json!({"ports": ["80:80/tcp"], "imageUuid": "docker:lb"});
         let config = json!({"state": "inactive", "launchConfig": launch, "lbConfig": {}});
-        insert(&mut cloud, "loadBalancerService", &format!("lb-{}", default_load_balancer_name(service)), &config);
+        insert(
+            &mut cloud,
+            "loadBalancerService",
+            &format!("lb-{}", default_load_balancer_name(service)),
+            &config,
+        );
         Some(Namesake::Adopted)
     }
     fn change_addresses(&self, name: &str, internal: &str, _external: &str) -> bool {
@@ -241,7 +344,8 @@ impl CloudProfile for RancherCloud {
             let number = cloud.number();
             // A stack has no two services of the same name.
             (twin["id"], twin["stackId"]) = (format!("1s{number}").into(), "1st99".into());
-            twin["publicEndpoints"] = json!([{"ipAddress": format!("203.0.114.{number}"), "port": 80}]);
+            twin["publicEndpoints"] =
+                json!([{"ipAddress": format!("203.0.114.{number}"), "port": 80}]);
             cloud.services.push(twin);
         }
         true
@@ -255,14 +359,35 @@ impl CloudProfile for RancherCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 4 * PAGES },
-            created: Limit { changes: 3 * SERVICES + NODES + 1, reads: 20 * SERVICES },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 60 },
+            initialised: Limit {
+                changes: 0,
+                reads: 4 * PAGES,
+            },
+            created: Limit {
+                changes: 3 * SERVICES + NODES + 1,
+                reads: 20 * SERVICES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
             // A list of hosts for each of the 120 checks.
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
-            joined: Limit { changes: 2 * SERVICES + 1, reads: 20 * SERVICES },
-            deleted: Limit { changes: SERVICES + NODES + 5, reads: 20 * SERVICES },
+            not_ready: Limit {
+                changes: 0,
+                reads: 122 * PAGES,
+            },
+            joined: Limit {
+                changes: 2 * SERVICES + 1,
+                reads: 20 * SERVICES,
+            },
+            deleted: Limit {
+                changes: SERVICES + NODES + 5,
+                reads: 20 * SERVICES,
+            },
         }
     }
 }

@@ -20,7 +20,11 @@ fn recorded() -> (Value, Harness) {
     harness.fake.lock().hosts = list(&left["hosts"]);
     for node in list(&left["nodes"]) {
         let name = text(&node["name"]);
-        harness.set_node(&name, &text(&harness.host(&name)["uuid"]), &text(&node["address"]));
+        harness.set_node(
+            &name,
+            &text(&harness.host(&name)["uuid"]),
+            &text(&node["address"]),
+        );
     }
     (left, harness)
 }
@@ -35,8 +39,9 @@ async fn nothing_that_the_go_program_left_is_written() {
     let provider = harness.started().await;
     for service in list(&left["services"]) {
         let mut service: Service = serde_json::from_value(service).unwrap();
-        let shown =
-            |service: &Service| serde_json::to_value(service).unwrap()["status"]["loadBalancer"]["ingress"][0].clone();
+        let shown = |service: &Service| {
+            serde_json::to_value(service).unwrap()["status"]["loadBalancer"]["ingress"][0].clone()
+        };
         let before = shown(&service);
         harness.ensure(&provider, &mut service).await.unwrap();
         assert_eq!(harness.changes(), [""; 0], "{service:#?}");
@@ -51,18 +56,31 @@ async fn load_balancers_are_those_that_the_go_program_would_make() {
     let (left, harness) = recorded();
     let provider = harness.started().await;
     for service in list(&left["services"]) {
-        harness.ensure(&provider, &mut serde_json::from_value(service).unwrap()).await.unwrap();
+        harness
+            .ensure(&provider, &mut serde_json::from_value(service).unwrap())
+            .await
+            .unwrap();
     }
     let key = |it: &Value| (text(&it["type"]), text(&it["name"]));
     let shape = |all: Vec<Value>| {
         let mut all: Vec<_> = all
             .iter()
-            .map(|it| (key(it), sorted(&it["launchConfig"]["ports"]), it["externalIpAddresses"].clone()))
+            .map(|it| {
+                (
+                    key(it),
+                    sorted(&it["launchConfig"]["ports"]),
+                    it["externalIpAddresses"].clone(),
+                )
+            })
             .collect();
         all.sort_by_key(|it| it.0.clone());
         all
     };
-    let ours = [harness.live("loadBalancerService"), harness.live("externalService")].concat();
+    let ours = [
+        harness.live("loadBalancerService"),
+        harness.live("externalService"),
+    ]
+    .concat();
     assert_eq!(shape(ours.clone()), shape(list(&left["balancers"])));
     if let Some(file) = std::env::var_os("CCM_RANCHER_OURS") {
         let all = json!({"hosts": left["hosts"], "stacks": harness.fake.lock().stacks, "balancers": ours});

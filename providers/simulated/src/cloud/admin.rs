@@ -56,15 +56,27 @@ pub(super) fn router(cloud: &Cloud) -> Router {
         .route("/", get(async || INDEX))
         .route("/admin", get(async || INDEX))
         .route("/admin/machines", get(machines).post(add_machines))
-        .route("/admin/machines/{id}", get(machine).patch(change_machine).delete(terminate))
+        .route(
+            "/admin/machines/{id}",
+            get(machine).patch(change_machine).delete(terminate),
+        )
         .route("/admin/machines/{id}/{action}", post(act))
-        .route("/admin/load-balancers", get(load_balancers).post(add_load_balancer))
-        .route("/admin/load-balancers/{id}", patch(edit_load_balancer).delete(remove_load_balancer))
+        .route(
+            "/admin/load-balancers",
+            get(load_balancers).post(add_load_balancer),
+        )
+        .route(
+            "/admin/load-balancers/{id}",
+            patch(edit_load_balancer).delete(remove_load_balancer),
+        )
         .route("/admin/routes", get(routes).post(add_route))
         .route("/admin/routes/{id}", patch(edit_route).delete(remove_route))
         .route("/admin/volumes", post(add_volume))
         .route("/admin/tokens/{token}", put(add_token).delete(revoke_token))
-        .route("/admin/faults", get(faults).post(inject).delete(clear_faults))
+        .route(
+            "/admin/faults",
+            get(faults).post(inject).delete(clear_faults),
+        )
         .route("/admin/requests", get(requests).delete(reset_requests))
         .route("/admin/options", get(options).put(set_options))
         .route("/admin/reset", post(reset))
@@ -75,7 +87,9 @@ type CloudState = State<Cloud>;
 
 fn or_not_found(machine: Option<Machine>, id: &str) -> Answer {
     let refusal = || Refusal::not_found("machine with id or name", id, "any");
-    machine.map(|machine| Json(machine).into_response()).ok_or_else(refusal)
+    machine
+        .map(|machine| Json(machine).into_response())
+        .ok_or_else(refusal)
 }
 
 async fn machines(State(cloud): CloudState) -> Json<Vec<Machine>> {
@@ -86,13 +100,18 @@ async fn machines(State(cloud): CloudState) -> Json<Vec<Machine>> {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Addition {
-    Many { count: usize, prefix: Option<String> },
+    Many {
+        count: usize,
+        prefix: Option<String>,
+    },
     One(NewMachine),
 }
 
 async fn add_machines(State(cloud): CloudState, Json(addition): Json<Addition>) -> Response {
     match addition {
-        Addition::One(machine) => (StatusCode::CREATED, Json(cloud.add_machine(machine))).into_response(),
+        Addition::One(machine) => {
+            (StatusCode::CREATED, Json(cloud.add_machine(machine))).into_response()
+        }
         Addition::Many { count, prefix } => {
             let ids = cloud.create_machines(prefix.as_deref().unwrap_or("machine-"), count);
             (StatusCode::CREATED, Json(json!({ "ids": ids }))).into_response()
@@ -104,7 +123,11 @@ async fn machine(State(cloud): CloudState, Path(id): Path<String>) -> Answer {
     or_not_found(cloud.machine(&id), &id)
 }
 
-async fn change_machine(State(cloud): CloudState, Path(id): Path<String>, Json(change): Json<MachineChange>) -> Answer {
+async fn change_machine(
+    State(cloud): CloudState,
+    Path(id): Path<String>,
+    Json(change): Json<MachineChange>,
+) -> Answer {
     or_not_found(cloud.change_machine(&id, change), &id)
 }
 
@@ -121,7 +144,9 @@ async fn act(State(cloud): CloudState, Path((id, action)): Path<(String, String)
         "stop" => cloud.stop(&id),
         "terminate" => cloud.terminate(&id),
         other => {
-            return Err(Refusal::invalid(format!("unknown action {other:?}; known are start, stop, terminate")));
+            return Err(Refusal::invalid(format!(
+                "unknown action {other:?}; known are start, stop, terminate"
+            )));
         }
     };
     or_not_found(cloud.machine(&id).or(machine), &id)
@@ -131,7 +156,10 @@ async fn load_balancers(State(cloud): CloudState) -> Response {
     Json(cloud.load_balancers()).into_response()
 }
 
-async fn add_load_balancer(State(cloud): CloudState, Json(spec): Json<LoadBalancerSpec>) -> Response {
+async fn add_load_balancer(
+    State(cloud): CloudState,
+    Json(spec): Json<LoadBalancerSpec>,
+) -> Response {
     (StatusCode::CREATED, Json(cloud.add_load_balancer(spec))).into_response()
 }
 
@@ -140,12 +168,18 @@ async fn edit_load_balancer(
     Path(id): Path<String>,
     Json(change): Json<LoadBalancerChange>,
 ) -> Answer {
-    let changed = cloud.edit_load_balancer(&id, change).map(|changed| Json(changed).into_response());
+    let changed = cloud
+        .edit_load_balancer(&id, change)
+        .map(|changed| Json(changed).into_response());
     changed.ok_or_else(|| Refusal::not_found("load balancer with id or name", &id, "any"))
 }
 
 async fn remove_load_balancer(State(cloud): CloudState, Path(id): Path<String>) -> StatusCode {
-    if cloud.remove_load_balancer(&id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+    if cloud.remove_load_balancer(&id) {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::NOT_FOUND
+    }
 }
 
 #[derive(Deserialize)]
@@ -154,8 +188,16 @@ struct RouteChange {
     protected: bool,
 }
 
-async fn edit_route(State(cloud): CloudState, Path(id): Path<String>, Json(change): Json<RouteChange>) -> StatusCode {
-    if cloud.protect_route(&id, change.protected) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+async fn edit_route(
+    State(cloud): CloudState,
+    Path(id): Path<String>,
+    Json(change): Json<RouteChange>,
+) -> StatusCode {
+    if cloud.protect_route(&id, change.protected) {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::NOT_FOUND
+    }
 }
 
 async fn routes(State(cloud): CloudState) -> Response {
@@ -163,7 +205,11 @@ async fn routes(State(cloud): CloudState) -> Response {
 }
 
 async fn remove_route(State(cloud): CloudState, Path(id): Path<String>) -> StatusCode {
-    if cloud.remove_route(&id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+    if cloud.remove_route(&id) {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::NOT_FOUND
+    }
 }
 
 async fn add_route(State(cloud): CloudState, Json(route): Json<NewRoute>) -> Response {
@@ -190,7 +236,11 @@ async fn add_token(
 }
 
 async fn revoke_token(State(cloud): CloudState, Path(token): Path<String>) -> StatusCode {
-    if cloud.revoke_token(&token) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+    if cloud.revoke_token(&token) {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::NOT_FOUND
+    }
 }
 
 async fn faults(State(cloud): CloudState) -> Json<Vec<Fault>> {

@@ -59,43 +59,69 @@ impl Fault {
     /// Creates a fault on all routes until it is cleared.
     #[must_use]
     pub fn new(kind: FaultKind) -> Self {
-        Self { kind, route: None, count: None, status: None, milliseconds: None, page: None, without_total: false }
+        Self {
+            kind,
+            route: None,
+            count: None,
+            status: None,
+            milliseconds: None,
+            page: None,
+            without_total: false,
+        }
     }
 
     /// Restricts the fault to this route.
     #[must_use]
     pub fn on(self, route: &str) -> Self {
-        Self { route: Some(route.to_owned()), ..self }
+        Self {
+            route: Some(route.to_owned()),
+            ..self
+        }
     }
 
     /// Restricts the fault to a number of requests.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
-        Self { count: Some(count), ..self }
+        Self {
+            count: Some(count),
+            ..self
+        }
     }
 
     /// Returns a fault that refuses requests with this status code.
     #[must_use]
     pub fn status(code: u16) -> Self {
-        Self { status: Some(code), ..Self::new(FaultKind::Status) }
+        Self {
+            status: Some(code),
+            ..Self::new(FaultKind::Status)
+        }
     }
 
     /// Returns a fault that delays answers by this time.
     #[must_use]
     pub fn latency(milliseconds: u64) -> Self {
-        Self { milliseconds: Some(milliseconds), ..Self::new(FaultKind::Latency) }
+        Self {
+            milliseconds: Some(milliseconds),
+            ..Self::new(FaultKind::Latency)
+        }
     }
 
     /// Restricts the fault to one page.
     #[must_use]
     pub fn at_page(self, page: usize) -> Self {
-        Self { page: Some(page), ..self }
+        Self {
+            page: Some(page),
+            ..self
+        }
     }
 
     /// Leaves out the total.
     #[must_use]
     pub fn without_total(self) -> Self {
-        Self { without_total: true, ..self }
+        Self {
+            without_total: true,
+            ..self
+        }
     }
 }
 
@@ -143,7 +169,9 @@ impl Model {
 impl Effects {
     fn add(&mut self, fault: &Fault) {
         match fault.kind {
-            FaultKind::Latency => self.latency += Duration::from_millis(fault.milliseconds.unwrap_or(1000)),
+            FaultKind::Latency => {
+                self.latency += Duration::from_millis(fault.milliseconds.unwrap_or(1000))
+            }
             FaultKind::Status => self.status = Some(fault.status.unwrap_or(500)),
             FaultKind::LostAnswer => self.answer_is_lost = true,
             FaultKind::WrongCredentials => self.credentials_are_wrong = true,

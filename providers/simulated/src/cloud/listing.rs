@@ -32,9 +32,17 @@ pub(super) trait Listed {
 
 impl Query {
     fn matches(&self, object: &impl Listed) -> bool {
-        let label = self.label.as_deref().map(|label| label.split_once('=').unwrap_or((label, "")));
-        self.name.as_deref().is_none_or(|name| object.name() == name)
-            && self.ids.as_deref().is_none_or(|ids| ids.split(',').any(|id| object.id() == id))
+        let label = self
+            .label
+            .as_deref()
+            .map(|label| label.split_once('=').unwrap_or((label, "")));
+        self.name
+            .as_deref()
+            .is_none_or(|name| object.name() == name)
+            && self
+                .ids
+                .as_deref()
+                .is_none_or(|ids| ids.split(',').any(|id| object.id() == id))
             && label.is_none_or(|(key, value)| object.label(key) == Some(value))
     }
 }
@@ -69,9 +77,13 @@ pub(super) fn page<'a, T: Listed + 'a, V: Serialize>(
     let start = ((number - 1) * size).min(found.len());
     let end = (start + size).min(found.len());
     let is_last = end == found.len() || effects.last_page.is_some_and(|last| number >= last);
-    let shown: Vec<V> = found[start..end].iter().map(|object| show(object)).collect();
+    let shown: Vec<V> = found[start..end]
+        .iter()
+        .map(|object| show(object))
+        .collect();
     let objects = serde_json::to_string(&shown).unwrap_or_default();
-    let or_null = |number: Option<usize>| number.map_or_else(|| "null".to_owned(), |n| n.to_string());
+    let or_null =
+        |number: Option<usize>| number.map_or_else(|| "null".to_owned(), |n| n.to_string());
     let total = or_null((!effects.hides_total).then_some(total));
     let next = or_null((!is_last).then_some(number + 1));
     let body = format!(

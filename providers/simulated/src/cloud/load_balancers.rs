@@ -124,7 +124,11 @@ impl StoredLoadBalancer {
     }
 
     pub(super) fn show(&self) -> LoadBalancer {
-        let status = if self.is_pending() { LoadBalancerStatus::Pending } else { LoadBalancerStatus::Active };
+        let status = if self.is_pending() {
+            LoadBalancerStatus::Pending
+        } else {
+            LoadBalancerStatus::Active
+        };
         let has_address = self.ready_for_the_first_time <= Instant::now();
         LoadBalancer {
             id: self.id.clone(),
@@ -154,10 +158,17 @@ impl Listed for StoredLoadBalancer {
 
 impl Model {
     pub(super) fn load_balancers(&self) -> Vec<LoadBalancer> {
-        self.load_balancers.values().map(|stored| stored.object.show()).collect()
+        self.load_balancers
+            .values()
+            .map(|stored| stored.object.show())
+            .collect()
     }
 
-    pub(super) fn add_load_balancer(&mut self, project: &str, mut spec: LoadBalancerSpec) -> LoadBalancer {
+    pub(super) fn add_load_balancer(
+        &mut self,
+        project: &str,
+        mut spec: LoadBalancerSpec,
+    ) -> LoadBalancer {
         if spec.tier.is_empty() {
             spec.tier = "basic".to_owned();
         }
@@ -168,13 +179,20 @@ impl Model {
         let object = StoredLoadBalancer {
             id: id.clone(),
             project: project.to_owned(),
-            ip: if spec.address.is_empty() { format!("198.19.{a}.{b}") } else { spec.address.clone() },
+            ip: if spec.address.is_empty() {
+                format!("198.19.{a}.{b}")
+            } else {
+                spec.address.clone()
+            },
             spec,
             is_protected: false,
             ready_for_the_first_time: ready,
             ready,
         };
-        let shown = LoadBalancer { operation: Some(operation), ..object.show() };
+        let shown = LoadBalancer {
+            operation: Some(operation),
+            ..object.show()
+        };
         let stored = self.stored(object);
         self.load_balancers.insert(id, stored);
         shown
@@ -190,18 +208,34 @@ impl Model {
         let (operation, ready) = self.start_operation(project, id);
         let object = &mut self.load_balancers.get_mut(id)?.object;
         (object.spec, object.ready) = (spec, ready);
-        Some(LoadBalancer { operation: Some(operation), ..object.show() })
+        Some(LoadBalancer {
+            operation: Some(operation),
+            ..object.show()
+        })
     }
 
     fn load_balancer_mut(&mut self, id_or_name: &str) -> Option<&mut StoredLoadBalancer> {
-        let mut all = self.load_balancers.values_mut().map(|stored| &mut stored.object);
+        let mut all = self
+            .load_balancers
+            .values_mut()
+            .map(|stored| &mut stored.object);
         all.find(|it| it.id == id_or_name || it.spec.name == id_or_name)
     }
 
     /// Changes a load balancer as an operator does: at once, also during an operation.
-    pub(super) fn edit_load_balancer(&mut self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
+    pub(super) fn edit_load_balancer(
+        &mut self,
+        id_or_name: &str,
+        change: LoadBalancerChange,
+    ) -> Option<LoadBalancer> {
         let object = self.load_balancer_mut(id_or_name)?;
-        let LoadBalancerChange { protected, labels, listeners, targets, tier } = change;
+        let LoadBalancerChange {
+            protected,
+            labels,
+            listeners,
+            targets,
+            tier,
+        } = change;
         object.is_protected = protected.unwrap_or(object.is_protected);
         let spec = &mut object.spec;
         spec.labels = labels.unwrap_or_else(|| std::mem::take(&mut spec.labels));

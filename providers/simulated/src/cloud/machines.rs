@@ -88,7 +88,13 @@ pub struct MachineChange {
 
 impl Machine {
     pub(super) fn change(&mut self, change: MachineChange) -> Self {
-        let MachineChange { name, machine_type, state, addresses, labels } = change;
+        let MachineChange {
+            name,
+            machine_type,
+            state,
+            addresses,
+            labels,
+        } = change;
         self.name = name.unwrap_or_else(|| self.name.clone());
         self.machine_type = machine_type.unwrap_or_else(|| self.machine_type.clone());
         self.state = state.unwrap_or(self.state);
@@ -99,7 +105,10 @@ impl Machine {
 
     /// Returns the internal IP addresses.
     pub(super) fn internal_ips(&self) -> Vec<String> {
-        let internal = self.addresses.iter().filter(|a| a.kind == AddressType::InternalIP);
+        let internal = self
+            .addresses
+            .iter()
+            .filter(|a| a.kind == AddressType::InternalIP);
         internal.map(|a| a.address.to_string()).collect()
     }
 }
@@ -107,17 +116,30 @@ impl Machine {
 impl Model {
     pub(super) fn add_machine(&mut self, new: NewMachine) -> Machine {
         let number = self.next_number();
-        let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+        let or = |text: String, default: &str| {
+            if text.is_empty() {
+                default.to_owned()
+            } else {
+                text
+            }
+        };
         let id = format!("m-{number:06}");
         let zone = or(new.zone, ZONES[number as usize % ZONES.len()]);
         let machine = Machine {
             name: or(new.name, &id),
             project: or(new.project, DEFAULT_PROJECT),
-            region: or(new.region, zone.trim_end_matches(|c: char| c.is_ascii_lowercase())),
+            region: or(
+                new.region,
+                zone.trim_end_matches(|c: char| c.is_ascii_lowercase()),
+            ),
             zone,
             machine_type: or(new.machine_type, "small"),
             state: new.state,
-            addresses: if new.addresses.is_empty() { generated_addresses(number) } else { new.addresses },
+            addresses: if new.addresses.is_empty() {
+                generated_addresses(number)
+            } else {
+                new.addresses
+            },
             labels: new.labels,
             id: id.clone(),
         };
@@ -131,17 +153,30 @@ impl Model {
             return Some(id_or_name.to_owned());
         }
         // The newest of its name.
-        self.machines.values().rev().map(|m| &m.object).find(|m| m.name == id_or_name).map(|m| m.id.clone())
+        self.machines
+            .values()
+            .rev()
+            .map(|m| &m.object)
+            .find(|m| m.name == id_or_name)
+            .map(|m| m.id.clone())
     }
 
     pub(super) fn machine_mut(&mut self, id_or_name: &str) -> Option<&mut Machine> {
         let id = self.machine_id(id_or_name)?;
-        self.machines.get_mut(&id).map(|machine| &mut machine.object)
+        self.machines
+            .get_mut(&id)
+            .map(|machine| &mut machine.object)
     }
 
     pub(super) fn take_machines(&mut self, ids_or_names: &[String]) -> Vec<Machine> {
-        let ids: Vec<String> = ids_or_names.iter().filter_map(|key| self.machine_id(key)).collect();
-        ids.iter().filter_map(|id| self.machines.remove(id)).map(|stored| stored.object).collect()
+        let ids: Vec<String> = ids_or_names
+            .iter()
+            .filter_map(|key| self.machine_id(key))
+            .collect();
+        ids.iter()
+            .filter_map(|id| self.machines.remove(id))
+            .map(|stored| stored.object)
+            .collect()
     }
 
     pub(super) fn restore_machines(&mut self, machines: Vec<Machine>) {
@@ -152,7 +187,9 @@ impl Model {
     }
 
     pub(super) fn remove_machine(&mut self, id_or_name: &str) -> bool {
-        self.machine_id(id_or_name).and_then(|id| self.machines.remove(&id)).is_some()
+        self.machine_id(id_or_name)
+            .and_then(|id| self.machines.remove(&id))
+            .is_some()
     }
 }
 
@@ -162,6 +199,9 @@ fn generated_addresses(number: u32) -> Vec<NodeAddress> {
     let [_, a, b, c] = number.to_be_bytes();
     vec![
         NodeAddress::new(AddressType::InternalIP, &format!("10.{a}.{b}.{c}")),
-        NodeAddress::new(AddressType::ExternalIP, &format!("198.{}.{b}.{c}", 18 + a % 2)),
+        NodeAddress::new(
+            AddressType::ExternalIP,
+            &format!("198.{}.{b}.{c}", 18 + a % 2),
+        ),
     ]
 }

@@ -94,7 +94,11 @@ impl Cloud {
     ///
     /// # Errors
     /// The error of the listener, if it cannot accept connections.
-    pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> io::Result<()> {
         const GRACE: Duration = Duration::from_millis(500);
         let listener = listener.tap_io(|stream| {
             // Without `TCP_NODELAY`, a small answer may be delayed until an earlier packet is acknowledged. If the
@@ -134,7 +138,9 @@ impl Cloud {
 
     /// Makes `token` valid for `project`.
     pub fn add_token(&self, token: &str, project: &str) {
-        self.model().tokens.insert(token.to_owned(), project.to_owned());
+        self.model()
+            .tokens
+            .insert(token.to_owned(), project.to_owned());
     }
 
     /// Makes `token` invalid; returns `true` if it was valid.
@@ -151,14 +157,25 @@ impl Cloud {
     pub fn create_machines(&self, prefix: &str, count: usize) -> Vec<String> {
         let mut model = self.model();
         (1..=count)
-            .map(|n| model.add_machine(NewMachine { name: format!("{prefix}{n}"), ..NewMachine::default() }).id)
+            .map(|n| {
+                model
+                    .add_machine(NewMachine {
+                        name: format!("{prefix}{n}"),
+                        ..NewMachine::default()
+                    })
+                    .id
+            })
             .collect()
     }
 
     /// Returns all machines of all projects, sorted by ID.
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
-        self.model().machines.values().map(|machine| machine.object.clone()).collect()
+        self.model()
+            .machines
+            .values()
+            .map(|machine| machine.object.clone())
+            .collect()
     }
 
     /// Returns a machine by id or name.
@@ -169,18 +186,26 @@ impl Cloud {
 
     /// Changes a machine, by ID or name, and returns the changed machine; `None` if there is none.
     pub fn change_machine(&self, id_or_name: &str, change: MachineChange) -> Option<Machine> {
-        self.model().machine_mut(id_or_name).map(|machine| machine.change(change))
+        self.model()
+            .machine_mut(id_or_name)
+            .map(|machine| machine.change(change))
     }
 
     /// Stops a machine, by ID or name; returns `false` if it does not exist.
     pub fn stop(&self, id_or_name: &str) -> bool {
-        let change = MachineChange { state: Some(MachineState::Stopped), ..MachineChange::default() };
+        let change = MachineChange {
+            state: Some(MachineState::Stopped),
+            ..MachineChange::default()
+        };
         self.change_machine(id_or_name, change).is_some()
     }
 
     /// Starts a machine, by ID or name; returns `false` if it does not exist.
     pub fn start(&self, id_or_name: &str) -> bool {
-        let change = MachineChange { state: Some(MachineState::Running), ..MachineChange::default() };
+        let change = MachineChange {
+            state: Some(MachineState::Running),
+            ..MachineChange::default()
+        };
         self.change_machine(id_or_name, change).is_some()
     }
 
@@ -218,7 +243,11 @@ impl Cloud {
 
     /// Changes a load balancer, by ID or name, as an operator does in a console: at once, without an operation. Returns
     /// the changed load balancer; `None` if there is none.
-    pub fn edit_load_balancer(&self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
+    pub fn edit_load_balancer(
+        &self,
+        id_or_name: &str,
+        change: LoadBalancerChange,
+    ) -> Option<LoadBalancer> {
         self.model().edit_load_balancer(id_or_name, change)
     }
 
@@ -230,7 +259,10 @@ impl Cloud {
     /// Sets whether the deletion of a load balancer, by ID or name, is refused. Returns `false` if the load balancer
     /// does not exist.
     pub fn protect_load_balancer(&self, id_or_name: &str, protected: bool) -> bool {
-        let change = LoadBalancerChange { protected: Some(protected), ..LoadBalancerChange::default() };
+        let change = LoadBalancerChange {
+            protected: Some(protected),
+            ..LoadBalancerChange::default()
+        };
         self.edit_load_balancer(id_or_name, change).is_some()
     }
 

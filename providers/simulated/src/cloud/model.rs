@@ -66,14 +66,21 @@ impl Model {
 
     pub(super) fn stored<T>(&self, object: T) -> Stored<T> {
         let delay = Duration::from_millis(self.options.list_delay_milliseconds);
-        Stored { object, listed_from: Instant::now() + delay }
+        Stored {
+            object,
+            listed_from: Instant::now() + delay,
+        }
     }
 
     /// Starts an operation on `target`, and returns its ID and the time at which it is done.
     pub(super) fn start_operation(&mut self, project: &str, target: &str) -> (String, Instant) {
         let id = format!("op-{:06}", self.next_number());
         let done_at = Instant::now() + Duration::from_millis(self.options.operation_milliseconds);
-        let operation = Operation { project: project.to_owned(), target: target.to_owned(), done_at };
+        let operation = Operation {
+            project: project.to_owned(),
+            target: target.to_owned(),
+            done_at,
+        };
         self.operations.insert(id.clone(), operation);
         (id, done_at)
     }

@@ -37,9 +37,15 @@ pub(super) struct Allowance {
 impl Model {
     /// Counts a request; `None` if there is no limit.
     pub(super) fn count_against_limit(&mut self, token: &str) -> Option<Allowance> {
-        let RateLimit { requests: limit, seconds } = self.options.rate_limit?;
+        let RateLimit {
+            requests: limit,
+            seconds,
+        } = self.options.rate_limit?;
         let now = Instant::now();
-        let fresh = || Window { ends: now + Duration::from_secs(seconds.into()), used: 0 };
+        let fresh = || Window {
+            ends: now + Duration::from_secs(seconds.into()),
+            used: 0,
+        };
         let window = self.windows.entry(token.to_owned()).or_insert_with(fresh);
         if window.ends <= now {
             *window = fresh();
@@ -48,7 +54,12 @@ impl Model {
         window.used = window.used.saturating_add(1).min(limit);
         let reset = (window.ends - now).as_millis().div_ceil(1000);
         let reset = u64::try_from(reset).unwrap_or(u64::MAX);
-        Some(Allowance { limit, remaining: limit - window.used, reset, is_exceeded })
+        Some(Allowance {
+            limit,
+            remaining: limit - window.used,
+            reset,
+            is_exceeded,
+        })
     }
 }
 

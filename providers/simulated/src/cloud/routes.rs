@@ -65,10 +65,15 @@ impl Listed for StoredRoute {
 
 impl Model {
     pub(super) fn show_route(&self, stored: &StoredRoute) -> CloudRoute {
-        let machine = self.machines.get(&stored.route.machine).map(|machine| &machine.object);
+        let machine = self
+            .machines
+            .get(&stored.route.machine)
+            .map(|machine| &machine.object);
         CloudRoute {
             id: stored.id.clone(),
-            machine_name: machine.map(|machine| machine.name.clone()).unwrap_or_default(),
+            machine_name: machine
+                .map(|machine| machine.name.clone())
+                .unwrap_or_default(),
             blackhole: machine.is_none(),
             protected: stored.is_protected,
             route: stored.route.clone(),
@@ -76,7 +81,10 @@ impl Model {
     }
 
     pub(super) fn routes(&self) -> Vec<CloudRoute> {
-        self.routes.values().map(|stored| self.show_route(&stored.object)).collect()
+        self.routes
+            .values()
+            .map(|stored| self.show_route(&stored.object))
+            .collect()
     }
 
     pub(super) fn add_route(&mut self, project: &str, mut route: NewRoute) -> CloudRoute {
@@ -86,7 +94,12 @@ impl Model {
             route.next_hop = machine.object.internal_ips();
         }
         let id = format!("r-{:06}", self.next_number());
-        let object = StoredRoute { id: id.clone(), project: project.to_owned(), route, is_protected: false };
+        let object = StoredRoute {
+            id: id.clone(),
+            project: project.to_owned(),
+            route,
+            is_protected: false,
+        };
         let shown = self.show_route(&object);
         let stored = self.stored(object);
         self.routes.insert(id, stored);
@@ -96,7 +109,8 @@ impl Model {
     /// Protects a route as an operator does; returns `false` if no route has this ID or range.
     pub(super) fn protect_route(&mut self, id_or_destination: &str, protected: bool) -> bool {
         let mut routes = self.routes.values_mut().map(|stored| &mut stored.object);
-        let found = routes.find(|it| it.id == id_or_destination || it.route.destination == id_or_destination);
+        let found = routes
+            .find(|it| it.id == id_or_destination || it.route.destination == id_or_destination);
         found.map(|route| route.is_protected = protected).is_some()
     }
 }

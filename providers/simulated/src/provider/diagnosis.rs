@@ -8,8 +8,11 @@ use serde_json::Value;
 use super::Simulated;
 
 /// Objects that the controllers read, in words, and their paths.
-const READS: [(&str, &str); 3] =
-    [("machines", "/v1/machines"), ("load balancers", "/v1/load-balancers"), ("routes", "/v1/routes")];
+const READS: [(&str, &str); 3] = [
+    ("machines", "/v1/machines"),
+    ("load balancers", "/v1/load-balancers"),
+    ("routes", "/v1/routes"),
+];
 
 impl Simulated {
     /// Checks endpoint, token and project in this order, with reads only. After a failed check, the checks that depend
@@ -18,11 +21,20 @@ impl Simulated {
         let mut findings = Vec::new();
         let credential = "put a valid one into `token`, or into the file of `tokenFile`";
         let answer = self.http.read::<Value>(Call::get("/v1/token", &[])).await;
-        let Some(token) = reached(&self.http.base(), "`endpoint`", credential, answer, &mut findings) else {
+        let Some(token) = reached(
+            &self.http.base(),
+            "`endpoint`",
+            credential,
+            answer,
+            &mut findings,
+        ) else {
             return findings;
         };
         let project = token["project"].as_str().unwrap_or_default();
-        findings.push(Finding::ok("token", format!("valid for project {project:?}")));
+        findings.push(Finding::ok(
+            "token",
+            format!("valid for project {project:?}"),
+        ));
         match self.expected_project.as_deref() {
             Some(expected) if expected != project => findings.push(Finding::failure(
                 "project",
@@ -32,7 +44,12 @@ impl Simulated {
             Some(_) => findings.push(Finding::ok("project", "as the configuration says")),
             None => {}
         }
-        let first = |(what, path)| (what, Call::get(path, &[]).query("page", 1).query("per_page", 1));
+        let first = |(what, path)| {
+            (
+                what,
+                Call::get(path, &[]).query("page", 1).query("per_page", 1),
+            )
+        };
         findings.extend(permissions(&self.http, READS.map(first)).await);
         findings
     }

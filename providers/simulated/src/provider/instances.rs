@@ -41,7 +41,15 @@ impl MachineSource for Api {
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<KeptMachine>> {
         let id = |machine: &KeptMachine| machine.id.clone();
-        self.http.list(Call::get("/v1/machines", &[]), "machines", shared_priority, |machine| machine, id).await
+        self.http
+            .list(
+                Call::get("/v1/machines", &[]),
+                "machines",
+                shared_priority,
+                |machine| machine,
+                id,
+            )
+            .await
     }
 
     fn lists_prove_absence(&self) -> bool {
@@ -49,11 +57,16 @@ impl MachineSource for Api {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<KeptMachine>> {
-        self.http.find(Call::get("/v1/machines/{id}", &[id]).with_priority(priority)).await
+        self.http
+            .find(Call::get("/v1/machines/{id}", &[id]).with_priority(priority))
+            .await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<KeptMachine>> {
-        let call = Call::get("/v1/machines", &[]).list().query("name", name).inside("machines");
+        let call = Call::get("/v1/machines", &[])
+            .list()
+            .query("name", name)
+            .inside("machines");
         self.http.read(call.with_priority(priority)).await
     }
 
@@ -68,11 +81,18 @@ impl MachineSource for Api {
             zone: machine.zone.to_string(),
             region: machine.region.to_string(),
             node_addresses: machine.addresses.to_vec(),
-            additional_labels: machine.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            additional_labels: machine
+                .labels
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
         }
     }
 
     fn place(&self) -> String {
-        self.project.get().map_or_else(|| "the token's project".to_owned(), |project| format!("project {project:?}"))
+        self.project.get().map_or_else(
+            || "the token's project".to_owned(),
+            |project| format!("project {project:?}"),
+        )
     }
 }

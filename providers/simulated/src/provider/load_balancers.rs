@@ -9,9 +9,10 @@ use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Applied, Change, DesiredStateInput, Detail, Field, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
-    Naming, Object, ObjectApi, ObservedLoadBalancer, Options, OwnerTags, Paths, Query, Resource, ResourceGraph, State,
-    Targets, WholeObjects, machine_ids, service_ports,
+    Applied, Change, DesiredStateInput, Detail, Field, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, Object, ObjectApi, ObservedLoadBalancer, Options,
+    OwnerTags, Paths, Query, Resource, ResourceGraph, State, Targets, WholeObjects, machine_ids,
+    service_ports,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::source_ranges::{allows_all, source_ranges};
@@ -65,7 +66,11 @@ impl Resource for LoadBalancer {
 }
 
 impl Object for LoadBalancer {
-    const PATHS: Paths = Paths { collection: "/v1/load-balancers", item: "/v1/load-balancers/{id}", envelope: None };
+    const PATHS: Paths = Paths {
+        collection: "/v1/load-balancers",
+        item: "/v1/load-balancers/{id}",
+        envelope: None,
+    };
 
     fn head(&self) -> ObservedLoadBalancer {
         let mut labels = self.labels.clone();
@@ -75,8 +80,16 @@ impl Object for LoadBalancer {
             owner_tags: OwnerTags::take_from(&mut labels),
             legacy_owner: labels.get(LEGACY_OWNER).cloned(),
             labels,
-            state: if self.status == Some(Status::Active) { State::Ready } else { State::Busy },
-            ingress: self.ip.iter().map(|ip| ObservedLoadBalancer::ip(ip)).collect(),
+            state: if self.status == Some(Status::Active) {
+                State::Ready
+            } else {
+                State::Busy
+            },
+            ingress: self
+                .ip
+                .iter()
+                .map(|ip| ObservedLoadBalancer::ip(ip))
+                .collect(),
             ..ObservedLoadBalancer::default()
         }
     }
@@ -105,7 +118,9 @@ impl ObjectApi for Api {
     ) -> Result<ListResult<ObservedLoadBalancer>> {
         let id = |actual: &ObservedLoadBalancer| actual.id.clone();
         let call = Call::get(LoadBalancer::PATHS.collection, &[]);
-        self.http.list(call, "load_balancers", &SharedPriority::default(), keep, id).await
+        self.http
+            .list(call, "load_balancers", &SharedPriority::default(), keep, id)
+            .await
     }
 
     async fn candidates(
@@ -113,7 +128,9 @@ impl ObjectApi for Api {
         identity: &Identity<'_>,
         keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
     ) -> Result<ListResult<ObservedLoadBalancer>> {
-        Ok(ListResult::of(self.some("name", &identity.name, keep).await?))
+        Ok(ListResult::of(
+            self.some("name", &identity.name, keep).await?,
+        ))
     }
 
     async fn by_ids(
@@ -123,7 +140,10 @@ impl ObjectApi for Api {
         keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
     ) -> Result<Vec<ObservedLoadBalancer>> {
         if let ([id], Detail::Whole) = (ids, detail) {
-            let found: Option<LoadBalancer> = self.http.find(Call::get(LoadBalancer::PATHS.item, &[id])).await?;
+            let found: Option<LoadBalancer> = self
+                .http
+                .find(Call::get(LoadBalancer::PATHS.item, &[id]))
+                .await?;
             return Ok(found.into_iter().map(keep).collect());
         }
         let mut found = Vec::new();
@@ -141,7 +161,9 @@ impl Api {
         value: &str,
         keep: &(dyn Fn(LoadBalancer) -> ObservedLoadBalancer + Send + Sync),
     ) -> Result<Vec<ObservedLoadBalancer>> {
-        let call = Call::get(LoadBalancer::PATHS.collection, &[]).query(parameter, value).list();
+        let call = Call::get(LoadBalancer::PATHS.collection, &[])
+            .query(parameter, value)
+            .list();
         let found: Vec<LoadBalancer> = self.http.read(call.inside("load_balancers")).await?;
         Ok(found.into_iter().map(keep).collect())
     }
@@ -149,7 +171,10 @@ impl Api {
 
 fn health_check(service: &Service) -> Option<CloudCheck> {
     let check = HealthCheck::of(service)?;
-    Some(CloudCheck { port: u16::try_from(check.port).ok()?, path: check.path.to_owned() })
+    Some(CloudCheck {
+        port: u16::try_from(check.port).ok()?,
+        path: check.path.to_owned(),
+    })
 }
 
 /// The health of a target, as the API shows it.
@@ -169,8 +194,18 @@ struct Cloud {
 pub(super) fn load_balancers(api: &Api) -> LoadBalancerEngine {
     let machines = Arc::new(api.clone());
     let objects = WholeObjects::new(api.clone(), Arc::clone(&machines) as _);
-    let cloud = Cloud { objects, api: api.clone() };
-    LoadBalancerEngine::of(cloud, machines, Options { price: &["tier"], ..Options::default() })
+    let cloud = Cloud {
+        objects,
+        api: api.clone(),
+    };
+    LoadBalancerEngine::of(
+        cloud,
+        machines,
+        Options {
+            price: &["tier"],
+            ..Options::default()
+        },
+    )
 }
 
 #[async_trait]
@@ -186,8 +221,12 @@ impl LoadBalancerCloud for Cloud {
         let tier = annotations.get(&TIER).map(str::to_owned);
         annotations.unknown(PREFIX, &[&TIER]);
         let mut noted = |error: Error| annotations.mistake(error.to_string());
-        let ranges = source_ranges(service).map_err(&mut noted).unwrap_or_default();
-        let ports = service_ports(service, &["TCP", "UDP"]).map_err(&mut noted).unwrap_or_default();
+        let ranges = source_ranges(service)
+            .map_err(&mut noted)
+            .unwrap_or_default();
+        let ports = service_ports(service, &["TCP", "UDP"])
+            .map_err(&mut noted)
+            .unwrap_or_default();
         let listener = |port: &provider_kit::load_balancers::ServicePort| Listener {
             port: port.number,
             protocol: port.protocol.to_owned(),
@@ -196,8 +235,14 @@ impl LoadBalancerCloud for Cloud {
         let spec = service.spec.as_ref();
         let load_balancer = LoadBalancer {
             tier,
-            source_ranges: ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect(),
-            address: spec.and_then(|spec| spec.load_balancer_ip.clone()).unwrap_or_default(),
+            source_ranges: ranges
+                .iter()
+                .filter(|_| !allows_all(&ranges))
+                .map(ToString::to_string)
+                .collect(),
+            address: spec
+                .and_then(|spec| spec.load_balancer_ip.clone())
+                .unwrap_or_default(),
             health_check: health_check(service),
             sticky: spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP"),
             listeners: ports.iter().map(listener).collect(),
@@ -207,7 +252,8 @@ impl LoadBalancerCloud for Cloud {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancer>) -> Result<ResourceGraph> {
-        self.objects.desired(input.spec, machine_ids(input.request.nodes, &IDS))
+        self.objects
+            .desired(input.spec, machine_ids(input.request.nodes, &IDS))
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
@@ -218,14 +264,28 @@ impl LoadBalancerCloud for Cloud {
         self.objects.apply(change).await
     }
 
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let call = Call::get("/v1/load-balancers/{id}/targets", &[&observed.id]);
         let checked: Vec<Checked> = self.api.http.read(call.inside("targets")).await?;
-        let health = |it: Checked| (it.id, TargetHealth { is_healthy: it.healthy, detail: it.detail });
+        let health = |it: Checked| {
+            (
+                it.id,
+                TargetHealth {
+                    is_healthy: it.healthy,
+                    detail: it.detail,
+                },
+            )
+        };
         Ok(Some(checked.into_iter().map(health).collect()))
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
-        Naming { legacy_owner: service.metadata.uid.clone(), ..Naming::of(service) }
+        Naming {
+            legacy_owner: service.metadata.uid.clone(),
+            ..Naming::of(service)
+        }
     }
 }

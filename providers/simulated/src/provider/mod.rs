@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
 use cloud_provider::{
-    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup,
-    Volumes, async_trait,
+    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume,
+    Result, Routes, Setup, Volumes, async_trait,
 };
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
@@ -36,7 +36,10 @@ const VOLUME_DRIVER: &str = "simulated.csi";
 const IDS: ProviderIds = ProviderIds {
     scheme: NAME,
     form: "<machine id>, such as m-000123",
-    valid: |id| id.strip_prefix("m-").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
+    valid: |id| {
+        id.strip_prefix("m-")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    },
 };
 
 /// Builds the provider from its configuration file.
@@ -76,13 +79,27 @@ impl Simulated {
             "quota_exceeded" => Some(Error::quota),
             _ => None,
         });
-        let http = http.paging(Paging::next_page("/next_page").size("per_page", PAGE_SIZE).required_total("/total"));
-        let api = Api { http: http.clone(), project: Arc::default() };
+        let http = http.paging(
+            Paging::next_page("/next_page")
+                .size("per_page", PAGE_SIZE)
+                .required_total("/total"),
+        );
+        let api = Api {
+            http: http.clone(),
+            project: Arc::default(),
+        };
         let balancers = load_balancers::load_balancers(&api);
         let instances = Inventory::new(api.clone()).measured(http.metrics());
         let cluster = ClusterView::new(NAME);
         let routes = RouteTable::new(api, cluster.clone());
-        Self { http, instances, balancers, routes, expected_project: project, cluster }
+        Self {
+            http,
+            instances,
+            balancers,
+            routes,
+            expected_project: project,
+            cluster,
+        }
     }
 }
 
@@ -93,15 +110,35 @@ impl CloudProvider for Simulated {
     }
 
     async fn initialize(&self, _context: &Context) -> Result<()> {
-        let token: serde_json::Value = self.http.read(Call::get("/v1/token", &[])).await.map_err(|err| {
-            let check = if err.is_unauthorized() { "token or tokenFile" } else { "endpoint" };
-            err.context(format!("the simulated cloud at {} cannot be used; check {check}", self.http.base()))
-        })?;
+        let token: serde_json::Value =
+            self.http
+                .read(Call::get("/v1/token", &[]))
+                .await
+                .map_err(|err| {
+                    let check = if err.is_unauthorized() {
+                        "token or tokenFile"
+                    } else {
+                        "endpoint"
+                    };
+                    err.context(format!(
+                        "the simulated cloud at {} cannot be used; check {check}",
+                        self.http.base()
+                    ))
+                })?;
         let project = token["project"].as_str().unwrap_or_default();
-        if let Some(expected) = self.expected_project.as_deref().filter(|expected| *expected != project) {
-            return Err(Error::invalid(format!("the token is for project {project:?}, `project` says {expected:?}")));
+        if let Some(expected) = self
+            .expected_project
+            .as_deref()
+            .filter(|expected| *expected != project)
+        {
+            return Err(Error::invalid(format!(
+                "the token is for project {project:?}, `project` says {expected:?}"
+            )));
         }
-        self.instances.source().project.get_or_init(|| project.to_owned());
+        self.instances
+            .source()
+            .project
+            .get_or_init(|| project.to_owned());
         Ok(())
     }
 
@@ -130,10 +167,19 @@ impl CloudProvider for Simulated {
 #[async_trait]
 impl Volumes for Simulated {
     async fn labels(&self, volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>> {
-        let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).filter(|csi| csi.driver == VOLUME_DRIVER);
+        let csi = volume
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.csi.as_ref())
+            .filter(|csi| csi.driver == VOLUME_DRIVER);
         let Some(csi) = csi else { return Ok(None) };
-        let volume: Volume = self.http.read(Call::get("/v1/volumes/{id}", &[&csi.volume_handle])).await?;
+        let volume: Volume = self
+            .http
+            .read(Call::get("/v1/volumes/{id}", &[&csi.volume_handle]))
+            .await?;
         let zone = (LABEL_ZONE.to_owned(), volume.zones.join(ZONE_DELIMITER));
-        Ok(Some([zone, (LABEL_REGION.to_owned(), volume.region)].into()))
+        Ok(Some(
+            [zone, (LABEL_REGION.to_owned(), volume.region)].into(),
+        ))
     }
 }

@@ -14,18 +14,40 @@ const ALL: &str = "/v1/routes";
 #[async_trait]
 impl RouteCloud for Api {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        let keep = |cloud::CloudRoute { id, blackhole, route, .. }| CloudRoute {
+        let keep = |cloud::CloudRoute {
+                        id,
+                        blackhole,
+                        route,
+                        ..
+                    }| CloudRoute {
             name: id,
             destination: route.destination,
             next_hops: route.next_hop,
             target: match blackhole {
                 true => Target::Gone(route.machine),
-                false => Target::Machine { id: route.machine, name: String::new() },
+                false => Target::Machine {
+                    id: route.machine,
+                    name: String::new(),
+                },
             },
-            owner: Some(route.labels.get(OwnerTags::CLUSTER).cloned().unwrap_or_default()),
+            owner: Some(
+                route
+                    .labels
+                    .get(OwnerTags::CLUSTER)
+                    .cloned()
+                    .unwrap_or_default(),
+            ),
         };
-        let (name, shared_priority) = (|route: &CloudRoute| route.name.clone(), SharedPriority::default());
-        Ok(self.http.list(Call::get(ALL, &[]), "routes", &shared_priority, keep, name).await?.complete()?.into_items())
+        let (name, shared_priority) = (
+            |route: &CloudRoute| route.name.clone(),
+            SharedPriority::default(),
+        );
+        Ok(self
+            .http
+            .list(Call::get(ALL, &[]), "routes", &shared_priority, keep, name)
+            .await?
+            .complete()?
+            .into_items())
     }
 
     fn has_owner_tags(&self) -> bool {
@@ -36,25 +58,61 @@ impl RouteCloud for Api {
         IDS.read(provider_id).ok()
     }
 
-    async fn next_hop_for(&self, node: &Node, route: &Route, _destination: IpNet) -> Result<(Vec<String>, Target)> {
-        let missing = || Error::other(format!("node {:?} has no provider id to route to", node.name));
-        let id = IDS.read(node.provider_id().ok_or_else(missing)?)?.to_owned();
-        let internal = route.target_node_addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    async fn next_hop_for(
+        &self,
+        node: &Node,
+        route: &Route,
+        _destination: IpNet,
+    ) -> Result<(Vec<String>, Target)> {
+        let missing = || {
+            Error::other(format!(
+                "node {:?} has no provider id to route to",
+                node.name
+            ))
+        };
+        let id = IDS
+            .read(node.provider_id().ok_or_else(missing)?)?
+            .to_owned();
+        let internal = route
+            .target_node_addresses
+            .iter()
+            .filter(|it| it.kind == AddressType::InternalIP);
         let next_hops = internal.map(|it| it.address.to_string()).collect();
-        Ok((next_hops, Target::Machine { id, name: String::new() }))
+        Ok((
+            next_hops,
+            Target::Machine {
+                id,
+                name: String::new(),
+            },
+        ))
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let CloudRoute { name, destination, next_hops, target, owner } = route;
+        let CloudRoute {
+            name,
+            destination,
+            next_hops,
+            target,
+            owner,
+        } = route;
         let (Change::Add, Target::Machine { id, .. }) = (change, target) else {
-            return self.http.remove(Call::delete("/v1/routes/{id}", &[name])).await;
+            return self
+                .http
+                .remove(Call::delete("/v1/routes/{id}", &[name]))
+                .await;
         };
         let new = NewRoute {
             destination: destination.clone(),
             machine: id.clone(),
             next_hop: next_hops.clone(),
-            labels: owner.iter().map(|cluster| (OwnerTags::CLUSTER.to_owned(), cluster.clone())).collect(),
+            labels: owner
+                .iter()
+                .map(|cluster| (OwnerTags::CLUSTER.to_owned(), cluster.clone()))
+                .collect(),
         };
-        self.http.send(Call::post(ALL, &[]).json(&new)).await.map(drop)
+        self.http
+            .send(Call::post(ALL, &[]).json(&new))
+            .await
+            .map(drop)
     }
 }

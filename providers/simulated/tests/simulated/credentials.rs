@@ -7,7 +7,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 fn config(text: &str) -> Setup {
-    Setup::of(ConfigFile { path: "cloud.yaml".into(), text: text.into() })
+    Setup::of(ConfigFile {
+        path: "cloud.yaml".into(),
+        text: text.into(),
+    })
 }
 
 #[test]
@@ -22,7 +25,12 @@ fn all_mistakes_of_a_configuration_are_told_at_once() {
         "cloud.yaml: token and tokenFile are both set, one of them is enough; the endpoint is not a URL such as \
          https://api.example.com; unknown key \"projcet\", did you mean \"project\"?"
     );
-    assert_eq!(factory(&config("endpoint: http://127.0.0.1:1\ntoken: t\n")).unwrap().name(), NAME);
+    assert_eq!(
+        factory(&config("endpoint: http://127.0.0.1:1\ntoken: t\n"))
+            .unwrap()
+            .name(),
+        NAME
+    );
 }
 
 #[tokio::test]
@@ -39,7 +47,10 @@ async fn a_wrong_credential_is_said_at_the_start_without_showing_it() {
     assert_eq!(cloud.requests()["GET /v1/token"], 1);
     let other = Simulated::new(transport(&cloud), Some("production".into()));
     let err = other.initialize(&context()).await.unwrap_err();
-    assert_eq!(err.to_string(), "the token is for project \"demo\", `project` says \"production\"");
+    assert_eq!(
+        err.to_string(),
+        "the token is for project \"demo\", `project` says \"production\""
+    );
     provider(&cloud).initialize(&context()).await.unwrap();
 }
 
@@ -55,18 +66,39 @@ async fn a_new_token_is_taken_from_its_file_without_a_restart() {
         let (cloud, stop) = (cloud.clone(), stop.clone());
         async move { cloud.serve(listener, stop).await }
     });
-    let file = std::env::temp_dir().join(format!("provider-simulated-token-{}", std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("provider-simulated-token-{}", std::process::id()));
     std::fs::write(&file, DEFAULT_TOKEN).unwrap();
-    let text = format!("endpoint: {endpoint}\ntokenFile: {}\nproject: demo\n", file.display());
+    let text = format!(
+        "endpoint: {endpoint}\ntokenFile: {}\nproject: demo\n",
+        file.display()
+    );
     let provider = factory(&config(&text)).unwrap();
     provider.initialize(&context()).await.unwrap();
     cloud.revoke_token(DEFAULT_TOKEN);
     cloud.add_token("rotated-token", "demo");
-    let answers = provider.instances().unwrap().lookup(&nodes(&ids), FRESH).await;
+    let answers = provider
+        .instances()
+        .unwrap()
+        .lookup(&nodes(&ids), FRESH)
+        .await;
     assert_eq!(count(&answers), [0, 0, 2]);
-    assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().is_unauthorized()));
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.as_ref().unwrap_err().is_unauthorized())
+    );
     std::fs::write(&file, "rotated-token\n").unwrap();
-    assert_eq!(count(&provider.instances().unwrap().lookup(&nodes(&ids), FRESH).await), [2, 0, 0]);
+    assert_eq!(
+        count(
+            &provider
+                .instances()
+                .unwrap()
+                .lookup(&nodes(&ids), FRESH)
+                .await
+        ),
+        [2, 0, 0]
+    );
     std::fs::remove_file(&file).unwrap();
     stop.cancel();
     server.await.unwrap().unwrap();

@@ -2,7 +2,8 @@
 //! INV-7).
 
 use cloud_provider::{
-    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, SyncCallbacks, default_load_balancer_name,
+    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, SyncCallbacks,
+    default_load_balancer_name,
 };
 use parking_lot::Mutex;
 use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerChange, LoadBalancerSpec, Options};
@@ -15,7 +16,9 @@ struct Seen(Mutex<Vec<String>>);
 
 impl SyncCallbacks for Seen {
     fn on_plan(&self, plan: &Plan) {
-        self.0.lock().extend(plan.steps.iter().map(ToString::to_string));
+        self.0
+            .lock()
+            .extend(plan.steps.iter().map(ToString::to_string));
     }
 }
 
@@ -52,7 +55,10 @@ pub(super) fn service(uid: &str, spec: &Value) -> Service {
 
 impl Scene {
     pub(super) fn new() -> Self {
-        Self::with(Options { operation_milliseconds: 3000, ..Options::default() })
+        Self::with(Options {
+            operation_milliseconds: 3000,
+            ..Options::default()
+        })
     }
 
     pub(super) fn with(options: Options) -> Self {
@@ -61,12 +67,29 @@ impl Scene {
         let ports = json!([{"port": 80, "nodePort": 30080}, {"port": 53, "nodePort": 30053, "protocol": "UDP"}]);
         let service = service("17-c0", &json!({"ports": ports}));
         let (provider, seen) = (provider(&cloud), Seen::default());
-        Self { cloud, provider, nodes, service, cluster: cluster(), seen }
+        Self {
+            cloud,
+            provider,
+            nodes,
+            service,
+            cluster: cluster(),
+            seen,
+        }
     }
 
     fn request(&self, nodes: usize) -> LoadBalancerRequest<'_> {
-        let Self { cluster, service, seen, .. } = self;
-        LoadBalancerRequest { cluster, service, nodes: &self.nodes[..nodes], callbacks: seen }
+        let Self {
+            cluster,
+            service,
+            seen,
+            ..
+        } = self;
+        LoadBalancerRequest {
+            cluster,
+            service,
+            nodes: &self.nodes[..nodes],
+            callbacks: seen,
+        }
     }
 
     fn balancers(&self) -> &dyn LoadBalancers {
@@ -96,7 +119,12 @@ impl Scene {
 
     /// Returns the requests since the last call.
     fn requests(&self) -> Vec<String> {
-        let requests = self.cloud.requests().into_iter().map(|(route, count)| format!("{count} {route}")).collect();
+        let requests = self
+            .cloud
+            .requests()
+            .into_iter()
+            .map(|(route, count)| format!("{count} {route}"))
+            .collect();
         self.cloud.reset_requests();
         requests
     }
@@ -107,8 +135,15 @@ impl Scene {
     }
 
     fn somebody_elses(&self, labels: &[(&str, &str)]) {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        self.cloud.add_load_balancer(LoadBalancerSpec { name: NAME.into(), labels, ..LoadBalancerSpec::default() });
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        self.cloud.add_load_balancer(LoadBalancerSpec {
+            name: NAME.into(),
+            labels,
+            ..LoadBalancerSpec::default()
+        });
     }
 
     fn only(&self) -> LoadBalancerSpec {
@@ -131,8 +166,14 @@ async fn a_service_gets_an_address_and_what_is_well_is_left_alone() {
         told[0],
         "create load balancer \"a17c0\": address none, source_ranges none, sticky false, simulated.ccm-rs/tier basic"
     );
-    assert_eq!(told[2], "create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000001, m-000002");
-    assert_eq!(told[4], "create listener 80/TCP of load balancer \"a17c0\": pool main, target_port 30080");
+    assert_eq!(
+        told[2],
+        "create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000001, m-000002"
+    );
+    assert_eq!(
+        told[4],
+        "create listener 80/TCP of load balancer \"a17c0\": pool main, target_port 30080"
+    );
     assert_eq!(scene.only().listeners.len(), 2);
     for _ in 0..2 {
         scene.requests();
@@ -142,7 +183,11 @@ async fn a_service_gets_an_address_and_what_is_well_is_left_alone() {
         assert!(scene.plan(2, Goal::Ensured).await.unwrap().is_empty());
         scene.restart();
     }
-    assert_eq!(scene.requests(), ["1 GET /v1/load-balancers"], "one list after the restart");
+    assert_eq!(
+        scene.requests(),
+        ["1 GET /v1/load-balancers"],
+        "one list after the restart"
+    );
     assert!(scene.seen.take().is_empty(), "an empty plan is not told");
 }
 
@@ -154,7 +199,8 @@ async fn targets_follow_and_a_change_waits_for_the_one_before() {
     scene.update_targets(1).await.unwrap();
     assert_eq!(scene.only().targets.len(), 1);
     assert_eq!(scene.cloud.requests()[PUT], 2);
-    let expected = ["create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000002, m-000003"];
+    let expected =
+        ["create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000002, m-000003"];
     assert_eq!(scene.plan(3, Goal::Ensured).await.unwrap(), expected);
 }
 
@@ -162,19 +208,32 @@ async fn targets_follow_and_a_change_waits_for_the_one_before() {
 async fn nodes_whose_machine_nobody_knows_are_no_targets_and_take_none_away() {
     let scene = Scene::new();
     let joining = joining(["n".to_owned()]);
-    let ask = |nodes| LoadBalancerRequest { nodes, ..scene.request(0) };
+    let ask = |nodes| LoadBalancerRequest {
+        nodes,
+        ..scene.request(0)
+    };
     scene.balancers().ensure(ask(&joining)).await.unwrap();
-    assert!(scene.only().targets.is_empty(), "there may be a load balancer before the first Node is known");
+    assert!(
+        scene.only().targets.is_empty(),
+        "there may be a load balancer before the first Node is known"
+    );
     scene.ensure(2).await.unwrap();
     scene.requests();
-    scene.balancers().update_targets(ask(&joining)).await.unwrap();
+    scene
+        .balancers()
+        .update_targets(ask(&joining))
+        .await
+        .unwrap();
     scene.balancers().ensure(ask(&joining)).await.unwrap();
     assert_eq!(scene.requests(), [""; 0]);
     let mixed = [joining.clone(), scene.nodes.clone()].concat();
     scene.balancers().update_targets(ask(&mixed)).await.unwrap();
     assert_eq!(scene.only().targets.len(), 3);
     scene.update_targets(0).await.unwrap();
-    assert!(scene.only().targets.is_empty(), "no Node at all is what the controller says");
+    assert!(
+        scene.only().targets.is_empty(),
+        "no Node at all is what the controller says"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,31 +246,59 @@ async fn settings_of_a_service_become_settings_of_the_cloud() {
     });
     scene.service = service("17-c0", &spec);
     let status = scene.ensure(1).await.unwrap().unwrap();
-    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("203.0.113.9"));
+    assert_eq!(
+        status.ingress.unwrap()[0].ip.as_deref(),
+        Some("203.0.113.9")
+    );
     let made = scene.only();
-    assert_eq!((made.listeners.len(), made.sticky, made.health_check.clone().unwrap().port), (2, true, 32000));
+    assert_eq!(
+        (
+            made.listeners.len(),
+            made.sticky,
+            made.health_check.clone().unwrap().port
+        ),
+        (2, true, 32000)
+    );
     assert_eq!(made.source_ranges, ["192.0.2.0/24".to_owned()].into());
     scene.service = service("17-c0", &json!({"loadBalancerIP": "203.0.113.10"}));
-    scene.service.metadata.annotations = Some([("simulated.ccm-rs/tier".to_owned(), "premium".to_owned())].into());
+    scene.service.metadata.annotations =
+        Some([("simulated.ccm-rs/tier".to_owned(), "premium".to_owned())].into());
     scene.seen.take();
     scene.ensure(1).await.unwrap();
     let changed = scene.only();
-    assert_eq!((&*changed.tier, changed.sticky, changed.health_check), ("premium", false, None));
-    assert_eq!((changed.listeners.len(), &*changed.address), (1, "203.0.113.9"), "an address stays");
+    assert_eq!(
+        (&*changed.tier, changed.sticky, changed.health_check),
+        ("premium", false, None)
+    );
+    assert_eq!(
+        (changed.listeners.len(), &*changed.address),
+        (1, "203.0.113.9"),
+        "an address stays"
+    );
     let told = scene.seen.take();
     let first = "update load balancer \"a17c0\": health_check: {\"path\":\"/healthz\",\"port\":32000} → none, \
                  source_ranges: [192.0.2.0/24] → none, sticky: true → false, simulated.ccm-rs/tier: basic → premium";
     assert_eq!(told[0], first);
-    assert_eq!(told.last().unwrap(), "delete listener 53/TCP of load balancer \"a17c0\"");
+    assert_eq!(
+        told.last().unwrap(),
+        "delete listener 53/TCP of load balancer \"a17c0\""
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_user_must_change_is_said_with_key_value_and_what_is_accepted() {
     let mut scene = Scene::new();
-    scene.service.metadata.annotations = Some([("simulated.ccm-rs/tier".to_owned(), "gold".to_owned())].into());
+    scene.service.metadata.annotations =
+        Some([("simulated.ccm-rs/tier".to_owned(), "gold".to_owned())].into());
     let err = scene.ensure(1).await.unwrap_err();
-    assert_eq!(err.to_string(), "annotation simulated.ccm-rs/tier: \"gold\" is not one of basic, premium");
-    scene.service = service("17-c0", &json!({"ports": [{"port": 7, "protocol": "SCTP", "nodePort": 30007}]}));
+    assert_eq!(
+        err.to_string(),
+        "annotation simulated.ccm-rs/tier: \"gold\" is not one of basic, premium"
+    );
+    scene.service = service(
+        "17-c0",
+        &json!({"ports": [{"port": 7, "protocol": "SCTP", "nodePort": 30007}]}),
+    );
     assert!(err.is_invalid() && scene.ensure(1).await.unwrap_err().is_invalid());
     assert_eq!(scene.requests(), [""; 0]);
 }
@@ -221,8 +308,13 @@ async fn a_delete_is_done_once_and_is_well_with_nothing_to_do() {
     let scene = Scene::new();
     scene.delete().await.unwrap();
     scene.ensure(1).await.unwrap();
-    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(DELETE).times(1));
-    assert_eq!(scene.plan(0, Goal::Deleted).await.unwrap().last().unwrap(), "delete load balancer \"a17c0\"");
+    scene
+        .cloud
+        .inject(Fault::new(FaultKind::LostAnswer).on(DELETE).times(1));
+    assert_eq!(
+        scene.plan(0, Goal::Deleted).await.unwrap().last().unwrap(),
+        "delete load balancer \"a17c0\""
+    );
     scene.seen.take();
     scene.delete().await.unwrap();
     assert_eq!(scene.seen.take().len(), 4);
@@ -230,14 +322,20 @@ async fn a_delete_is_done_once_and_is_well_with_nothing_to_do() {
     scene.delete().await.unwrap();
     assert!(scene.plan(0, Goal::Deleted).await.unwrap().is_empty());
     scene.update_targets(1).await.unwrap();
-    assert!(scene.cloud.load_balancers().is_empty(), "targets of what is not there are nobody's business");
+    assert!(
+        scene.cloud.load_balancers().is_empty(),
+        "targets of what is not there are nobody's business"
+    );
     scene.ensure(1).await.unwrap();
     assert_eq!(scene.cloud.load_balancers().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
-    let mut scene = Scene::with(Options { list_delay_milliseconds: 600_000, ..Options::default() });
+    let mut scene = Scene::with(Options {
+        list_delay_milliseconds: 600_000,
+        ..Options::default()
+    });
     let after = async |seconds| tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
     scene.plan(1, Goal::Ensured).await.unwrap();
     after(50).await;
@@ -246,7 +344,11 @@ async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
     let first = std::mem::replace(&mut scene.service, service("18", &json!({})));
     scene.requests();
     scene.plan(1, Goal::Ensured).await.unwrap();
-    assert_eq!(scene.requests(), ["1 GET /v1/load-balancers"], "the list, without the first one");
+    assert_eq!(
+        scene.requests(),
+        ["1 GET /v1/load-balancers"],
+        "the list, without the first one"
+    );
     scene.service = first;
     scene.ensure(1).await.unwrap();
     assert_eq!(scene.requests(), [""; 0]);
@@ -257,13 +359,25 @@ async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
     let mut scene = Scene::new();
     let table: [(&[(&str, &str)], &str); 5] = [
         (&[], "carries no owner tags of this cluster"),
-        (&[("simulated/service-uid", "another")], "add owner tags to have it adopted: ccm-rs/cluster=5c1d"),
+        (
+            &[("simulated/service-uid", "another")],
+            "add owner tags to have it adopted: ccm-rs/cluster=5c1d",
+        ),
         (
             &[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")],
             "carries the owner tags of another cluster, \"another\"",
         ),
-        (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "the owner tags of another cluster"),
-        (&[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "another")], "another Service of this cluster"),
+        (
+            &[
+                ("ccm-rs/cluster", "another"),
+                ("simulated/service-uid", "17-c0"),
+            ],
+            "the owner tags of another cluster",
+        ),
+        (
+            &[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "another")],
+            "another Service of this cluster",
+        ),
     ];
     for (marks, expected) in table {
         scene.cloud.reset(Options::default());
@@ -271,7 +385,10 @@ async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
         scene.somebody_elses(marks);
         let before = scene.cloud.load_balancers();
         let err = scene.ensure(0).await.unwrap_err();
-        assert!(err.is_invalid() && err.to_string().contains(expected), "{err:?}");
+        assert!(
+            err.is_invalid() && err.to_string().contains(expected),
+            "{err:?}"
+        );
         assert!(scene.update_targets(0).await.unwrap_err().is_invalid());
         assert!(scene.plan(0, Goal::Ensured).await.unwrap_err().is_invalid());
         assert_eq!(scene.get().await, None);
@@ -286,7 +403,10 @@ async fn taking_over_from_the_reference_writes_nothing_until_something_changes()
     scene.ensure(1).await.unwrap();
     let labels = [("simulated/service-uid", "17-c0"), ("team", "blue")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let change = LoadBalancerChange { labels: Some(labels.into()), ..LoadBalancerChange::default() };
+    let change = LoadBalancerChange {
+        labels: Some(labels.into()),
+        ..LoadBalancerChange::default()
+    };
     scene.cloud.edit_load_balancer(NAME, change);
     scene.restart();
     scene.requests();
@@ -296,8 +416,14 @@ async fn taking_over_from_the_reference_writes_nothing_until_something_changes()
     assert_eq!(scene.requests(), ["1 GET /v1/load-balancers"]);
     scene.update_targets(2).await.unwrap();
     let labels = scene.only().labels;
-    assert_eq!((&*labels["ccm-rs/service"], &*labels["ccm-rs/cluster"]), ("17-c0", "5c1d"));
-    assert_eq!((&*labels["team"], &*labels["simulated/service-uid"]), ("blue", "17-c0"));
+    assert_eq!(
+        (&*labels["ccm-rs/service"], &*labels["ccm-rs/cluster"]),
+        ("17-c0", "5c1d")
+    );
+    assert_eq!(
+        (&*labels["team"], &*labels["simulated/service-uid"]),
+        ("blue", "17-c0")
+    );
     assert_eq!(scene.cloud.requests()[PUT], 1);
     scene.delete().await.unwrap();
     assert!(scene.cloud.load_balancers().is_empty());
@@ -313,9 +439,16 @@ async fn a_cluster_whose_id_becomes_readable_keeps_what_it_has() {
         scene.restart();
         scene.cloud.reset_requests();
         scene.ensure(nodes).await.unwrap();
-        assert_eq!(scene.cloud.requests().get(PUT), None, "another mark is no reason to write");
+        assert_eq!(
+            scene.cloud.requests().get(PUT),
+            None,
+            "another mark is no reason to write"
+        );
         scene.update_targets(nodes + 1).await.unwrap();
-        assert_eq!(scene.only().labels["ccm-rs/cluster"], id.unwrap_or("kubernetes"));
+        assert_eq!(
+            scene.only().labels["ccm-rs/cluster"],
+            id.unwrap_or("kubernetes")
+        );
     }
 }
 

@@ -1,6 +1,9 @@
 //! The simulated cloud and its provider, in one process, mostly under a paused clock.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails where it does not find what it expects"
+)]
 
 mod cloud;
 mod credentials;
@@ -14,7 +17,9 @@ mod thousand_services;
 use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
-use cloud_provider::{CloudProvider, Cluster, Context, InstanceState, LookupRequest, Node, Result, Service};
+use cloud_provider::{
+    CloudProvider, Cluster, Context, InstanceState, LookupRequest, Node, Result, Service,
+};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
 use provider_simulated::provider::Simulated;
@@ -24,7 +29,8 @@ const MACHINE: &str = "GET /v1/machines/{id}";
 const FRESH: LookupRequest = LookupRequest::EXISTENCE.and_shutdown().fresh();
 
 fn transport(cloud: &Cloud) -> Transport {
-    let builder = Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
+    let builder =
+        Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
     builder.service(cloud.router()).build().unwrap()
 }
 
@@ -45,11 +51,19 @@ fn nodes(ids: &[String]) -> Vec<Arc<Node>> {
 
 /// Nodes that have just joined: without provider ids.
 fn joining(names: impl IntoIterator<Item = String>) -> Vec<Arc<Node>> {
-    let node = |name: String| Node { uid: format!("uid-{name}").into(), name: name.into(), ..Node::default() };
+    let node = |name: String| Node {
+        uid: format!("uid-{name}").into(),
+        name: name.into(),
+        ..Node::default()
+    };
     names.into_iter().map(|name| Arc::new(node(name))).collect()
 }
 
-async fn look_up(provider: &Simulated, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+async fn look_up(
+    provider: &Simulated,
+    nodes: &[Arc<Node>],
+    request: LookupRequest,
+) -> Vec<Result<InstanceState>> {
     let answers = provider.instances().unwrap().lookup(nodes, request).await;
     assert_eq!(answers.len(), nodes.len());
     answers
@@ -57,7 +71,9 @@ async fn look_up(provider: &Simulated, nodes: &[Arc<Node>], request: LookupReque
 
 /// Returns the numbers of present, deleted and unknown machines.
 fn count(answers: &[Result<InstanceState>]) -> [usize; 3] {
-    let count = |which: fn(&Result<InstanceState>) -> bool| answers.iter().filter(|answer| which(answer)).count();
+    let count = |which: fn(&Result<InstanceState>) -> bool| {
+        answers.iter().filter(|answer| which(answer)).count()
+    };
     [
         count(|answer| matches!(answer, Ok(InstanceState::Present { .. }))),
         count(|answer| matches!(answer, Ok(InstanceState::Gone(_)))),
@@ -66,7 +82,10 @@ fn count(answers: &[Result<InstanceState>]) -> [usize; 3] {
 }
 
 fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 fn context() -> Context {
@@ -76,6 +95,8 @@ fn context() -> Context {
 /// Returns the caches of a cluster with these Nodes.
 fn caches(nodes: &[Arc<Node>]) -> Arc<ScriptedCluster> {
     let cluster = ScriptedCluster::default();
-    nodes.iter().for_each(|node| cluster.set_node((**node).clone()));
+    nodes
+        .iter()
+        .for_each(|node| cluster.set_node((**node).clone()));
     Arc::new(cluster)
 }

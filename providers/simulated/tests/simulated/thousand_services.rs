@@ -37,15 +37,28 @@ impl Scene {
         let nodes = nodes(&cloud.create_machines("w-", 20));
         // Every request takes a moment, so that a thousand of them take longer than what is known stays young.
         cloud.inject(Fault::latency(20));
-        let services = (0..services).map(|n| service(&format!("{n:04}"), &json!({}))).collect();
-        Self { provider: provider(&cloud), cloud, nodes, services, cluster: cluster() }
+        let services = (0..services)
+            .map(|n| service(&format!("{n:04}"), &json!({})))
+            .collect();
+        Self {
+            provider: provider(&cloud),
+            cloud,
+            nodes,
+            services,
+            cluster: cluster(),
+        }
     }
 
     async fn all(&self, ask: Ask, nodes: usize) {
         let balancers: &dyn LoadBalancers = self.provider.load_balancers().unwrap();
         let one = async |service| {
             let nodes = &self.nodes[..nodes];
-            let request = LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks: &() };
+            let request = LoadBalancerRequest {
+                cluster: &self.cluster,
+                service,
+                nodes,
+                callbacks: &(),
+            };
             match ask {
                 Ask::Ensure => balancers.ensure(request).await.map(drop),
                 Ask::UpdateTargets => balancers.update_targets(request).await,
@@ -56,7 +69,9 @@ impl Scene {
             }
             .unwrap();
         };
-        futures::stream::iter(&self.services).for_each_concurrent(WORKERS, one).await;
+        futures::stream::iter(&self.services)
+            .for_each_concurrent(WORKERS, one)
+            .await;
     }
 
     /// Lists and reads by name; other reads; mutations.
@@ -89,29 +104,51 @@ async fn a_thousand_services_cost_one_list_and_one_change_each() {
     scene.all(Ask::UpdateTargets, 19).await;
     let [reads, others, changes] = scene.cost();
     assert_eq!((others, changes), (0, 1000), "a Node left");
-    assert!(reads <= 2 * 20, "{reads} reads: a list of 20 pages, and at most as many to find out that it is worth it");
+    assert!(
+        reads <= 2 * 20,
+        "{reads} reads: a list of 20 pages, and at most as many to find out that it is worth it"
+    );
 
     scene.provider = provider(&scene.cloud);
     scene.all(Ask::Ensure, 19).await;
     assert_eq!(scene.cost(), [20, 0, 0], "restarted: one list of 20 pages");
 
     scene.all(Ask::Delete, 0).await;
-    assert_eq!(scene.cost(), [1000, 0, 1000], "each is read by name right before it is deleted");
+    assert_eq!(
+        scene.cost(),
+        [1000, 0, 1000],
+        "each is read by name right before it is deleted"
+    );
     assert!(scene.cloud.load_balancers().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_for_the_cloud_are_looked_at_together() {
-    let scene = Scene::new(160, Options { operation_milliseconds: 3000, ..Options::default() });
+    let scene = Scene::new(
+        160,
+        Options {
+            operation_milliseconds: 3000,
+            ..Options::default()
+        },
+    );
     let began = Instant::now();
     scene.all(Ask::Ensure, 20).await;
     let [reads, others, changes] = scene.cost();
     let took = began.elapsed();
     println!("160 load balancers, 16 at a time, 3 s each: {took:?}, {reads} reads");
     assert_eq!((others, changes), (0, 160));
-    assert!(reads < 160, "{reads} reads: fewer than one for each, although each is looked at several times");
+    assert!(
+        reads < 160,
+        "{reads} reads: fewer than one for each, although each is looked at several times"
+    );
     assert!(took < Duration::from_secs(45), "{took:?}");
-    assert!(scene.cloud.load_balancers().iter().all(|it| it.ip.is_some()));
+    assert!(
+        scene
+            .cloud
+            .load_balancers()
+            .iter()
+            .all(|it| it.ip.is_some())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +156,10 @@ async fn one_service_changed_now_and_then_costs_one_read_and_one_change() {
     let scene = Scene::new(SERVICES, Options::default());
     scene.all(Ask::Ensure, 20).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    let scene = Scene { services: scene.services[..1].to_vec(), ..scene };
+    let scene = Scene {
+        services: scene.services[..1].to_vec(),
+        ..scene
+    };
     for nodes in 1..5 {
         scene.cost();
         scene.all(Ask::Ensure, nodes).await;

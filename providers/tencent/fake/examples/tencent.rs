@@ -14,19 +14,32 @@ async fn main() -> std::io::Result<()> {
     let port = Port::open(&address).await?;
     let fake = Handle::new(World::default());
     for number in 0..count {
-        fake.lock().add_instance(ACCOUNT, &format!("worker-{number}"));
+        fake.lock()
+            .add_instance(ACCOUNT, &format!("worker-{number}"));
     }
     println!("endpoint_domain={}", port.url());
     console::serve(port, router(&fake), fake, |cloud, command, name| {
         match command {
-            "delete" => cloud.each("instance").retain(|it| it["InstanceName"] != name),
+            "delete" => cloud
+                .each("instance")
+                .retain(|it| it["InstanceName"] != name),
             "stop" => {
-                let found = cloud.each("instance").iter_mut().filter(|it| it["InstanceName"] == name);
+                let found = cloud
+                    .each("instance")
+                    .iter_mut()
+                    .filter(|it| it["InstanceName"] == name);
                 found.for_each(|it| it["InstanceState"] = "STOPPED".into());
             }
             "dump" => {
-                let kinds = ["instance", "balancer", "listener", "group", "table", "route"];
-                return Some(kinds.iter().map(|kind| ((*kind).to_owned(), json!(cloud.all(kind)))).collect());
+                let kinds = [
+                    "instance", "balancer", "listener", "group", "table", "route",
+                ];
+                return Some(
+                    kinds
+                        .iter()
+                        .map(|kind| ((*kind).to_owned(), json!(cloud.all(kind))))
+                        .collect(),
+                );
             }
             _ => return None,
         }

@@ -19,13 +19,25 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
         let is_change = !action.starts_with("Describe");
         let text = "Your task is working.";
-        check(!(is_change && world.is_busy(id)), "FailedOperation.ResourceInOperating", text)?;
+        check(
+            !(is_change && world.is_busy(id)),
+            "FailedOperation.ResourceInOperating",
+            text,
+        )?;
     }
     let is_its = |it: &Value| it["_balancer"] == *id;
-    if ["Listener", "Target"].iter().any(|part| action.contains(part)) && !id.is_null() {
+    if ["Listener", "Target"]
+        .iter()
+        .any(|part| action.contains(part))
+        && !id.is_null()
+    {
         let is_classic = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?["Forward"] == 0;
         let text = "The kind of the load balancer does not have this action.";
-        check(is_classic == action.contains("ClassicalLB"), "InvalidParameter", text)?;
+        check(
+            is_classic == action.contains("ClassicalLB"),
+            "InvalidParameter",
+            text,
+        )?;
     }
     match action {
         "DescribeClassicalLBListeners" => {
@@ -33,14 +45,19 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 json!({"ListenerId": it["ListenerId"], "ListenerName": "", "ListenerPort": it["Port"], "Protocol": it["Protocol"],
                     "InstancePort": it["_instance_port"], "SessionExpire": 0, "HealthSwitch": 1, "Status": 1})
             };
-            Ok(json!({"Listeners": world.matching("listener", is_its).iter().map(listener).collect::<Vec<_>>()}))
+            Ok(
+                json!({"Listeners": world.matching("listener", is_its).iter().map(listener).collect::<Vec<_>>()}),
+            )
         }
         "DescribeClassicalLBTargets" => {
             let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
-            let target = |it: &Value| json!({"Type": "CVM", "InstanceId": it, "Weight": 10, "RunFlag": 1});
+            let target =
+                |it: &Value| json!({"Type": "CVM", "InstanceId": it, "Weight": 10, "RunFlag": 1});
             Ok(json!({"Targets": array(&it["_instances"]).map(target).collect::<Vec<_>>()}))
         }
-        "RegisterTargetsWithClassicalLB" | "DeregisterTargetsFromClassicalLB" => classic_targets(world, body),
+        "RegisterTargetsWithClassicalLB" | "DeregisterTargetsFromClassicalLB" => {
+            classic_targets(world, body)
+        }
         "DescribeLoadBalancers" => describe(world, body),
         "CreateLoadBalancer" => create(world, body),
         "DeleteLoadBalancer" => delete(world, body),
@@ -55,13 +72,19 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     merge(&mut it["NetworkAttributes"], &body["InternetChargeInfo"]);
                 }
                 if let Some(is_protected) = body["DeleteProtect"].as_bool() {
-                    it["AttributeFlags"] = if is_protected { json!(["DeleteProtect"]) } else { json!([]) };
+                    it["AttributeFlags"] = if is_protected {
+                        json!(["DeleteProtect"])
+                    } else {
+                        json!([])
+                    };
                 }
             }
             Ok(answer)
         }
         "SetLoadBalancerSecurityGroups" => {
-            for group in array(&body["SecurityGroups"]).filter(|it| !text(it).starts_with("sg-mine")) {
+            for group in
+                array(&body["SecurityGroups"]).filter(|it| !text(it).starts_with("sg-mine"))
+            {
                 world.find("group", "SecurityGroupId", group, "InvalidParameterValue")?;
             }
             let (answer, _) = world.begin(id);
@@ -72,12 +95,17 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DescribeListeners" => {
             let found = world.matching("listener", |it| is_its(it) && is_named(body, it));
             let total = found.len();
-            let shown = found.iter().map(|it| hidden(it, &["Targets"])).collect::<Vec<_>>();
+            let shown = found
+                .iter()
+                .map(|it| hidden(it, &["Targets"]))
+                .collect::<Vec<_>>();
             Ok(json!({"Listeners": shown, "TotalCount": total}))
         }
         "DescribeTargets" => {
             let found = world.matching("listener", |it| is_its(it) && is_named(body, it));
-            let shown = found.iter().map(|it| only(it, "ListenerId Protocol Port Targets EndPort"));
+            let shown = found
+                .iter()
+                .map(|it| only(it, "ListenerId Protocol Port Targets EndPort"));
             let with_rules = |mut it: Value| {
                 it["Rules"] = json!([]);
                 it
@@ -97,24 +125,38 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DeleteLoadBalancerListeners" => {
             let ids: Vec<_> = array(&body["ListenerIds"]).cloned().collect();
-            check(ids.len() <= 20, "InvalidParameterValue.Length", "At most 20 listeners.")?;
+            check(
+                ids.len() <= 20,
+                "InvalidParameterValue.Length",
+                "At most 20 listeners.",
+            )?;
             for listener in &ids {
                 world.find("listener", "ListenerId", listener, NO_LISTENER)?;
             }
             let (answer, succeeds) = world.begin(id);
             if succeeds {
-                world.remove("listener", |it| is_its(it) && (ids.is_empty() || ids.contains(&it["ListenerId"])));
+                world.remove("listener", |it| {
+                    is_its(it) && (ids.is_empty() || ids.contains(&it["ListenerId"]))
+                });
             }
             Ok(answer)
         }
-        "BatchRegisterTargets" | "BatchDeregisterTargets" | "BatchModifyTargetWeight" => targets(world, action, body),
+        "BatchRegisterTargets" | "BatchDeregisterTargets" | "BatchModifyTargetWeight" => {
+            targets(world, action, body)
+        }
         _ => refuse("InvalidAction", action),
     }
 }
 
 fn hidden(it: &Value, names: &[&str]) -> Value {
-    let fields = it.as_object().into_iter().flatten().filter(|(key, _)| !names.contains(&key.as_str()));
-    fields.map(|(key, value)| (key.clone(), value.clone())).collect()
+    let fields = it
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !names.contains(&key.as_str()));
+    fields
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 fn is_named(body: &Value, it: &Value) -> bool {
@@ -122,8 +164,9 @@ fn is_named(body: &Value, it: &Value) -> bool {
 }
 
 fn describe(world: &mut World, body: &Value) -> Answer {
-    let is_one_of =
-        |key: &str, all: &[&Value]| body[key].is_null() || array(&body[key]).any(|wanted| all.contains(&wanted));
+    let is_one_of = |key: &str, all: &[&Value]| {
+        body[key].is_null() || array(&body[key]).any(|wanted| all.contains(&wanted))
+    };
     let mut found = world.matching("balancer", |it| {
         let vips: Vec<_> = array(&it["LoadBalancerVips"]).collect();
         is_one_of("LoadBalancerIds", &[&it["LoadBalancerId"]])
@@ -148,26 +191,48 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
         return Ok(known.clone());
     }
     let is_internal = body["LoadBalancerType"] == "INTERNAL";
-    check(!is_internal || body["SubnetId"].is_string(), "InvalidParameter", "SubnetId is required.")?;
-    check(array(&body["Tags"]).count() <= 20, "InvalidParameterValue.Length", "At most 20 tags.")?;
+    check(
+        !is_internal || body["SubnetId"].is_string(),
+        "InvalidParameter",
+        "SubnetId is required.",
+    )?;
+    check(
+        array(&body["Tags"]).count() <= 20,
+        "InvalidParameterValue.Length",
+        "At most 20 tags.",
+    )?;
     let number = world.number();
     let [.., high, low] = number.to_be_bytes();
     let id = json!(format!("lb-t{number:07}"));
     let (mut answer, _) = world.begin(&id);
-    let vip = if is_internal { format!("10.1.{high}.{low}") } else { format!("198.18.{high}.{low}") };
+    let vip = if is_internal {
+        format!("10.1.{high}.{low}")
+    } else {
+        format!("198.18.{high}.{low}")
+    };
     let vip = body["Vip"].as_str().map_or(vip, str::to_owned);
-    let network = json!({"InternetChargeType": "TRAFFIC_POSTPAID_BY_HOUR", "InternetMaxBandwidthOut": 10});
+    let network =
+        json!({"InternetChargeType": "TRAFFIC_POSTPAID_BY_HOUR", "InternetMaxBandwidthOut": 10});
     let mut it = json!({"LoadBalancerId": id, "LoadBalancerName": format!("lb-{number}"), "Forward": 1, "Status": 0,
         "LoadBalancerVips": [vip], "VpcId": VPC, "Tags": [], "SecureGroups": [], "AttributeFlags": [], "Domain": "",
         "LoadBalancerDomain": "", "LoadBalancerPassToTarget": false, "AddressIPVersion": "ipv4", "CreateTime": "2026-01-02 03:04:05",
         "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}});
-    merge(&mut it, &only(body, "LoadBalancerType LoadBalancerName VpcId SubnetId Tags LoadBalancerPassToTarget"));
+    merge(
+        &mut it,
+        &only(
+            body,
+            "LoadBalancerType LoadBalancerName VpcId SubnetId Tags LoadBalancerPassToTarget",
+        ),
+    );
     if !is_internal {
         it["NetworkAttributes"] = network;
         merge(&mut it["NetworkAttributes"], &body["InternetAccessible"]);
     }
     world.add("balancer", it);
-    merge(&mut answer, &json!({"LoadBalancerIds": [id], "DealName": ""}));
+    merge(
+        &mut answer,
+        &json!({"LoadBalancerIds": [id], "DealName": ""}),
+    );
     if let Some(token) = token.as_str() {
         world.tokens.insert(token.to_owned(), answer.clone());
     }
@@ -176,13 +241,29 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
 
 pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let id = &body["LoadBalancerIds"][0];
-    check(!world.is_busy(id), "FailedOperation.ResourceInOperating", "Your task is working.")?;
+    check(
+        !world.is_busy(id),
+        "FailedOperation.ResourceInOperating",
+        "Your task is working.",
+    )?;
     let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
     let is_protected = array(&it["AttributeFlags"]).any(|it| it == "DeleteProtect");
-    check(!is_protected, "FailedOperation", "The load balancer has delete protection.")?;
-    let count: usize =
-        world.all("listener").iter().filter(|it| it["_balancer"] == *id).map(|it| array(&it["Targets"]).count()).sum();
-    check(count < 20 || body["ForceDelete"] == true, "FailedOperation.TargetNumCheckRisk", "There are targets.")?;
+    check(
+        !is_protected,
+        "FailedOperation",
+        "The load balancer has delete protection.",
+    )?;
+    let count: usize = world
+        .all("listener")
+        .iter()
+        .filter(|it| it["_balancer"] == *id)
+        .map(|it| array(&it["Targets"]).count())
+        .sum();
+    check(
+        count < 20 || body["ForceDelete"] == true,
+        "FailedOperation.TargetNumCheckRisk",
+        "There are targets.",
+    )?;
     let (answer, succeeds) = world.begin(id);
     if succeeds {
         world.remove("listener", |it| it["_balancer"] == *id);
@@ -197,7 +278,13 @@ fn is_udp(protocol: &Value) -> bool {
 
 /// Sets the fields of a listener where answers show them.
 fn set(it: &mut Value, body: &Value) {
-    merge(it, &only(body, "ListenerName SessionExpireTime Scheduler IdleConnectTimeout"));
+    merge(
+        it,
+        &only(
+            body,
+            "ListenerName SessionExpireTime Scheduler IdleConnectTimeout",
+        ),
+    );
     merge(&mut it["HealthCheck"], &body["HealthCheck"]);
     if let Value::Object(_) = &body["Certificate"] {
         it["Certificate"] = json!({"SSLMode": body["Certificate"]["SSLMode"], "CertId": body["Certificate"]["CertId"]});
@@ -209,18 +296,32 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
     let ports: Vec<_> = array(&body["Ports"]).cloned().collect();
     for port in &ports {
         let is_taken = |it: &Value| {
-            it["_balancer"] == *id && it["Port"] == *port && is_udp(&it["Protocol"]) == is_udp(&body["Protocol"])
+            it["_balancer"] == *id
+                && it["Port"] == *port
+                && is_udp(&it["Protocol"]) == is_udp(&body["Protocol"])
         };
         let is_free = world.matching("listener", is_taken).is_empty();
-        check(is_free, "InvalidParameter.PortCheckFailed", "The port is in use.")?;
+        check(
+            is_free,
+            "InvalidParameter.PortCheckFailed",
+            "The port is in use.",
+        )?;
     }
     let is_tls = body["Protocol"] == "TCP_SSL";
-    check(!is_tls || body["Certificate"]["CertId"].is_string(), "InvalidParameter", "A certificate is required.")?;
+    check(
+        !is_tls || body["Certificate"]["CertId"].is_string(),
+        "InvalidParameter",
+        "A certificate is required.",
+    )?;
     let (mut answer, succeeds) = world.begin(id);
     let mut ids = Vec::new();
     for (at, port) in ports.iter().enumerate() {
         let listener = format!("lbl-t{:07}", world.number());
-        let usual = if is_udp(&body["Protocol"]) { "PING" } else { "TCP" };
+        let usual = if is_udp(&body["Protocol"]) {
+            "PING"
+        } else {
+            "TCP"
+        };
         let mut it = json!({"ListenerId": listener, "_balancer": id, "Protocol": body["Protocol"], "Port": port,
             "ListenerName": body["ListenerNames"][at].as_str().unwrap_or_default(), "Scheduler": "WRR", "SessionExpireTime": 0,
             "SniSwitch": 0, "CreateTime": "2026-01-02 03:04:05", "EndPort": 0, "SessionType": "NORMAL", "Targets": [],
@@ -239,16 +340,25 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
 /// Returns a target as answers show it.
 fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
     let weight = it["Weight"].as_u64().unwrap_or(10);
-    let common = json!({"Port": it["Port"], "Weight": weight, "RegisteredTime": "2026-01-02 03:04:05"});
+    let common =
+        json!({"Port": it["Port"], "Weight": weight, "RegisteredTime": "2026-01-02 03:04:05"});
     let mut shown = match it["InstanceId"].as_str() {
         Some(id) => {
             let found = world.matching("instance", |it| it["InstanceId"] == id);
-            let Some(found) = found.first() else { return refuse("InvalidParameter", format!("{id} does not exist.")) };
+            let Some(found) = found.first() else {
+                return refuse("InvalidParameter", format!("{id} does not exist."));
+            };
             let is_near = found["VirtualPrivateCloud"]["VpcId"] == VPC;
-            check(is_near, "InvalidParameterValue", format!("{id} is not in the VPC of the load balancer."))?;
+            check(
+                is_near,
+                "InvalidParameterValue",
+                format!("{id} is not in the VPC of the load balancer."),
+            )?;
             json!({"Type": "CVM", "InstanceId": id, "PrivateIpAddresses": found["PrivateIpAddresses"]})
         }
-        None => json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]}),
+        None => {
+            json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]})
+        }
     };
     merge(&mut shown, &common);
     Ok(shown)
@@ -270,7 +380,11 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
         })
     });
     let all: Vec<_> = array(&body["Targets"]).cloned().chain(rules).collect();
-    check(all.len() <= TARGETS, "InvalidParameterValue.Length", "At most 500 targets.")?;
+    check(
+        all.len() <= TARGETS,
+        "InvalidParameterValue.Length",
+        "At most 500 targets.",
+    )?;
     let mut shown = Vec::new();
     for it in &all {
         world.find("listener", "ListenerId", &it["ListenerId"], NO_LISTENER)?;
@@ -289,7 +403,8 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
         let it = world.find("listener", "ListenerId", &listener, NO_LISTENER)?;
         if let Some(all) = it["Targets"].as_array_mut() {
             all.retain(|it| {
-                !is_same(it, &backend) && (!backend["Type"].is_null() || it["InstanceId"] != backend["InstanceId"])
+                !is_same(it, &backend)
+                    && (!backend["Type"].is_null() || it["InstanceId"] != backend["InstanceId"])
             });
             if action != "BatchDeregisterTargets" {
                 all.push(backend);
@@ -304,14 +419,25 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
 
 /// Adds `Targets` to a load balancer of the kind `classic`, or removes `InstanceIds`.
 fn classic_targets(world: &mut World, body: &Value) -> Answer {
-    let new: Vec<_> = array(&body["Targets"]).map(|it| it["InstanceId"].clone()).collect();
+    let new: Vec<_> = array(&body["Targets"])
+        .map(|it| it["InstanceId"].clone())
+        .collect();
     let gone: Vec<_> = array(&body["InstanceIds"]).cloned().collect();
-    check(!(new.is_empty() && gone.is_empty()), "InvalidParameter", "There are no targets.")?;
+    check(
+        !(new.is_empty() && gone.is_empty()),
+        "InvalidParameter",
+        "There are no targets.",
+    )?;
     for id in &new {
         world.find("instance", "InstanceId", id, "InvalidParameter")?;
     }
     let (answer, succeeds) = world.begin(&body["LoadBalancerId"]);
-    let it = world.find("balancer", "LoadBalancerId", &body["LoadBalancerId"], NO_BALANCER)?;
+    let it = world.find(
+        "balancer",
+        "LoadBalancerId",
+        &body["LoadBalancerId"],
+        NO_BALANCER,
+    )?;
     if let Some(all) = it["_instances"].as_array_mut().filter(|_| succeeds) {
         all.retain(|id| !gone.contains(id) && !new.contains(id));
         all.extend(new);
@@ -330,7 +456,11 @@ fn health(world: &World, body: &Value) -> Value {
             json!({"ListenerId": it["ListenerId"], "ListenerName": it["ListenerName"], "Protocol": it["Protocol"],
                 "Port": it["Port"], "Rules": [{"LocationId": "", "Targets": targets}]})
         };
-        let all: Vec<_> = world.matching("listener", |it| it["_balancer"] == *id).iter().map(listener).collect();
+        let all: Vec<_> = world
+            .matching("listener", |it| it["_balancer"] == *id)
+            .iter()
+            .map(listener)
+            .collect();
         json!({"LoadBalancerId": id, "LoadBalancerName": "", "Listeners": all})
     };
     json!({"LoadBalancers": array(&body["LoadBalancerIds"]).map(of).collect::<Vec<_>>()})
@@ -339,7 +469,12 @@ fn health(world: &World, body: &Value) -> Value {
 /// The Tag API, for load balancers.
 pub(crate) fn tags(world: &mut World, action: &str, body: &Value) -> Answer {
     check(action == "ModifyResourceTags", "InvalidAction", action)?;
-    let id = json!(text(&body["Resource"]).rsplit('/').next().unwrap_or_default());
+    let id = json!(
+        text(&body["Resource"])
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+    );
     let it = world.find("balancer", "LoadBalancerId", &id, "ResourceNotFound")?;
     let gone: Vec<_> = ["ReplaceTags", "DeleteTags"]
         .iter()

@@ -9,13 +9,29 @@ use crate::{Answer, REGION, TEMPORARY, VPC, World, check, refuse};
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     check(action == "DescribeInstances", "InvalidAction", action)?;
     let is_exclusive = body["InstanceIds"].is_null() || body["Filters"].is_null();
-    check(is_exclusive, "InvalidParameter", "InstanceIds and Filters exclude each other.")?;
+    check(
+        is_exclusive,
+        "InvalidParameter",
+        "InstanceIds and Filters exclude each other.",
+    )?;
     let ids: Vec<_> = array(&body["InstanceIds"]).collect();
-    check(ids.len() <= 100, "InvalidParameterValue", "At most 100 IDs.")?;
+    check(
+        ids.len() <= 100,
+        "InvalidParameterValue",
+        "At most 100 IDs.",
+    )?;
     let is_few = array(&body["Filters"]).all(|it| array(&it["Values"]).count() <= 5);
-    check(is_few, "InvalidParameterValue", "At most 5 values for a filter.")?;
+    check(
+        is_few,
+        "InvalidParameterValue",
+        "At most 5 values for a filter.",
+    )?;
     let is_id = |it: &&&Value| text(it).starts_with("ins-");
-    check(ids.iter().all(|it| is_id(&it)), "InvalidInstanceId.Malformed", "The ID is malformed.")?;
+    check(
+        ids.iter().all(|it| is_id(&it)),
+        "InvalidInstanceId.Malformed",
+        "The ID is malformed.",
+    )?;
     let found = world.matching("instance", |it| {
         let all = |value: &Value| array(value).map(|it| text(it).to_owned()).collect();
         (ids.is_empty() || ids.contains(&&it["InstanceId"]))
@@ -31,8 +47,16 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 }
 
 pub(crate) fn assume(action: &str, body: &Value) -> Answer {
-    check(action == "AssumeRoleWithWebIdentity", "InvalidAction", action)?;
-    check(!text(&body["WebIdentityToken"]).is_empty(), "InvalidParameter", "WebIdentityToken is missing.")?;
+    check(
+        action == "AssumeRoleWithWebIdentity",
+        "InvalidAction",
+        action,
+    )?;
+    check(
+        !text(&body["WebIdentityToken"]).is_empty(),
+        "InvalidParameter",
+        "WebIdentityToken is missing.",
+    )?;
     let [id, key, token] = TEMPORARY;
     Ok(
         json!({"Credentials": {"TmpSecretId": id, "TmpSecretKey": key, "Token": token}, "ExpiredTime": 4_102_444_800_u64,
@@ -51,9 +75,11 @@ pub(crate) fn metadata(world: &World, path: &str) -> Result<Reply, Refused> {
         "network/interfaces/macs/52:54:00:00:00:01/vpc-id"
         | "network/interfaces/macs/52%3A54%3A00%3A00%3A00%3A01/vpc-id" => VPC.to_owned(),
         "cam/security-credentials/" => "worker".to_owned(),
-        "cam/security-credentials/worker" => json!({"Code": "Success", "TmpSecretId": id, "TmpSecretKey": key,
+        "cam/security-credentials/worker" => {
+            json!({"Code": "Success", "TmpSecretId": id, "TmpSecretKey": key,
             "Token": token, "ExpiredTime": 4_102_444_800_u64, "Expiration": "2100-01-01T00:00:00Z"})
-        .to_string(),
+            .to_string()
+        }
         _ => return refuse("NotFound", "there is no such path"),
     };
     Ok(Reply::text(200, "text/plain", answer))

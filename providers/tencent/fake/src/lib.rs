@@ -37,7 +37,11 @@ pub const KEY_ID: &str = "contract-id";
 /// The secret of the key, which is no secret.
 pub const SECRET: &str = "contract-secret";
 /// A temporary key with its secret and token, which are no secrets.
-pub const TEMPORARY: [&str; 3] = ["contract-temporary-id", "contract-temporary-secret", "contract-token"];
+pub const TEMPORARY: [&str; 3] = [
+    "contract-temporary-id",
+    "contract-temporary-secret",
+    "contract-token",
+];
 /// The account of the keys.
 pub const ACCOUNT: &str = "100001234567";
 /// The region of everything.
@@ -63,24 +67,53 @@ const PRODUCTS: [(&str, &str); 5] = [
 /// `GET /cvm/DescribeInstances`. Requests without an action, which are those of the metadata service, stay as they are.
 /// A read of some load balancers has a path of its own, so that faults of the list do not hit it.
 pub fn rest<B>(mut request: Request<B>, is_narrow: bool) -> Request<B> {
-    if let Some(query) = request.uri().query().filter(|it| it.contains("Action=")).map(str::to_owned) {
+    if let Some(query) = request
+        .uri()
+        .query()
+        .filter(|it| it.contains("Action="))
+        .map(str::to_owned)
+    {
         // API 2.0.
-        let action = query.split('&').find_map(|it| it.strip_prefix("Action=")).unwrap_or_default();
-        *request.method_mut() = if action.starts_with("Describe") { Method::GET } else { Method::POST };
+        let action = query
+            .split('&')
+            .find_map(|it| it.strip_prefix("Action="))
+            .unwrap_or_default();
+        *request.method_mut() = if action.starts_with("Describe") {
+            Method::GET
+        } else {
+            Method::POST
+        };
         *request.uri_mut() = Uri::try_from(format!("/v2/{action}?{query}")).unwrap_or_default();
         return request;
     }
-    let action = request.headers().get("x-tc-action").and_then(|it| it.to_str().ok()).map(str::to_owned);
-    let Some(action) = action.filter(|_| request.uri().path() == "/") else { return request };
+    let action = request
+        .headers()
+        .get("x-tc-action")
+        .and_then(|it| it.to_str().ok())
+        .map(str::to_owned);
+    let Some(action) = action.filter(|_| request.uri().path() == "/") else {
+        return request;
+    };
     *request.method_mut() = match &*action {
-        _ if ["Describe", "AssumeRole"].iter().any(|it| action.starts_with(it)) => Method::GET,
+        _ if ["Describe", "AssumeRole"]
+            .iter()
+            .any(|it| action.starts_with(it)) =>
+        {
+            Method::GET
+        }
         _ if action.starts_with("Delete") => Method::DELETE,
         _ => Method::POST,
     };
     let is_of_balancers = action == "SetLoadBalancerSecurityGroups";
-    let product = PRODUCTS.iter().find(|(_, part)| action.contains(part) && !is_of_balancers);
+    let product = PRODUCTS
+        .iter()
+        .find(|(_, part)| action.contains(part) && !is_of_balancers);
     let product = product.map_or("clb", |(product, _)| product);
-    let some = if is_narrow && action == "DescribeLoadBalancers" { "/some" } else { "" };
+    let some = if is_narrow && action == "DescribeLoadBalancers" {
+        "/some"
+    } else {
+        ""
+    };
     *request.uri_mut() = Uri::try_from(format!("/{product}/{action}{some}")).unwrap_or_default();
     request
 }
@@ -89,7 +122,9 @@ pub fn rest<B>(mut request: Request<B>, is_narrow: bool) -> Request<B> {
 #[must_use]
 pub fn is_narrow(body: &[u8]) -> bool {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    ["LoadBalancerIds", "LoadBalancerVips", "Filters"].iter().any(|key| !body[*key].is_null())
+    ["LoadBalancerIds", "LoadBalancerVips", "Filters"]
+        .iter()
+        .any(|key| !body[*key].is_null())
 }
 
 /// Returns the whole fake for clients of the APIs.
@@ -97,9 +132,16 @@ pub fn router(fake: &Handle<World>) -> Router {
     let inner = fake.router();
     Router::new().fallback(async move |request: axum::extract::Request| {
         let (head, body) = request.into_parts();
-        let bytes = axum::body::to_bytes(body, 8 << 20).await.unwrap_or_default();
+        let bytes = axum::body::to_bytes(body, 8 << 20)
+            .await
+            .unwrap_or_default();
         let is_narrow = is_narrow(&bytes);
-        inner.oneshot(rest(Request::from_parts(head, axum::body::Body::from(bytes)), is_narrow)).await
+        inner
+            .oneshot(rest(
+                Request::from_parts(head, axum::body::Body::from(bytes)),
+                is_narrow,
+            ))
+            .await
     })
 }
 
@@ -158,7 +200,11 @@ impl Cloud for World {
     const ROUTES: &'static [Routes<Self>] = &[Routes {
         prefix: "",
         service: (),
-        table: &[("GET", "/*", carry_out), ("POST", "/*", carry_out), ("DELETE", "/*", carry_out)],
+        table: &[
+            ("GET", "/*", carry_out),
+            ("POST", "/*", carry_out),
+            ("DELETE", "/*", carry_out),
+        ],
     }];
 
     fn advance(&mut self, now: Instant) {
@@ -174,8 +220,17 @@ impl Cloud for World {
         }
         let (limit, action) = (self.limit, action(request).to_owned());
         let bucket = || Bucket::new(limit, Duration::from_secs(1), limit);
-        let is_exceeded = self.buckets.entry(action).or_insert_with(bucket).take().is_exceeded;
-        check(!is_exceeded, "RequestLimitExceeded", "Your current request times exceeds the limit of the API.")
+        let is_exceeded = self
+            .buckets
+            .entry(action)
+            .or_insert_with(bucket)
+            .take()
+            .is_exceeded;
+        check(
+            !is_exceeded,
+            "RequestLimitExceeded",
+            "Your current request times exceeds the limit of the API.",
+        )
     }
 
     /// Answers 200 with the code in the body, as the APIs do; 500 is that of a gateway before them.
@@ -195,10 +250,16 @@ impl Cloud for World {
             return Reply::text(refused.status.unwrap_or(404), "text/plain", refused.message);
         }
         if product(request) == "v2" {
-            return Reply::new(200, json!({"code": 4000, "codeDesc": code, "message": refused.message}));
+            return Reply::new(
+                200,
+                json!({"code": 4000, "codeDesc": code, "message": refused.message}),
+            );
         }
         let error = json!({"Code": code, "Message": refused.message});
         let status = refused.status.filter(|it| *it == 500).unwrap_or(200);
-        Reply::new(status, json!({"Response": {"Error": error, "RequestId": "request-refused"}}))
+        Reply::new(
+            status,
+            json!({"Response": {"Error": error, "RequestId": "request-refused"}}),
+        )
     }
 }

@@ -22,17 +22,27 @@ pub(crate) fn parameters(query: &[(String, String)]) -> Value {
 }
 
 fn listed(it: &Value) -> Value {
-    let Value::Object(fields) = it else { return it.clone() };
-    let mut items: Vec<_> = fields.iter().filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value))).collect();
+    let Value::Object(fields) = it else {
+        return it.clone();
+    };
+    let mut items: Vec<_> = fields
+        .iter()
+        .filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value)))
+        .collect();
     if items.is_empty() {
-        return fields.iter().map(|(key, value)| (key.clone(), listed(value))).collect();
+        return fields
+            .iter()
+            .map(|(key, value)| (key.clone(), listed(value)))
+            .collect();
     }
     items.sort_by_key(|(number, _)| *number);
     items.into_iter().map(|(_, value)| listed(value)).collect()
 }
 
 fn number(it: &Value) -> u64 {
-    it.as_u64().or_else(|| text(it).parse().ok()).unwrap_or_default()
+    it.as_u64()
+        .or_else(|| text(it).parse().ok())
+        .unwrap_or_default()
 }
 
 fn protocol(it: &Value) -> &'static str {
@@ -45,7 +55,10 @@ fn protocol_number(it: &Value) -> u64 {
 
 /// Returns the number of the task that an answer of API 3.0 names.
 fn begun(answer: &Value) -> Value {
-    let id = text(&answer["RequestId"]).trim_start_matches("task-").parse::<u64>().unwrap_or_default();
+    let id = text(&answer["RequestId"])
+        .trim_start_matches("task-")
+        .parse::<u64>()
+        .unwrap_or_default();
     json!({"requestId": id})
 }
 
@@ -59,7 +72,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DescribeInstances" => instances(world, body),
         "DescribeLoadBalancers" => {
             let special = &body["special"];
-            let found = world.matching("balancer", |it| special.is_null() || it["_special"] == *special);
+            let found = world.matching("balancer", |it| {
+                special.is_null() || it["_special"] == *special
+            });
             let shown = found.iter().map(|it| {
                 json!({"loadBalancerId": it["LoadBalancerId"], "unLoadBalancerId": it["LoadBalancerId"],
                     "loadBalancerName": it["LoadBalancerName"], "loadBalancerVips": it["LoadBalancerVips"],
@@ -70,7 +85,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(json!({"totalCount": shown.len(), "loadBalancerSet": shown}))
         }
         "CreateLoadBalancer" => {
-            let kind = if number(&body["loadBalancerType"]) == 3 { "INTERNAL" } else { "OPEN" };
+            let kind = if number(&body["loadBalancerType"]) == 3 {
+                "INTERNAL"
+            } else {
+                "OPEN"
+            };
             let request = json!({"LoadBalancerType": kind, "LoadBalancerName": body["loadBalancerName"],
                 "VpcId": body["vpcId"], "SubnetId": body["subnetId"]});
             let answer = clb::create(world, &request)?;
@@ -120,14 +139,21 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             });
             Ok(json!({"data": shown.collect::<Vec<_>>()}))
         }
-        "RegisterInstancesWithForwardLBFourthListener" | "DeregisterInstancesFromForwardLBFourthListener" => {
-            let action = if action.starts_with('R') { "BatchRegisterTargets" } else { "BatchDeregisterTargets" };
+        "RegisterInstancesWithForwardLBFourthListener"
+        | "DeregisterInstancesFromForwardLBFourthListener" => {
+            let action = if action.starts_with('R') {
+                "BatchRegisterTargets"
+            } else {
+                "BatchDeregisterTargets"
+            };
             let target = |it: &Value| json!({"ListenerId": body["listenerId"], "InstanceId": it["instanceId"], "Port": number(&it["port"])});
             let targets: Vec<_> = array(&body["backends"]).map(target).collect();
             let request = json!({"LoadBalancerId": id, "Targets": targets});
             clb::answer(world, action, &request).map(|answer| begun(&answer))
         }
-        "DescribeClusterRoute" => vpc::routes(world, "DescribeClusterRoutes", body).map(|data| json!({"data": data})),
+        "DescribeClusterRoute" => {
+            vpc::routes(world, "DescribeClusterRoutes", body).map(|data| json!({"data": data}))
+        }
         "CreateClusterRoute" | "DeleteClusterRoute" => vpc::routes(world, action, body),
         _ => refuse("InvalidAction", action),
     }
@@ -137,7 +163,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 fn instances(world: &mut World, body: &Value) -> Answer {
     let found = world.matching("instance", |it| {
         fits(body, |name| match name {
-            "private-ip-address" => array(&it["PrivateIpAddresses"]).map(|it| text(it).to_owned()).collect(),
+            "private-ip-address" => array(&it["PrivateIpAddresses"])
+                .map(|it| text(it).to_owned())
+                .collect(),
             "instance-id" => vec![text(&it["InstanceId"]).to_owned()],
             _ => Vec::new(),
         })

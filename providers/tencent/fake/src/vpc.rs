@@ -40,7 +40,10 @@ pub(crate) fn groups(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DeleteSecurityGroup" => {
             world.find("group", "SecurityGroupId", id, NO_GROUP)?;
-            let is_used = world.all("balancer").iter().any(|it| array(&it["SecureGroups"]).any(|group| group == id));
+            let is_used = world
+                .all("balancer")
+                .iter()
+                .any(|it| array(&it["SecureGroups"]).any(|group| group == id));
             check(!is_used, "ResourceInUse", "The security group is in use.")?;
             world.remove("group", |it| it["SecurityGroupId"] == *id);
             Ok(json!({}))
@@ -53,7 +56,12 @@ pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
     let is_of_table = |it: &Value| it["RouteTableName"] == body["RouteTableName"];
     let is_same = |it: &Value, key: &str| it[key] == body[key];
     if action != "DescribeClusterRouteTables" && action != "CreateClusterRouteTable" {
-        world.find("table", "RouteTableName", &body["RouteTableName"], "ResourceNotFound.RouteTableNotFound")?;
+        world.find(
+            "table",
+            "RouteTableName",
+            &body["RouteTableName"],
+            "ResourceNotFound.RouteTableNotFound",
+        )?;
     }
     match action {
         "DescribeClusterRouteTables" => {
@@ -62,8 +70,15 @@ pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "CreateClusterRouteTable" => {
             let is_new = world.matching("table", is_of_table).is_empty();
-            check(is_new, "ResourceInUse.ResourceExistAlready", "The table exists.")?;
-            world.add("table", only(body, "RouteTableName RouteTableCidrBlock VpcId"));
+            check(
+                is_new,
+                "ResourceInUse.ResourceExistAlready",
+                "The table exists.",
+            )?;
+            world.add(
+                "table",
+                only(body, "RouteTableName RouteTableCidrBlock VpcId"),
+            );
             Ok(json!({}))
         }
         "DescribeClusterRoutes" => {
@@ -76,13 +91,26 @@ pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
         "CreateClusterRoute" => {
             let is_range = |it: &Value| is_of_table(it) && is_same(it, "DestinationCidrBlock");
             let is_free = world.matching("route", is_range).is_empty();
-            check(is_free, "InvalidParameter.CidrConflictWithOtherRoute", "The range has a route.")?;
-            world.add("route", only(body, "RouteTableName DestinationCidrBlock GatewayIp"));
+            check(
+                is_free,
+                "InvalidParameter.CidrConflictWithOtherRoute",
+                "The range has a route.",
+            )?;
+            world.add(
+                "route",
+                only(body, "RouteTableName DestinationCidrBlock GatewayIp"),
+            );
             Ok(json!({}))
         }
         "DeleteClusterRoute" => {
-            let is_it = |it: &Value| is_of_table(it) && is_same(it, "DestinationCidrBlock") && is_same(it, "GatewayIp");
-            check(world.remove("route", is_it) > 0, "ResourceNotFound", "There is no such route.")?;
+            let is_it = |it: &Value| {
+                is_of_table(it) && is_same(it, "DestinationCidrBlock") && is_same(it, "GatewayIp")
+            };
+            check(
+                world.remove("route", is_it) > 0,
+                "ResourceNotFound",
+                "There is no such route.",
+            )?;
             Ok(json!({}))
         }
         _ => refuse("InvalidAction", action),

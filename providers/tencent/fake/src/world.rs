@@ -41,8 +41,21 @@ impl Default for World {
     fn default() -> Self {
         let (buckets, effects, tokens, tasks) = Default::default();
         let (task, page, limit, now) = (Duration::from_millis(1200), 100, 20, Instant::now());
-        let mut world = Self { task, page, limit, buckets, effects, now, tokens, objects: Objects::of(ACCOUNT), tasks };
-        world.add("table", json!({"RouteTableName": TABLE, "RouteTableCidrBlock": "10.244.0.0/16", "VpcId": VPC}));
+        let mut world = Self {
+            task,
+            page,
+            limit,
+            buckets,
+            effects,
+            now,
+            tokens,
+            objects: Objects::of(ACCOUNT),
+            tasks,
+        };
+        world.add(
+            "table",
+            json!({"RouteTableName": TABLE, "RouteTableCidrBlock": "10.244.0.0/16", "VpcId": VPC}),
+        );
         world
     }
 }
@@ -63,8 +76,11 @@ impl DerefMut for World {
 
 /// Returns the fields of an object that a list of names has.
 pub(crate) fn only(body: &Value, names: &str) -> Value {
-    let kept = names.split_whitespace().filter(|name| !body[*name].is_null());
-    kept.map(|name| (name.to_owned(), body[name].clone())).collect()
+    let kept = names
+        .split_whitespace()
+        .filter(|name| !body[*name].is_null());
+    kept.map(|name| (name.to_owned(), body[name].clone()))
+        .collect()
 }
 
 /// Returns `true` if an object fits the filters of a request. `value`: the values of the object for a filter.
@@ -94,11 +110,21 @@ impl World {
 
     pub(crate) fn carry_out_tasks(&mut self, now: Instant) {
         self.now = now;
-        let (over, failed): (Vec<_>, Vec<_>) =
-            self.tasks.iter().filter(|it| it.due <= now).partition(|it| it.error.is_none());
-        let [over, failed] = [over, failed].map(|all| all.iter().map(|it| it.balancer.clone()).collect::<Vec<_>>());
-        self.each("balancer").retain(|it| it["Status"] != 0 || !failed.iter().any(|id| it["LoadBalancerId"] == **id));
-        for it in self.each("balancer").iter_mut().filter(|it| it["Status"] == 0) {
+        let (over, failed): (Vec<_>, Vec<_>) = self
+            .tasks
+            .iter()
+            .filter(|it| it.due <= now)
+            .partition(|it| it.error.is_none());
+        let [over, failed] =
+            [over, failed].map(|all| all.iter().map(|it| it.balancer.clone()).collect::<Vec<_>>());
+        self.each("balancer").retain(|it| {
+            it["Status"] != 0 || !failed.iter().any(|id| it["LoadBalancerId"] == **id)
+        });
+        for it in self
+            .each("balancer")
+            .iter_mut()
+            .filter(|it| it["Status"] == 0)
+        {
             if over.iter().any(|id| it["LoadBalancerId"] == **id) {
                 it["Status"] = 1.into();
             }
@@ -107,7 +133,9 @@ impl World {
 
     /// Returns `true` while a task changes a load balancer.
     pub(crate) fn is_busy(&self, balancer: &Value) -> bool {
-        self.tasks.iter().any(|it| it.due > self.now && *balancer == *it.balancer)
+        self.tasks
+            .iter()
+            .any(|it| it.due > self.now && *balancer == *it.balancer)
     }
 
     /// Begins a task, and returns the answer with its ID. `None` if the task will fail.
@@ -116,7 +144,12 @@ impl World {
         let error = self.effects.error();
         let succeeds = error.is_none();
         let (balancer, due) = (text(balancer).to_owned(), self.now + self.task);
-        self.tasks.push(Task { id: id.clone(), balancer, due, error });
+        self.tasks.push(Task {
+            id: id.clone(),
+            balancer,
+            due,
+            error,
+        });
         (json!({"RequestId": id}), succeeds)
     }
 
@@ -136,10 +169,19 @@ impl World {
 
     /// Returns a page at an offset.
     pub(crate) fn page(&self, items: Vec<Value>, body: &Value, place: &str) -> Answer {
-        let number = |key: &str| body[key].as_u64().or_else(|| body[key].as_str()?.parse().ok());
+        let number = |key: &str| {
+            body[key]
+                .as_u64()
+                .or_else(|| body[key].as_str()?.parse().ok())
+        };
         let number = |key: &str| number(key).and_then(|it| usize::try_from(it).ok());
         let size = number("Limit").unwrap_or(20).clamp(1, self.page);
-        let page = Page::starting(items, number("Offset").unwrap_or_default(), size, &self.effects);
+        let page = Page::starting(
+            items,
+            number("Offset").unwrap_or_default(),
+            size,
+            &self.effects,
+        );
         Ok(json!({place: page.items, "TotalCount": page.total}))
     }
 }

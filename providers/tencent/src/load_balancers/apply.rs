@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cloud_provider::{Error, EventSubject, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, Port, ResourceGraph, ResourceKey,
-    each_port,
+    Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, Port, ResourceGraph,
+    ResourceKey, each_port,
 };
 use serde_json::{Value, json};
 
@@ -32,11 +32,27 @@ pub(super) struct Work<'a> {
 
 impl TencentLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let Some(actual) = change.actual else { return self.create(change, spec).await };
+        let Some(actual) = change.actual else {
+            return self.create(change, spec).await;
+        };
         let before = actual.graph.clone().unwrap_or_default();
-        let after = change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
-        let work = Work { cloud: self, change, spec, actual, before, after };
-        if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
+        let after = change
+            .outcome_of_all()
+            .and_then(|it| it.graph)
+            .unwrap_or_default();
+        let work = Work {
+            cloud: self,
+            change,
+            spec,
+            actual,
+            before,
+            after,
+        };
+        if change
+            .operations
+            .iter()
+            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+        {
             return work.leave().await;
         }
         match change.operations.contains(&Operation::Untag) {
@@ -68,11 +84,19 @@ impl Work<'_> {
         let region = self.cloud.api.metadata.region().await?;
         let resource = format!("qcs::clb:{region}:uin/:clb/{}", self.actual.id);
         let (new, gone): (Vec<_>, Vec<_>) = tags.iter().partition(|(_, value)| value.is_some());
-        let new: Vec<_> = new.into_iter().map(|(key, value)| json!({"TagKey": key, "TagValue": value})).collect();
-        let gone: Vec<_> = gone.into_iter().map(|(key, _)| json!({"TagKey": key})).collect();
+        let new: Vec<_> = new
+            .into_iter()
+            .map(|(key, value)| json!({"TagKey": key, "TagValue": value}))
+            .collect();
+        let gone: Vec<_> = gone
+            .into_iter()
+            .map(|(key, _)| json!({"TagKey": key}))
+            .collect();
         for (field, tags) in [("DeleteTags", gone), ("ReplaceTags", new)] {
             for tags in tags.chunks(TAGS) {
-                let action = Action::new(TAG, "ModifyResourceTags").set("Resource", &resource).set(field, tags);
+                let action = Action::new(TAG, "ModifyResourceTags")
+                    .set("Resource", &resource)
+                    .set(field, tags);
                 self.cloud.api.send::<Value>(action).await?;
             }
         }
@@ -89,24 +113,38 @@ impl Work<'_> {
         let is_requested = identity.requested_id.as_ref() == Some(&self.actual.id);
         let mut tags = BTreeMap::new();
         if self.change.operations.contains(&Operation::Tag) {
-            let owner = self.cloud.tags(identity, !self.actual.adopted && !is_requested);
+            let owner = self
+                .cloud
+                .tags(identity, !self.actual.adopted && !is_requested);
             tags.extend(owner.into_iter().map(|(key, value)| (key, Some(value))));
         }
         let is_rescued = is_requested && !self.actual.adopted;
-        if is_rescued || self.change.operations.iter().flat_map(Operation::changes).any(|it| it.key == "IsCreated") {
+        if is_rescued
+            || self
+                .change
+                .operations
+                .iter()
+                .flat_map(Operation::changes)
+                .any(|it| it.key == "IsCreated")
+        {
             tags.insert(CREATED_TAG.to_owned(), None);
         }
         self.set_tags(tags).await?;
         match is_rescued {
-            true => Err(Error::conflict(format!("load balancer {} has become one of yours", self.actual.id))),
+            true => Err(Error::conflict(format!(
+                "load balancer {} has become one of yours",
+                self.actual.id
+            ))),
             false => Ok(()),
         }
     }
 
     async fn update(&self) -> Result<Applied> {
         self.write_tags().await?;
-        let (wants_group, had_group) =
-            (self.after.resources.get(&group_key()), self.before.resources.get(&group_key()));
+        let (wants_group, had_group) = (
+            self.after.resources.get(&group_key()),
+            self.before.resources.get(&group_key()),
+        );
         let managed = match wants_group {
             Some(settings) if had_group != wants_group => Some(self.ensure_group(settings).await?),
             Some(_) => had_group.and_then(|it| it.text(ID)).map(str::to_owned),
@@ -117,9 +155,18 @@ impl Work<'_> {
         let is_same = |all: &[String], others: &[String]| all.iter().all(|it| others.contains(it));
         let has = self.groups();
         if !(is_same(&groups, &has) && is_same(&has, &groups)) {
-            self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await?;
+            self.send(
+                self.action("SetLoadBalancerSecurityGroups")
+                    .set("SecurityGroups", groups),
+            )
+            .await?;
         }
-        for operation in self.change.operations.iter().filter(|it| it.updates(|it| *it == ResourceKey::Balancer)) {
+        for operation in self
+            .change
+            .operations
+            .iter()
+            .filter(|it| it.updates(|it| *it == ResourceKey::Balancer))
+        {
             self.update_balancer(operation.changes()).await?;
         }
         let deleted = self.deleted_listeners();
@@ -127,11 +174,19 @@ impl Work<'_> {
         let is_replaced = |port: &&Port| self.after.listeners().any(|(it, _)| it == *port);
         let (first, last): (Vec<_>, Vec<_>) = deleted.iter().partition(is_replaced);
         self.delete_listeners(first.into_iter()).await?;
-        let mut ids: BTreeMap<Port, String> =
-            self.before.listeners().map(|(port, _)| (port.clone(), self.listener_id(port).to_owned())).collect();
+        let mut ids: BTreeMap<Port, String> = self
+            .before
+            .listeners()
+            .map(|(port, _)| (port.clone(), self.listener_id(port).to_owned()))
+            .collect();
         ids.extend(self.create_listeners().await?);
         for operation in self.change.operations {
-            if let Operation::Update { resource: ResourceKey::Listener(port), attributes, changes } = operation {
+            if let Operation::Update {
+                resource: ResourceKey::Listener(port),
+                attributes,
+                changes,
+            } = operation
+            {
                 self.update_listener(port, attributes, changes).await?;
             }
         }
@@ -151,8 +206,12 @@ impl Work<'_> {
         }
         // The ID of a new security group, the groups of the load balancer, and the targets without those that were left
         // out are read when they are needed.
-        let changes_groups =
-            self.change.operations.iter().flat_map(Operation::changes).any(|it| it.key == "SecurityGroups");
+        let changes_groups = self
+            .change
+            .operations
+            .iter()
+            .flat_map(Operation::changes)
+            .any(|it| it.key == "SecurityGroups");
         if wants_group != had_group || changes_groups || !are_all_there {
             outcome.graph = None;
         }
@@ -161,7 +220,11 @@ impl Work<'_> {
 
     /// Returns the IDs of the security groups that the load balancer has.
     fn groups(&self) -> Vec<String> {
-        self.before.balancer_attributes().and_then(|it| it.get("Groups")).map(texts).unwrap_or_default()
+        self.before
+            .balancer_attributes()
+            .and_then(|it| it.get("Groups"))
+            .map(texts)
+            .unwrap_or_default()
     }
 
     /// Returns the security groups that the load balancer is to have: those of the annotation, or else those that it has,
@@ -174,20 +237,27 @@ impl Work<'_> {
         };
         let left = had.and_then(|it| it.text(ID));
         let is_kept = |id: &String| Some(&**id) != left && Some(&**id) != managed;
-        others.into_iter().filter(is_kept).chain(managed.map(str::to_owned)).collect()
+        others
+            .into_iter()
+            .filter(is_kept)
+            .chain(managed.map(str::to_owned))
+            .collect()
     }
 
     /// Lets the security group for source ranges admit these ranges, and returns its ID. The tag says that there is one,
     /// before it exists.
     async fn ensure_group(&self, settings: &Attributes) -> Result<String> {
         let ranges = settings.get("Ranges").map(texts).unwrap_or_default();
-        self.set_tags([(RANGES_TAG.to_owned(), Some("yes".to_owned()))].into()).await?;
+        self.set_tags([(RANGES_TAG.to_owned(), Some("yes".to_owned()))].into())
+            .await?;
         self.cloud.ensure_group(self.change.identity, &ranges).await
     }
 
     /// Deletes the security group for source ranges, which the load balancer no longer has.
     async fn delete_group(&self, settings: &Attributes) -> Result<()> {
-        self.cloud.delete_group(settings.text(ID).unwrap_or_default()).await?;
+        self.cloud
+            .delete_group(settings.text(ID).unwrap_or_default())
+            .await?;
         self.set_tags([(RANGES_TAG.to_owned(), None)].into()).await
     }
 
@@ -195,20 +265,26 @@ impl Work<'_> {
         let mut body = json!({});
         for it in changes {
             match &*it.key {
-                "InternetMaxBandwidthOut" => body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": it.to}),
+                "InternetMaxBandwidthOut" => {
+                    body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": it.to})
+                }
                 "LoadBalancerPassToTarget" | "DeleteProtect" => body[&it.key] = it.to.clone(),
                 _ => {}
             }
         }
         if body.as_object().is_some_and(|it| !it.is_empty()) {
-            self.send(self.action("ModifyLoadBalancerAttributes").fields(body)).await?;
+            self.send(self.action("ModifyLoadBalancerAttributes").fields(body))
+                .await?;
         }
         Ok(())
     }
 
     /// Checks that the cloud does not refuse the deletion, before the load balancer loses anything.
     async fn check_protection(&self) -> Result<()> {
-        let found = self.cloud.with_ids(std::slice::from_ref(&self.actual.id)).await?;
+        let found = self
+            .cloud
+            .with_ids(std::slice::from_ref(&self.actual.id))
+            .await?;
         match found.first().is_some_and(is_protected) {
             true => Err(Error::protected(format!(
                 "{} is protected against deletion; end the protection (DeleteProtect)",
@@ -224,28 +300,51 @@ impl Work<'_> {
         let of_users = self.cloud.ports.of_users(identity.uid(), &self.before);
         // Ports of this run are known only if the Service was synced in it.
         let ports = each_port(identity.service, &["TCP", "UDP"]).flatten();
-        let own: Vec<_> = ports.map(|it| Port { number: it.number, protocol: it.protocol.into() }).collect();
-        let of_users: Vec<_> = of_users.into_iter().filter(|port| !own.contains(port)).collect();
+        let own: Vec<_> = ports
+            .map(|it| Port {
+                number: it.number,
+                protocol: it.protocol.into(),
+            })
+            .collect();
+        let of_users: Vec<_> = of_users
+            .into_iter()
+            .filter(|port| !own.contains(port))
+            .collect();
         if self.spec.is_protected {
-            self.send(self.action("ModifyLoadBalancerAttributes").set("DeleteProtect", false)).await?;
+            self.send(
+                self.action("ModifyLoadBalancerAttributes")
+                    .set("DeleteProtect", false),
+            )
+            .await?;
         } else if self.before.resources.contains_key(&group_key()) {
             self.check_protection().await?;
         }
         if !of_users.is_empty() {
-            let text = format!("the listener on port {} is deleted with {}", shown(&of_users), self.actual.place());
+            let text = format!(
+                "the listener on port {} is deleted with {}",
+                shown(&of_users),
+                self.actual.place()
+            );
             let subject = EventSubject::Service(identity.service);
-            self.cloud.deduplicator.warn(true, subject, "ListenerOfUser", &text);
+            self.cloud
+                .deduplicator
+                .warn(true, subject, "ListenerOfUser", &text);
         }
         if let Some(group) = self.before.resources.get(&group_key()) {
             let ports: Vec<_> = self.before.listeners().map(|(port, _)| port).collect();
             self.delete_listeners(ports.into_iter()).await?;
             let groups = self.wanted_groups(None, Some(group));
             if groups != self.groups() {
-                self.send(self.action("SetLoadBalancerSecurityGroups").set("SecurityGroups", groups)).await?;
+                self.send(
+                    self.action("SetLoadBalancerSecurityGroups")
+                        .set("SecurityGroups", groups),
+                )
+                .await?;
             }
             self.delete_group(group).await?;
         }
-        let action = Action::new(CLB, "DeleteLoadBalancer").set("LoadBalancerIds", [&self.actual.id]);
+        let action =
+            Action::new(CLB, "DeleteLoadBalancer").set("LoadBalancerIds", [&self.actual.id]);
         match self.send(action.set("ForceDelete", true)).await {
             Err(error) if error.is_not_found() => Ok(Applied::Gone),
             outcome => {
@@ -261,7 +360,8 @@ impl Work<'_> {
         let ports: Vec<_> = self.before.listeners().map(|(port, _)| port).collect();
         self.delete_listeners(ports.into_iter()).await?;
         let tags = self.cloud.tags(self.change.identity, true);
-        self.set_tags(tags.into_keys().map(|key| (key, None)).collect()).await?;
+        self.set_tags(tags.into_keys().map(|key| (key, None)).collect())
+            .await?;
         Ok(Applied::Protected)
     }
 }

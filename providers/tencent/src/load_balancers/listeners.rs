@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, EventSubject, Result, Service};
 use parking_lot::Mutex;
-use provider_kit::load_balancers::{Attributes, Difference, Operation, Port, ResourceGraph, ResourceKey};
+use provider_kit::load_balancers::{
+    Attributes, Difference, Operation, Port, ResourceGraph, ResourceKey,
+};
 use serde_json::{Value, json};
 
 use super::apply::Work;
@@ -26,14 +28,24 @@ pub(super) struct KnownPorts(Mutex<BTreeMap<String, BTreeSet<Port>>>);
 impl KnownPorts {
     /// Notes the ports of a Service.
     fn note(&self, uid: &str, desired: &ResourceGraph) {
-        self.0.lock().entry(uid.to_owned()).or_default().extend(desired.listeners().map(|(port, _)| port.clone()));
+        self.0
+            .lock()
+            .entry(uid.to_owned())
+            .or_default()
+            .extend(desired.listeners().map(|(port, _)| port.clone()));
     }
 
     /// Returns the listeners without a name that are not known as the Service's.
     pub(super) fn of_users(&self, uid: &str, seen: &ResourceGraph) -> Vec<Port> {
         let known = self.0.lock().get(uid).cloned().unwrap_or_default();
-        let unnamed = seen.listeners().filter(|(_, it)| it.get(UNNAMED).is_some()).map(|(port, _)| port);
-        unnamed.filter(|port| !known.contains(port)).cloned().collect()
+        let unnamed = seen
+            .listeners()
+            .filter(|(_, it)| it.get(UNNAMED).is_some())
+            .map(|(port, _)| port);
+        unnamed
+            .filter(|port| !known.contains(port))
+            .cloned()
+            .collect()
     }
 
     /// Forgets a Service whose load balancer is deleted.
@@ -44,7 +56,11 @@ impl KnownPorts {
 
 /// Returns ports for people: `80/TCP, 53/UDP`.
 pub(super) fn shown(ports: &[Port]) -> String {
-    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    ports
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl TencentLoadBalancers {
@@ -67,7 +83,12 @@ impl TencentLoadBalancers {
                 "{place} has a listener without a name on port {port}, which this Service does not have: it stays. Delete \
                  the listener if nobody needs it"
             );
-            self.deduplicator.warn(true, EventSubject::Service(service), "ListenerOfUser", &text);
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "ListenerOfUser",
+                &text,
+            );
             let pool = ResourceKey::Pool(pool(&port.protocol, port.number));
             for resource in [pool, ResourceKey::Listener(port)] {
                 if !desired.resources.contains_key(&resource) {
@@ -82,21 +103,35 @@ impl TencentLoadBalancers {
 impl Work<'_> {
     pub(super) fn listener_id(&self, port: &Port) -> &str {
         let resource = ResourceKey::Listener(port.clone());
-        self.before.resources.get(&resource).and_then(|it| it.text(ID)).unwrap_or_default()
+        self.before
+            .resources
+            .get(&resource)
+            .and_then(|it| it.text(ID))
+            .unwrap_or_default()
     }
 
     pub(super) fn deleted_listeners(&self) -> Vec<Port> {
         let port = |operation: &Operation| match operation {
-            Operation::Delete { resource: ResourceKey::Listener(port) } => Some(port.clone()),
+            Operation::Delete {
+                resource: ResourceKey::Listener(port),
+            } => Some(port.clone()),
             _ => None,
         };
         self.change.operations.iter().filter_map(port).collect()
     }
 
     pub(super) async fn delete_listeners(&self, ports: impl Iterator<Item = &Port>) -> Result<()> {
-        let ids: Vec<_> = ports.map(|port| self.listener_id(port)).filter(|id| !id.is_empty()).collect();
+        let ids: Vec<_> = ports
+            .map(|port| self.listener_id(port))
+            .filter(|id| !id.is_empty())
+            .collect();
         let delete = async |ids: &[&str]| {
-            self.send(self.action("DeleteLoadBalancerListeners").set("ListenerIds", ids)).await.map(drop)
+            self.send(
+                self.action("DeleteLoadBalancerListeners")
+                    .set("ListenerIds", ids),
+            )
+            .await
+            .map(drop)
         };
         for ids in ids.chunks(LISTENERS) {
             match delete(ids).await {
@@ -119,7 +154,10 @@ impl Work<'_> {
 
     /// Returns the settings of a listener as parameters of a request.
     fn listener(settings: &Attributes) -> Value {
-        let mut body = settings.clone().only(&["Scheduler", "SessionExpireTime", "IdleConnectTimeout"]).nested();
+        let mut body = settings
+            .clone()
+            .only(&["Scheduler", "SessionExpireTime", "IdleConnectTimeout"])
+            .nested();
         body["HealthCheck"] = settings.nested()["HealthCheck"].take();
         if let Some(id) = settings.text("CertId") {
             body["Certificate"] = json!({"SSLMode": "UNIDIRECTIONAL", "CertId": id});
@@ -131,7 +169,13 @@ impl Work<'_> {
     pub(super) async fn create_listeners(&self) -> Result<Vec<(Port, String)>> {
         let mut requests: Vec<(Value, Vec<&Port>)> = Vec::new();
         for operation in self.change.operations {
-            let Operation::Create { resource: ResourceKey::Listener(port), attributes } = operation else { continue };
+            let Operation::Create {
+                resource: ResourceKey::Listener(port),
+                attributes,
+            } = operation
+            else {
+                continue;
+            };
             let mut body = Self::listener(attributes);
             body["Protocol"] = attributes.text("Protocol").unwrap_or("TCP").into();
             let stated = body["HealthCheck"].take();
@@ -148,11 +192,23 @@ impl Work<'_> {
         let prefix = listener_prefix(self.change.identity.uid());
         for (body, ports) in requests {
             for ports in ports.chunks(LISTENERS) {
-                let name = |port: &&Port| format!("{prefix}{}_{}", port.protocol.to_ascii_lowercase(), port.number);
-                let action = self.action("CreateListener").fields(self.spec.listener.clone().into());
+                let name = |port: &&Port| {
+                    format!(
+                        "{prefix}{}_{}",
+                        port.protocol.to_ascii_lowercase(),
+                        port.number
+                    )
+                };
+                let action = self
+                    .action("CreateListener")
+                    .fields(self.spec.listener.clone().into());
                 let action = action.fields(body.clone());
-                let action = action.set("Ports", ports.iter().map(|it| it.number).collect::<Vec<_>>());
-                let action = action.set("ListenerNames", ports.iter().map(name).collect::<Vec<_>>());
+                let action = action.set(
+                    "Ports",
+                    ports.iter().map(|it| it.number).collect::<Vec<_>>(),
+                );
+                let action =
+                    action.set("ListenerNames", ports.iter().map(name).collect::<Vec<_>>());
                 let answer = self.send(action).await?;
                 let ids = texts(&answer["ListenerIds"]);
                 if ids.len() != ports.len() {
@@ -176,9 +232,10 @@ impl Work<'_> {
     ) -> Result<()> {
         let mut body = Self::listener(settings);
         let is_changed = |field: &str| {
-            changes
-                .iter()
-                .any(|it| it.key.split('.').next() == Some(field) || field == "Certificate" && it.key == "CertId")
+            changes.iter().any(|it| {
+                it.key.split('.').next() == Some(field)
+                    || field == "Certificate" && it.key == "CertId"
+            })
         };
         if let Some(fields) = body.as_object_mut() {
             fields.retain(|field, _| is_changed(field));
@@ -187,7 +244,15 @@ impl Work<'_> {
             // The port of the targets.
             body["HealthCheck"]["CheckPort"] = (-1).into();
         }
-        let action = self.action("ModifyListener").fields(self.spec.listener.clone().into());
-        self.send(action.set("ListenerId", self.listener_id(port)).fields(body)).await.map(drop)
+        let action = self
+            .action("ModifyListener")
+            .fields(self.spec.listener.clone().into());
+        self.send(
+            action
+                .set("ListenerId", self.listener_id(port))
+                .fields(body),
+        )
+        .await
+        .map(drop)
     }
 }

@@ -16,16 +16,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Error, EventSubject, Fence, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{
+    Cluster, Error, EventSubject, Fence, Result, Service, TargetHealth, async_trait,
+};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph,
-    ResourceKey, Scope, Targets, check_account, check_adoptable_tag,
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags,
+    Published, Query, ResourceGraph, ResourceKey, Scope, Targets, check_account,
+    check_adoptable_tag,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
@@ -60,7 +63,11 @@ const GO_NAME: &str = "kubernetes-loadbalancer";
 /// ID of a resource in the cloud.
 const ID: &str = "Id";
 /// Settings that decide about the price.
-const PRICE: &[&str] = &["LoadBalancerType", "InternetChargeType", "InternetMaxBandwidthOut"];
+const PRICE: &[&str] = &[
+    "LoadBalancerType",
+    "InternetChargeType",
+    "InternetMaxBandwidthOut",
+];
 
 /// The owner tag of the cluster, known from the start of the provider on.
 pub(crate) type ClusterTag = Arc<Mutex<Option<String>>>;
@@ -97,7 +104,12 @@ pub(crate) fn load_balancers(
         timeout: Duration::from_secs(300),
         ..Polling::default()
     };
-    let options = Options { polling, price: PRICE, annotates_id: true, ..Options::default() };
+    let options = Options {
+        polling,
+        price: PRICE,
+        annotates_id: true,
+        ..Options::default()
+    };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (requested, names, ports, creations) = Default::default();
     let machines = Arc::new(source.clone());
@@ -141,9 +153,12 @@ fn group_key() -> ResourceKey {
 /// ranges, which are gone, made it do so.
 fn without_pass(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
     const PASS: &str = "LoadBalancerPassToTarget";
-    let loses_ranges = seen.resources.contains_key(&group_key()) && !desired.resources.contains_key(&group_key());
+    let loses_ranges =
+        seen.resources.contains_key(&group_key()) && !desired.resources.contains_key(&group_key());
     match desired.balancer_attributes().cloned() {
-        Some(settings) if loses_ranges && settings.get(PASS).is_none() => desired.balancer(settings.set(PASS, false)),
+        Some(settings) if loses_ranges && settings.get(PASS).is_none() => {
+            desired.balancer(settings.set(PASS, false))
+        }
         _ => desired,
     }
 }
@@ -157,33 +172,60 @@ impl TencentLoadBalancers {
     /// Returns the tags of the owner.
     fn tags(&self, identity: &Identity<'_>, is_created: bool) -> BTreeMap<String, String> {
         let cluster = self.api.config.cluster_id.clone();
-        let OwnerTags { cluster: own, service } = identity.owner_tags();
+        let OwnerTags {
+            cluster: own,
+            service,
+        } = identity.owner_tags();
         let created = is_created.then(|| "yes".to_owned());
-        let all = [(CREATED_TAG, created), (CLUSTER_TAG, cluster.or(own)), (SERVICE_TAG, service)];
-        all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        let all = [
+            (CREATED_TAG, created),
+            (CLUSTER_TAG, cluster.or(own)),
+            (SERVICE_TAG, service),
+        ];
+        all.into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
     }
 
     /// Checks that the credential is for the account of the Nodes: a load balancer in another account would not be found
     /// again.
     async fn check_account(&self) -> Result<()> {
         let nodes = self.cluster.nodes().unwrap_or_default();
-        check_account(&self.source, nodes, "use a credential of the account that has them").await
+        check_account(
+            &self.source,
+            nodes,
+            "use a credential of the account that has them",
+        )
+        .await
     }
 
     /// Warns of settings that cannot be changed.
-    fn report_fixed(&self, desired: &ResourceGraph, seen: &ResourceGraph, identity: &Identity<'_>, place: &str) {
-        let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes()) else { return };
+    fn report_fixed(
+        &self,
+        desired: &ResourceGraph,
+        seen: &ResourceGraph,
+        identity: &Identity<'_>,
+        place: &str,
+    ) {
+        let (Some(wanted), Some(there)) =
+            (desired.balancer_attributes(), seen.balancer_attributes())
+        else {
+            return;
+        };
         let mut events = PendingEvents::default();
         for name in ["LoadBalancerType", "SubnetId", "InternetChargeType"] {
             // The state after a creation in this process lacks what the creation left to the cloud.
             let from = there.text(name).unwrap_or("of its creation");
             if let Some(to) = wanted.text(name).filter(|to| *to != from) {
                 let text = format!("{place} keeps {name} {from}: it cannot be changed to {to}");
-                let text = format!("{text}; restore the annotation, or give the Service another load balancer");
+                let text = format!(
+                    "{text}; restore the annotation, or give the Service another load balancer"
+                );
                 events.warn("ImmutableSetting", text);
             }
         }
-        self.deduplicator.record_new(identity.service, "fixed", &events);
+        self.deduplicator
+            .record_new(identity.service, "fixed", &events);
     }
 }
 
@@ -197,7 +239,11 @@ impl LoadBalancerCloud for TencentLoadBalancers {
 
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
         *self.cluster_tag.lock() = Some(OwnerTags::cluster(cluster).to_owned());
-        let own = key::LB_NAME_KEY.text_on(service).map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
+        let own = key::LB_NAME_KEY
+            .text_on(service)
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned);
         self.names.lock().extend(own.clone());
         let requested_id = key::existing(service);
         let uid = service.metadata.uid.clone().unwrap_or_default();
@@ -205,8 +251,16 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             Some(id) => self.requested.lock().insert(uid, id.clone()),
             None => self.requested.lock().remove(&uid),
         };
-        let id = self.api.config.cluster_id.as_deref().unwrap_or_else(|| OwnerTags::cluster(cluster));
-        let legacy_owner = requested_id.as_ref().map(|id| format!("ID {id}")).or_else(|| shown_address(service));
+        let id = self
+            .api
+            .config
+            .cluster_id
+            .as_deref()
+            .unwrap_or_else(|| OwnerTags::cluster(cluster));
+        let legacy_owner = requested_id
+            .as_ref()
+            .map(|id| format!("ID {id}"))
+            .or_else(|| shown_address(service));
         let kind = match (&requested_id, key::is_internal(service)) {
             (Some(_), _) => EXISTING,
             (None, true) => internal_kind(key::internal_subnet(service).unwrap_or_default()),
@@ -214,12 +268,22 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         };
         let name = own.unwrap_or_else(|| generated_name(id, service));
         let recorded_id = key::ID.text_on(service).map(str::to_owned);
-        Naming { name, legacy_owner, requested_id, recorded_id, kind, ..Naming::of(service) }
+        Naming {
+            name,
+            legacy_owner,
+            requested_id,
+            recorded_id,
+            kind,
+            ..Naming::of(service)
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
         let own = self.cluster_tag.lock().clone().unwrap_or_default();
-        Spec::of(service, self.api.config.cluster_id.as_deref().unwrap_or(&own))
+        Spec::of(
+            service,
+            self.api.config.cluster_id.as_deref().unwrap_or(&own),
+        )
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
@@ -231,8 +295,13 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let mut follows = spec.pods;
         let pods = match self.endpoints(spec, service).await {
             // The Pods would decide about UDP ports only.
-            Err(error) if error.is_unauthorized() && follows.is_some_and(|it| !it.is_direct && !it.binds_nodes) => {
-                let text = format!("UDP ports lead to all Nodes, although externalTrafficPolicy is Local: {error}");
+            Err(error)
+                if error.is_unauthorized()
+                    && follows.is_some_and(|it| !it.is_direct && !it.binds_nodes) =>
+            {
+                let text = format!(
+                    "UDP ports lead to all Nodes, although externalTrafficPolicy is Local: {error}"
+                );
                 events.warn("EndpointsUnknown", text);
                 follows = None;
                 None
@@ -243,7 +312,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let machines = match spec.is_direct || follows.is_some() && pods.is_none() {
             true => None,
             false => {
-                let pods = pods.as_ref().filter(|_| follows.is_some_and(|it| it.binds_nodes));
+                let pods = pods
+                    .as_ref()
+                    .filter(|_| follows.is_some_and(|it| it.binds_nodes));
                 self.machines(spec, input.request.nodes, pods, &mut events)
             }
         };
@@ -253,13 +324,32 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             false => machines.clone(),
         };
         let targets = |port: &spec::Port| match (&pods, &spec.pods) {
-            (Some(pods), Some(Pods { is_direct: true, keeps_terminating, .. })) => {
+            (
+                Some(pods),
+                Some(Pods {
+                    is_direct: true,
+                    keeps_terminating,
+                    ..
+                }),
+            ) => {
                 let all = pods.of_port(&port.name, port.transport, *keeps_terminating, spec.weight);
-                Some(all.iter().map(|(ip, port, weight)| target(ip, *port, *weight)).collect::<Targets>())
+                Some(
+                    all.iter()
+                        .map(|(ip, port, weight)| target(ip, *port, *weight))
+                        .collect::<Targets>(),
+                )
             }
             _ => {
-                let all = if port.needs_pods { &with_pods } else { &machines };
-                all.as_ref().map(|all| all.iter().map(|(id, weight)| target(id, port.node_port, *weight)).collect())
+                let all = if port.needs_pods {
+                    &with_pods
+                } else {
+                    &machines
+                };
+                all.as_ref().map(|all| {
+                    all.iter()
+                        .map(|(id, weight)| target(id, port.node_port, *weight))
+                        .collect()
+                })
             }
         };
         for port in &spec.stale {
@@ -268,7 +358,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
                  supported: delete it, or give the port TCP, UDP or TCP_SSL",
                 key::PROTOCOLS.key()
             );
-            self.deduplicator.warn(true, EventSubject::Service(service), "StaleTargets", &text);
+            self.deduplicator
+                .warn(true, EventSubject::Service(service), "StaleTargets", &text);
         }
         let mut graph = ResourceGraph::default();
         for port in &spec.ports {
@@ -291,7 +382,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             }
             graph = graph.listener(port.number, port.transport, &port.pool, listener);
         }
-        spec.warnings.iter().for_each(|(reason, text)| events.warn(reason, text));
+        spec.warnings
+            .iter()
+            .for_each(|(reason, text)| events.warn(reason, text));
         self.deduplicator.record_new(service, "", &events);
         Ok(graph)
     }
@@ -304,7 +397,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         identity: &Identity<'_>,
         _spec: &Spec,
     ) -> Result<ResourceGraph> {
-        let Some(seen) = &observed.graph else { return Ok(desired) };
+        let Some(seen) = &observed.graph else {
+            return Ok(desired);
+        };
         if observed.adopted && observed.owner_tags.service.as_deref() != Some(identity.uid()) {
             let required = self.api.config.adoptable_tag.as_ref();
             check_adoptable_tag(&observed.place(), required, self.adoption_tags(observed))?;
@@ -312,7 +407,11 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         if is_classic(seen) {
             return self.fit_classic(&desired, seen, identity.service, &observed.place());
         }
-        let foreign = seen.balancer_attributes().and_then(|it| it.get("Foreign")).cloned().unwrap_or_default();
+        let foreign = seen
+            .balancer_attributes()
+            .and_then(|it| it.get("Foreign"))
+            .cloned()
+            .unwrap_or_default();
         for (port, _) in desired.listeners() {
             if list(&foreign).any(|it| *it == *port.to_string()) {
                 return Err(Error::invalid(format!(
@@ -322,7 +421,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             }
         }
         let desired = without_pass(desired, seen);
-        let desired = self.with_listeners_of_users(desired, seen, identity.service, &observed.place());
+        let desired =
+            self.with_listeners_of_users(desired, seen, identity.service, &observed.place());
         self.report_fixed(&desired, seen, identity, &observed.place());
         Ok(desired)
     }
@@ -331,7 +431,10 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         match query {
             Query::All(_) => self.all().await,
             Query::Owner(identity) => self.of_service(identity).await.map(ListResult::of),
-            Query::Ids(ids, detail) => self.by_ids(ids, detail == Detail::Whole).await.map(ListResult::of),
+            Query::Ids(ids, detail) => self
+                .by_ids(ids, detail == Detail::Whole)
+                .await
+                .map(ListResult::of),
         }
     }
 
@@ -341,47 +444,107 @@ impl LoadBalancerCloud for TencentLoadBalancers {
 
     /// Warns of another address before the old load balancer is deleted or released.
     fn report(&self, notice: Notice<'_>) {
-        let Notice::Moved { service, from, to } = notice else { return };
+        let Notice::Moved { service, from, to } = notice else {
+            return;
+        };
         let place = |it: &ObservedLoadBalancer| {
-            let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
+            let address = it
+                .ingress
+                .iter()
+                .find_map(|it| it.ip.as_deref())
+                .unwrap_or("no address");
             format!("load balancer {} ({address})", it.id)
         };
-        let text = format!("the Service has moved to {}; {} is deleted or released", place(to), place(from));
-        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerMoved", &text);
+        let text = format!(
+            "the Service has moved to {}; {} is deleted or released",
+            place(to),
+            place(from)
+        );
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(service),
+            "LoadBalancerMoved",
+            &text,
+        );
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, _spec: &Spec) -> Published {
+    fn published(
+        &self,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        _spec: &Spec,
+    ) -> Published {
         let id = Some(observed.id.clone()).filter(|id| !id.is_empty());
-        if let Some(address) = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref())
+        if let Some(address) = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.load_balancer_ip.as_deref())
             && !address.is_empty()
             && !observed.ingress.is_empty()
-            && !observed.ingress.iter().any(|it| it.ip.as_deref() == Some(address))
+            && !observed
+                .ingress
+                .iter()
+                .any(|it| it.ip.as_deref() == Some(address))
         {
-            let text = format!("loadBalancerIP {address} has no effect: it is no address of {}", observed.place());
-            self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerIPIgnored", &text);
+            let text = format!(
+                "loadBalancerIP {address} has no effect: it is no address of {}",
+                observed.place()
+            );
+            self.deduplicator.warn(
+                true,
+                EventSubject::Service(service),
+                "LoadBalancerIPIgnored",
+                &text,
+            );
         }
-        Published { status: observed.status(), annotations: vec![(key::ID.key(), id)] }
+        Published {
+            status: observed.status(),
+            annotations: vec![(key::ID.key(), id)],
+        }
     }
 
-    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        observed: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         if observed.graph.as_ref().is_some_and(is_classic) {
             return Ok(None);
         }
-        let action = Action::new(CLB, "DescribeTargetHealth").set("LoadBalancerIds", [&observed.id]);
+        let action =
+            Action::new(CLB, "DescribeTargetHealth").set("LoadBalancerIds", [&observed.id]);
         let answer: Value = self.api.send(action).await?;
         let listeners = list(&answer["LoadBalancers"]).flat_map(|it| list(&it["Listeners"]));
-        let checked: Vec<_> = listeners.flat_map(|it| list(&it["Rules"])).flat_map(|it| list(&it["Targets"])).collect();
+        let checked: Vec<_> = listeners
+            .flat_map(|it| list(&it["Rules"]))
+            .flat_map(|it| list(&it["Targets"]))
+            .collect();
         let graph = observed.graph.iter();
         let mut health = BTreeMap::new();
-        for target in graph.flat_map(|graph| graph.targets.iter()).flat_map(|(_, targets)| targets.iter()) {
+        for target in graph
+            .flat_map(|graph| graph.targets.iter())
+            .flat_map(|(_, targets)| targets.iter())
+        {
             let is_it = |it: &&&Value| {
-                ["TargetId", "IP"].iter().any(|key| server_of(target) == format!("{} {}", text(it, key), it["Port"]))
+                ["TargetId", "IP"]
+                    .iter()
+                    .any(|key| server_of(target) == format!("{} {}", text(it, key), it["Port"]))
             };
-            let all: Vec<_> = checked.iter().filter(is_it).map(|it| text(it, "HealthStatusDetail")).collect();
+            let all: Vec<_> = checked
+                .iter()
+                .filter(is_it)
+                .map(|it| text(it, "HealthStatusDetail"))
+                .collect();
             // A target that fails for one listener is not healthy.
-            let detail = all.iter().copied().find(|it| *it == "Dead").or(all.first().copied());
+            let detail = all
+                .iter()
+                .copied()
+                .find(|it| *it == "Dead")
+                .or(all.first().copied());
             if let Some(detail) = detail.filter(|it| *it != "Unknown") {
-                let health_of = TargetHealth { is_healthy: detail != "Dead", detail: detail.to_owned() };
+                let health_of = TargetHealth {
+                    is_healthy: detail != "Dead",
+                    detail: detail.to_owned(),
+                };
                 health.insert(target.to_owned(), health_of);
             }
         }

@@ -103,8 +103,14 @@ impl Listener {
         if all["HealthCheck"].is_object() && text(&all["HealthCheck"], "CheckType").is_empty() {
             all["HealthCheck"]["CheckType"] = usual_check(&protocol).into();
         }
-        if all["HealthCheck"]["CheckPort"].as_i64().is_none_or(|port| port <= 0) {
-            all["HealthCheck"].as_object_mut().into_iter().for_each(|it| drop(it.remove("CheckPort")));
+        if all["HealthCheck"]["CheckPort"]
+            .as_i64()
+            .is_none_or(|port| port <= 0)
+        {
+            all["HealthCheck"]
+                .as_object_mut()
+                .into_iter()
+                .for_each(|it| drop(it.remove("CheckPort")));
         }
         Self(all)
     }

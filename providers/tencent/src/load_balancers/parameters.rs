@@ -56,7 +56,11 @@ fn place_of(parameter: &str) -> Option<String> {
         "LoadBalancerPassToTarget" => annotation(key::PASS_TO_TARGET.key()),
         "LoadBalancerType" => annotation(key::TYPE.key()),
         "SubnetId" => annotation(key::SUBNET.key()),
-        "InternetAccessible" => Some(format!("annotations {} and {}", key::CHARGE.key(), key::BANDWIDTH.key())),
+        "InternetAccessible" => Some(format!(
+            "annotations {} and {}",
+            key::CHARGE.key(),
+            key::BANDWIDTH.key()
+        )),
         "Certificate" | "MultiCertInfo" => annotation(key::PROTOCOLS.key()),
         "Protocol" => annotation(key::PROTOCOLS.key()),
         _ => None,
@@ -70,19 +74,28 @@ fn check(
     (annotation, accepted): (&str, &[&str]),
     annotations: &mut Annotations<'_>,
 ) {
-    let refused: Vec<_> = parameters.keys().filter(|name| !is_accepted(name)).cloned().collect();
+    let refused: Vec<_> = parameters
+        .keys()
+        .filter(|name| !is_accepted(name))
+        .cloned()
+        .collect();
     for name in refused {
         parameters.remove(&name);
         let what_to_do = match place_of(&name) {
             Some(place) => format!("use {place}"),
             None => format!("remove it; accepted are {}", accepted.join(", ")),
         };
-        annotations.mistake(format!("annotation {annotation}: {name} cannot be set here; {what_to_do}"));
+        annotations.mistake(format!(
+            "annotation {annotation}: {name} cannot be set here; {what_to_do}"
+        ));
     }
 }
 
 /// Returns the further parameters of the creation of a load balancer, and its further tags.
-pub(super) fn of_creation(is_internal: bool, annotations: &mut Annotations<'_>) -> (Map<String, Value>, Vec<Value>) {
+pub(super) fn of_creation(
+    is_internal: bool,
+    annotations: &mut Annotations<'_>,
+) -> (Map<String, Value>, Vec<Value>) {
     let mut all = annotations.get(&key::EXTENSIVE).unwrap_or_default().0;
     let tags = tags(all.remove("Tags"), annotations);
     let has_network = annotations.is_set(&key::CHARGE) || annotations.is_set(&key::BANDWIDTH);
@@ -91,14 +104,24 @@ pub(super) fn of_creation(is_internal: bool, annotations: &mut Annotations<'_>) 
         "InternetAccessible" => !has_network,
         name => OF_CREATION.contains(&name),
     };
-    check(&mut all, is_accepted, (key::EXTENSIVE.key(), &OF_CREATION), annotations);
+    check(
+        &mut all,
+        is_accepted,
+        (key::EXTENSIVE.key(), &OF_CREATION),
+        annotations,
+    );
     (all, tags)
 }
 
 /// Returns the further parameters of listeners.
 pub(super) fn of_listeners(annotations: &mut Annotations<'_>) -> Map<String, Value> {
     let mut all = annotations.get(&key::LISTENER).unwrap_or_default().0;
-    check(&mut all, |name| OF_LISTENERS.contains(&name), (key::LISTENER.key(), &OF_LISTENERS), annotations);
+    check(
+        &mut all,
+        |name| OF_LISTENERS.contains(&name),
+        (key::LISTENER.key(), &OF_LISTENERS),
+        annotations,
+    );
     all
 }
 
@@ -106,7 +129,9 @@ pub(super) fn of_listeners(annotations: &mut Annotations<'_>) -> Map<String, Val
 fn tags(tags: Option<Value>, annotations: &mut Annotations<'_>) -> Vec<Value> {
     let is_tag = |it: &Value| {
         let key = text(it, "TagKey");
-        !key.is_empty() && !OWN_TAGS.iter().any(|own| key.starts_with(own)) && it["TagValue"].is_string()
+        !key.is_empty()
+            && !OWN_TAGS.iter().any(|own| key.starts_with(own))
+            && it["TagValue"].is_string()
     };
     match tags {
         None => Vec::new(),

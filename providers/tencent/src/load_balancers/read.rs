@@ -22,8 +22,8 @@ use super::model::{Balancer, Listener};
 use super::spec::pool;
 use super::targets::target;
 use super::{
-    CLUSTER_TAG, CREATED_TAG, EXISTING, GO_NAME, ID, INTERNAL, PUBLIC, RANGES_TAG, SERVICE_TAG, TencentLoadBalancers,
-    internal_kind,
+    CLUSTER_TAG, CREATED_TAG, EXISTING, GO_NAME, ID, INTERNAL, PUBLIC, RANGES_TAG, SERVICE_TAG,
+    TencentLoadBalancers, internal_kind,
 };
 use crate::action::{Action, CLB};
 use crate::annotations as key;
@@ -40,7 +40,9 @@ const TKE_LISTENER: &str = "TKE-DEDICATED-LISTENER";
 
 /// Returns the tags of an object.
 fn tags(it: &Value) -> BTreeMap<&str, &str> {
-    list(&it["Tags"]).map(|tag| (text(tag, "TagKey"), text(tag, "TagValue"))).collect()
+    list(&it["Tags"])
+        .map(|tag| (text(tag, "TagKey"), text(tag, "TagValue")))
+        .collect()
 }
 
 /// Returns the time of a creation, which the API shows in the time of Beijing: `2026-01-02 03:04:05`.
@@ -66,10 +68,17 @@ pub(super) fn listener_prefix(uid: &str) -> String {
 fn targets(all: &Value) -> Targets {
     let one = |it: &Value| {
         let instance = Some(text(it, "InstanceId")).filter(|_| text(it, "Type") == "CVM");
-        let id = instance.or_else(|| it["PrivateIpAddresses"][0].as_str()).unwrap_or_default().to_owned();
+        let id = instance
+            .or_else(|| it["PrivateIpAddresses"][0].as_str())
+            .unwrap_or_default()
+            .to_owned();
         let number = |key: &str| it[key].as_u64().unwrap_or_default();
         let port = u16::try_from(number("Port")).unwrap_or_default();
-        target(&id, port, u32::try_from(number("Weight")).unwrap_or_default())
+        target(
+            &id,
+            port,
+            u32::try_from(number("Weight")).unwrap_or_default(),
+        )
     };
     list(&all["Targets"]).map(one).collect()
 }
@@ -85,33 +94,65 @@ impl Reads {
         let (of_ids, of_owners) = (api.clone(), api.clone());
         let by_id = Coalescer::answering_each(move |(), ids: Vec<String>| {
             let api = of_ids.clone();
-            async move { join_all(ids.chunks(AT_ONCE).map(|ids| at_once(&api, ids))).await.concat() }
+            async move {
+                join_all(ids.chunks(AT_ONCE).map(|ids| at_once(&api, ids)))
+                    .await
+                    .concat()
+            }
         });
         let by_owner = Coalescer::answering_each(move |priority, uids: Vec<String>| {
             let api = of_owners.clone();
-            async move { join_all(uids.chunks(OWNERS).map(|uids| of_owners_at_once(&api, uids, priority))).await.concat() }
+            async move {
+                join_all(
+                    uids.chunks(OWNERS)
+                        .map(|uids| of_owners_at_once(&api, uids, priority)),
+                )
+                .await
+                .concat()
+            }
         });
         Self { by_id, by_owner }
     }
 
     async fn by_id(&self, id: &str) -> Result<Option<Value>> {
-        self.by_id.join_at((), id.to_owned(), |_| Instant::now() + WINDOW).await
+        self.by_id
+            .join_at((), id.to_owned(), |_| Instant::now() + WINDOW)
+            .await
     }
 
     async fn by_owner(&self, uid: &str, priority: Priority) -> Result<Vec<Value>> {
-        self.by_owner.join_at(priority, uid.to_owned(), |_| Instant::now() + WINDOW).await
+        self.by_owner
+            .join_at(priority, uid.to_owned(), |_| Instant::now() + WINDOW)
+            .await
     }
 }
 
 /// Reads the load balancers with the owner tags of these Services.
-async fn of_owners_at_once(api: &Api, uids: &[String], priority: Priority) -> Vec<Result<Vec<Value>>> {
+async fn of_owners_at_once(
+    api: &Api,
+    uids: &[String],
+    priority: Priority,
+) -> Vec<Result<Vec<Value>>> {
     let filter = json!([{"Name": format!("tag:{SERVICE_TAG}"), "Values": uids}]);
     let action = Action::new(CLB, "DescribeLoadBalancers").set("Filters", filter);
-    let found = api.pages(action, ("LoadBalancerSet", false), &SharedPriority::of(priority), id_of).await;
-    let found = found.and_then(ListResult::complete).map(CompleteListing::into_items);
+    let found = api
+        .pages(
+            action,
+            ("LoadBalancerSet", false),
+            &SharedPriority::of(priority),
+            id_of,
+        )
+        .await;
+    let found = found
+        .and_then(ListResult::complete)
+        .map(CompleteListing::into_items);
     let of = |uid: &String| {
         let all: &Vec<Value> = found.as_ref().map_err(Clone::clone)?;
-        Ok(all.iter().filter(|it| tags(it).get(SERVICE_TAG) == Some(&&**uid)).cloned().collect())
+        Ok(all
+            .iter()
+            .filter(|it| tags(it).get(SERVICE_TAG) == Some(&&**uid))
+            .cloned()
+            .collect())
     };
     uids.iter().map(of).collect()
 }
@@ -121,7 +162,14 @@ async fn of_owners_at_once(api: &Api, uids: &[String], priority: Priority) -> Ve
 async fn at_once(api: &Api, ids: &[String]) -> Vec<Result<Option<Value>>> {
     let read = async |ids: &[String]| {
         let action = Action::new(CLB, "DescribeLoadBalancers").set("LoadBalancerIds", ids);
-        let found = api.pages(action, ("LoadBalancerSet", false), &SharedPriority::default(), id_of).await;
+        let found = api
+            .pages(
+                action,
+                ("LoadBalancerSet", false),
+                &SharedPriority::default(),
+                id_of,
+            )
+            .await;
         match found.and_then(ListResult::complete) {
             Err(error) if error.is_not_found() && ids.len() == 1 => Ok::<_, Error>(Vec::new()),
             found => Ok(found?.into_items()),
@@ -133,7 +181,11 @@ async fn at_once(api: &Api, ids: &[String]) -> Vec<Result<Option<Value>>> {
     };
     match read(ids).await {
         Err(error) if error.is_not_found() => {
-            join_all(ids.iter().map(async |id| answer(id, &read(std::slice::from_ref(id)).await))).await
+            join_all(
+                ids.iter()
+                    .map(async |id| answer(id, &read(std::slice::from_ref(id)).await)),
+            )
+            .await
         }
         found => ids.iter().map(|id| answer(id, &found)).collect(),
     }
@@ -153,7 +205,9 @@ impl TencentLoadBalancers {
         let is_free = service.is_none() && cluster.is_none();
         let requested = self.requested.lock();
         let is_requested = requested.values().any(|it| *it == id);
-        let is_requested_by_owner = service.as_ref().is_some_and(|uid| requested.get(uid) == Some(&id));
+        let is_requested_by_owner = service
+            .as_ref()
+            .is_some_and(|uid| requested.get(uid) == Some(&id));
         drop(requested);
         let is_of_go_program = name == GO_NAME || self.names.lock().contains(&name);
         let vips = texts(&it["LoadBalancerVips"]);
@@ -167,10 +221,21 @@ impl TencentLoadBalancers {
         let is_of_user = is_requested_by_owner || is_free && is_requested && !is_of_go_program;
         let adopted = is_of_user || service.is_some() && !is_created;
         let ipv6 = Some(text(it, "AddressIPv6").to_owned()).filter(|ip| !ip.is_empty());
-        let mut ingress: Vec<_> = vips.iter().chain(&ipv6).map(|ip| ObservedLoadBalancer::ip(ip)).collect();
+        let mut ingress: Vec<_> = vips
+            .iter()
+            .chain(&ipv6)
+            .map(|ip| ObservedLoadBalancer::ip(ip))
+            .collect();
         if ingress.is_empty() {
-            let names = ["LoadBalancerDomain", "Domain"].into_iter().map(|key| text(it, key));
-            ingress.extend(names.filter(|name| !name.is_empty()).take(1).map(ObservedLoadBalancer::host));
+            let names = ["LoadBalancerDomain", "Domain"]
+                .into_iter()
+                .map(|key| text(it, key));
+            ingress.extend(
+                names
+                    .filter(|name| !name.is_empty())
+                    .take(1)
+                    .map(ObservedLoadBalancer::host),
+            );
         }
         ObservedLoadBalancer {
             id,
@@ -182,44 +247,91 @@ impl TencentLoadBalancers {
                 INTERNAL => internal_kind(text(it, "SubnetId")),
                 _ => PUBLIC,
             },
-            state: if it["Status"] == 0 { State::Busy } else { State::Ready },
+            state: if it["Status"] == 0 {
+                State::Busy
+            } else {
+                State::Ready
+            },
             ingress,
-            labels: tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            labels: tags
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
             adopted,
             created: created(text(it, "CreateTime")),
             ..ObservedLoadBalancer::default()
         }
     }
 
-    fn list_of(&self, action: Action, priority: Priority) -> BoxFuture<'_, Result<ListResult<Value>>> {
-        async move { self.api.pages(action, ("LoadBalancerSet", false), &SharedPriority::of(priority), id_of).await }
-            .boxed()
+    fn list_of(
+        &self,
+        action: Action,
+        priority: Priority,
+    ) -> BoxFuture<'_, Result<ListResult<Value>>> {
+        async move {
+            self.api
+                .pages(
+                    action,
+                    ("LoadBalancerSet", false),
+                    &SharedPriority::of(priority),
+                    id_of,
+                )
+                .await
+        }
+        .boxed()
     }
 
     /// Reads all load balancers of the VPC without their resources.
     pub(super) async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
-        let action = Action::new(CLB, "DescribeLoadBalancers").set("VpcId", self.api.metadata.vpc().await?);
+        let action =
+            Action::new(CLB, "DescribeLoadBalancers").set("VpcId", self.api.metadata.vpc().await?);
         let found = self.list_of(action, Priority::default()).await?;
         Ok(found.flat_map(|it| [self.head(&it)]))
     }
 
     /// Reads the load balancers that may be a Service's: by owner tag, by the IDs in its annotations, and by the
     /// address in its status. What was found before is not searched for again.
-    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
-        let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
+    pub(super) async fn of_service(
+        &self,
+        identity: &Identity<'_>,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
+        let priority = if identity.is_leaving() {
+            Priority::Urgent
+        } else {
+            Priority::Ordinary
+        };
         let mut found = self.reads.by_owner(identity.uid(), priority).await?;
         let written = key::ID.text_on(identity.service).map(str::to_owned);
-        let named: BTreeSet<_> =
-            identity.requested_id.iter().chain(&written).filter(|id| id.starts_with("lb-")).collect();
-        let missing: Vec<_> =
-            named.into_iter().filter(|id| !found.iter().any(|it| id_of(it) == **id)).cloned().collect();
+        let named: BTreeSet<_> = identity
+            .requested_id
+            .iter()
+            .chain(&written)
+            .filter(|id| id.starts_with("lb-"))
+            .collect();
+        let missing: Vec<_> = named
+            .into_iter()
+            .filter(|id| !found.iter().any(|it| id_of(it) == **id))
+            .cloned()
+            .collect();
         found.extend(self.with_ids(&missing).await?);
-        let address = identity.legacy_owner.as_ref().filter(|it| it.parse::<std::net::IpAddr>().is_ok());
-        let has_address = |ip: &&String| found.iter().any(|it| texts(&it["LoadBalancerVips"]).contains(ip));
+        let address = identity
+            .legacy_owner
+            .as_ref()
+            .filter(|it| it.parse::<std::net::IpAddr>().is_ok());
+        let has_address = |ip: &&String| {
+            found
+                .iter()
+                .any(|it| texts(&it["LoadBalancerVips"]).contains(ip))
+        };
         if let Some(ip) = address.filter(|ip| !has_address(ip)) {
             let action = Action::new(CLB, "DescribeLoadBalancers").set("LoadBalancerVips", [ip]);
             let by_address = action.set("VpcId", self.api.metadata.vpc().await?);
-            found.extend(self.list_of(by_address, priority).await?.complete()?.into_items());
+            found.extend(
+                self.list_of(by_address, priority)
+                    .await?
+                    .complete()?
+                    .into_items(),
+            );
         }
         let is_its = |it: &ObservedLoadBalancer| {
             it.owner_tags.service.as_deref() == Some(identity.uid())
@@ -228,17 +340,31 @@ impl TencentLoadBalancers {
         };
         // A load balancer of another VPC is none that the annotation can name.
         let vpc = self.api.metadata.vpc().await?;
-        let is_near = |it: &&Value| is_in(it, &vpc) || tags(it).get(SERVICE_TAG) == Some(&identity.uid());
-        Ok(found.iter().filter(is_near).map(|it| self.head(it)).filter(is_its).collect())
+        let is_near =
+            |it: &&Value| is_in(it, &vpc) || tags(it).get(SERVICE_TAG) == Some(&identity.uid());
+        Ok(found
+            .iter()
+            .filter(is_near)
+            .map(|it| self.head(it))
+            .filter(is_its)
+            .collect())
     }
 
     /// Reads the load balancers with these IDs, in requests that concurrent callers share.
     pub(super) async fn with_ids(&self, ids: &[String]) -> Result<Vec<Value>> {
-        Ok(try_join_all(ids.iter().map(|id| self.reads.by_id(id))).await?.into_iter().flatten().collect())
+        Ok(try_join_all(ids.iter().map(|id| self.reads.by_id(id)))
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
     /// Reads the load balancers with these IDs, with all their resources if `is_whole`.
-    pub(super) async fn by_ids(&self, ids: &[String], is_whole: bool) -> Result<Vec<ObservedLoadBalancer>> {
+    pub(super) async fn by_ids(
+        &self,
+        ids: &[String],
+        is_whole: bool,
+    ) -> Result<Vec<ObservedLoadBalancer>> {
         let found = self.with_ids(ids).await?;
         match is_whole {
             true => try_join_all(found.iter().map(|it| self.whole(it))).await,
@@ -251,7 +377,10 @@ impl TencentLoadBalancers {
         if it["Forward"] == 0 {
             return self.classic(it, head).await;
         }
-        let of = |action| self.api.send::<Value>(Action::new(CLB, action).set("LoadBalancerId", &head.id));
+        let of = |action| {
+            self.api
+                .send::<Value>(Action::new(CLB, action).set("LoadBalancerId", &head.id))
+        };
         let uid = head.owner_tags.service.clone().unwrap_or_default();
         let group = async {
             match tags.contains_key(RANGES_TAG) {
@@ -259,40 +388,66 @@ impl TencentLoadBalancers {
                 false => Ok(None),
             }
         };
-        let (listeners, backends, group) = try_join!(of("DescribeListeners"), of("DescribeTargets"), group)?;
+        let (listeners, backends, group) =
+            try_join!(of("DescribeListeners"), of("DescribeTargets"), group)?;
         let prefix = listener_prefix(&uid);
         let is_ours = |it: &Value| {
             let (name, protocol) = (text(it, "ListenerName"), text(it, "Protocol"));
             let may_be_ours = name.is_empty() || name == TKE_LISTENER;
-            let is_known = ["TCP", "UDP", "TCP_SSL"].iter().any(|it| protocol.eq_ignore_ascii_case(it));
-            is_known && (!uid.is_empty() && name.starts_with(&prefix) || may_be_ours && !head.adopted)
+            let is_known = ["TCP", "UDP", "TCP_SSL"]
+                .iter()
+                .any(|it| protocol.eq_ignore_ascii_case(it));
+            is_known
+                && (!uid.is_empty() && name.starts_with(&prefix) || may_be_ours && !head.adopted)
         };
         let place = |it: &Value| {
-            let is_udp = ["UDP", "QUIC"].iter().any(|name| text(it, "Protocol").eq_ignore_ascii_case(name));
-            let port = it["Port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+            let is_udp = ["UDP", "QUIC"]
+                .iter()
+                .any(|name| text(it, "Protocol").eq_ignore_ascii_case(name));
+            let port = it["Port"]
+                .as_u64()
+                .and_then(|port| u16::try_from(port).ok())
+                .unwrap_or_default();
             (port, if is_udp { "UDP" } else { "TCP" })
         };
-        let (ours, others): (Vec<_>, Vec<_>) = list(&listeners["Listeners"]).partition(|it| is_ours(it));
-        let foreign: Vec<_> = others.into_iter().map(place).map(|(port, kind)| format!("{port}/{kind}")).collect();
+        let (ours, others): (Vec<_>, Vec<_>) =
+            list(&listeners["Listeners"]).partition(|it| is_ours(it));
+        let foreign: Vec<_> = others
+            .into_iter()
+            .map(place)
+            .map(|(port, kind)| format!("{port}/{kind}"))
+            .collect();
         let managed = group.as_ref().map_or("", |(id, _)| id);
         let settings = Attributes::observed(&Balancer::observed(it, managed, &foreign))?;
         let mut graph = ResourceGraph::default().balancer(settings);
         if let Some((id, ranges)) = &group {
             let is_attached = list(&it["SecureGroups"]).any(|group| group == id);
-            let settings = Attributes::default().set("Ranges", ranges).set("IsAttached", is_attached).set(ID, id);
+            let settings = Attributes::default()
+                .set("Ranges", ranges)
+                .set("IsAttached", is_attached)
+                .set(ID, id);
             graph = graph.resource(super::group_key(), settings);
         }
         for listener in ours {
             let ((port, transport), id) = (place(listener), text(listener, "ListenerId"));
             let name = pool(transport, port);
-            let backends = list(&backends["Listeners"]).find(|it| text(it, "ListenerId") == id).map(targets);
-            graph = graph.pool(&name, Attributes::default(), Some(backends.unwrap_or_default()));
+            let backends = list(&backends["Listeners"])
+                .find(|it| text(it, "ListenerId") == id)
+                .map(targets);
+            graph = graph.pool(
+                &name,
+                Attributes::default(),
+                Some(backends.unwrap_or_default()),
+            );
             let mut settings = Attributes::observed(&Listener::observed(listener))?.set(ID, id);
             if text(listener, "ListenerName").is_empty() {
                 settings = settings.set(UNNAMED, true);
             }
             graph = graph.listener(port, transport, &name, settings);
         }
-        Ok(ObservedLoadBalancer { graph: Some(graph), ..head })
+        Ok(ObservedLoadBalancer {
+            graph: Some(graph),
+            ..head
+        })
     }
 }

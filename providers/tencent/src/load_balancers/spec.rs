@@ -78,13 +78,21 @@ impl Spec {
             warnings.push(("SourceRangesIgnored", text.to_owned()));
         }
         let ranges = if is_existing { Vec::new() } else { ranges };
-        for annotation in
-            [key::TKE_CONFIG.text_on(service), key::TKE_CONFIG_AUTO.text_on(service)].into_iter().flatten()
+        for annotation in [
+            key::TKE_CONFIG.text_on(service),
+            key::TKE_CONFIG_AUTO.text_on(service),
+        ]
+        .into_iter()
+        .flatten()
         {
-            let text = format!("TkeServiceConfig ({annotation:?}) is not supported; use listenerParameters");
+            let text = format!(
+                "TkeServiceConfig ({annotation:?}) is not supported; use listenerParameters"
+            );
             warnings.push(("UnsupportedAnnotation", text));
         }
-        if annotations.get(&key::LB_KIND) == Some(true) || annotations.get(&key::OLD_KIND) == Some(true) {
+        if annotations.get(&key::LB_KIND) == Some(true)
+            || annotations.get(&key::OLD_KIND) == Some(true)
+        {
             let text = "load balancers of the kind classic are not created any more; the Service gets one of the kind application";
             warnings.push(("UnsupportedAnnotation", text.to_owned()));
         }
@@ -96,9 +104,16 @@ impl Spec {
         let pods = pods(service, has_udp, &mut annotations);
         let is_direct = pods.as_ref().is_some_and(|it| it.is_direct);
         warnings.extend(clamped_affinity(service));
-        warnings.extend(ignored(service, is_direct, &annotations).map(|text| ("SettingIgnored", text)));
-        for port in ports.iter().filter(|port| port.node_port == 0 && !is_direct) {
-            annotations.mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
+        warnings
+            .extend(ignored(service, is_direct, &annotations).map(|text| ("SettingIgnored", text)));
+        for port in ports
+            .iter()
+            .filter(|port| port.node_port == 0 && !is_direct)
+        {
+            annotations.mistake(format!(
+                "port {} has no node port; set allocateLoadBalancerNodePorts",
+                port.number
+            ));
         }
         if let Some(name) = annotations.get(&key::LB_NAME_KEY)
             && is_generated_for_another(&name, cluster, service)
@@ -139,15 +154,20 @@ impl Spec {
 /// Returns the name that is generated for the load balancer of a Service.
 pub(super) fn generated_name(cluster: &str, service: &Service) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    let name = format!("{cluster}_{}_{}", part(&service.metadata.namespace), part(&service.metadata.name));
+    let name = format!(
+        "{cluster}_{}_{}",
+        part(&service.metadata.namespace),
+        part(&service.metadata.name)
+    );
     name.chars().take(LONGEST_NAME).collect()
 }
 
 /// Returns `true` if a name has the form of those that are generated for Services, but not for this one.
 fn is_generated_for_another(name: &str, cluster: &str, service: &Service) -> bool {
-    let is_of_service =
-        name.split('_').count() == 3 && (name.starts_with("cls-") || name.starts_with(&format!("{cluster}_")));
-    let is_own = name == generated_name(cluster, service) || name == default_load_balancer_name(service);
+    let is_of_service = name.split('_').count() == 3
+        && (name.starts_with("cls-") || name.starts_with(&format!("{cluster}_")));
+    let is_own =
+        name == generated_name(cluster, service) || name == default_load_balancer_name(service);
     !is_own && (is_default_load_balancer_name(name) || is_of_service)
 }
 
@@ -162,19 +182,34 @@ fn ranges(service: &Service, annotations: &mut Annotations<'_>) -> Vec<IpNet> {
     }
 }
 
-fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations: &mut Annotations<'_>) -> Attributes {
-    let subnets = [annotations.get(&key::TKE_SUBNET), annotations.get(&key::SUBNET)];
+fn balancer(
+    service: &Service,
+    is_existing: bool,
+    has_ranges: bool,
+    annotations: &mut Annotations<'_>,
+) -> Attributes {
+    let subnets = [
+        annotations.get(&key::TKE_SUBNET),
+        annotations.get(&key::SUBNET),
+    ];
     let subnet = subnets.into_iter().flatten().find(|it| !it.is_empty());
     annotations.get(&key::TYPE);
     let is_internal = key::is_internal(service);
-    let (charge, bandwidth) = (annotations.get(&key::CHARGE), annotations.get(&key::BANDWIDTH));
+    let (charge, bandwidth) = (
+        annotations.get(&key::CHARGE),
+        annotations.get(&key::BANDWIDTH),
+    );
     let groups = annotations.get(&key::SECURITY_GROUPS);
-    let (pass, protection) = (annotations.get(&key::PASS_TO_TARGET), annotations.get(&key::PROTECTION));
+    let (pass, protection) = (
+        annotations.get(&key::PASS_TO_TARGET),
+        annotations.get(&key::PROTECTION),
+    );
     if is_existing {
         // Traffic of others passes the load balancer, too.
-        for (is_set, of_users) in
-            [(pass.is_some(), key::PASS_TO_TARGET.key()), (groups.is_some(), key::SECURITY_GROUPS.key())]
-        {
+        for (is_set, of_users) in [
+            (pass.is_some(), key::PASS_TO_TARGET.key()),
+            (groups.is_some(), key::SECURITY_GROUPS.key()),
+        ] {
             if is_set {
                 annotations.mistake(format!(
                     "annotation {of_users} is not possible together with {}: the load balancer is yours; change it there, and \
@@ -188,9 +223,15 @@ fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations:
     }
     if is_internal && subnet.is_none() {
         let (kind, key) = (key::TYPE.key(), key::SUBNET.key());
-        annotations.mistake(format!("annotation {kind}: private needs annotation {key} with the ID of a subnet"));
+        annotations.mistake(format!(
+            "annotation {kind}: private needs annotation {key} with the ID of a subnet"
+        ));
     }
-    let address = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref()).unwrap_or_default();
+    let address = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_ip.as_deref())
+        .unwrap_or_default();
     if !address.is_empty() && is_internal && address.parse::<std::net::IpAddr>().is_err() {
         annotations.mistake(format!("loadBalancerIP: {address:?} is no IP address"));
     }
@@ -232,7 +273,10 @@ fn ports(
                 continue;
             }
         };
-        let stated = protocols.0.get(&port.number).filter(|it| !it.protocol.is_empty());
+        let stated = protocols
+            .0
+            .get(&port.number)
+            .filter(|it| !it.protocol.is_empty());
         let names = stated.map_or_else(|| vec![port.protocol.to_owned()], |it| it.protocol.clone());
         let secret = stated.and_then(|it| it.tls.clone());
         for name in names {
@@ -258,19 +302,35 @@ fn ports(
             }
             let listener = listener(service, &name, &compared);
             let secret = secret.clone().filter(|_| name == "TCP_SSL");
-            let ServicePort { number, node_port, .. } = port;
+            let ServicePort {
+                number, node_port, ..
+            } = port;
             let (name, needs_pods) = (port_name(service, port), is_local && transport == "UDP");
-            all.push(Port { number, transport, node_port, name, pool, listener, needs_pods, secret });
+            all.push(Port {
+                number,
+                transport,
+                node_port,
+                name,
+                pool,
+                listener,
+                needs_pods,
+                secret,
+            });
         }
     }
     all
 }
 
 fn port_name(service: &Service, port: ServicePort) -> String {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let found = ports
-        .iter()
-        .find(|it| it.port == i32::from(port.number) && it.protocol.as_deref().unwrap_or("TCP") == port.protocol);
+    let ports = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_deref())
+        .unwrap_or_default();
+    let found = ports.iter().find(|it| {
+        it.port == i32::from(port.number)
+            && it.protocol.as_deref().unwrap_or("TCP") == port.protocol
+    });
     found.and_then(|it| it.name.clone()).unwrap_or_default()
 }
 
@@ -280,10 +340,21 @@ fn settings(service: &Service, parameters: &mut Map<String, Value>) -> Value {
     let mut all = json!({"Scheduler": "WRR", "SessionExpireTime": 0});
     let spec = service.spec.as_ref();
     if spec.and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP") {
-        let config = spec.and_then(|it| it.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds);
+        let config = spec.and_then(|it| {
+            it.session_affinity_config
+                .as_ref()?
+                .client_ip
+                .as_ref()?
+                .timeout_seconds
+        });
         all["SessionExpireTime"] = config.unwrap_or(10_800).clamp(30, 3600).into();
     }
-    for name in ["Scheduler", "SessionExpireTime", "IdleConnectTimeout", "HealthCheck"] {
+    for name in [
+        "Scheduler",
+        "SessionExpireTime",
+        "IdleConnectTimeout",
+        "HealthCheck",
+    ] {
         if let Some(value) = parameters.remove(name) {
             all[name] = value;
         }
@@ -305,7 +376,11 @@ fn listener(service: &Service, protocol: &str, settings: &Value) -> Attributes {
         && protocol != "UDP"
     {
         let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let domain = format!("{}.{}", part(&service.metadata.name), part(&service.metadata.namespace));
+        let domain = format!(
+            "{}.{}",
+            part(&service.metadata.name),
+            part(&service.metadata.namespace)
+        );
         check = json!({"CheckType": "HTTP", "CheckPort": port, "HttpCheckPath": path, "HttpCheckDomain": domain,
             "HttpVersion": "HTTP/1.1", "HttpCode": 2, "HttpCheckMethod": "GET"});
     }
@@ -318,16 +393,32 @@ fn listener(service: &Service, protocol: &str, settings: &Value) -> Attributes {
 
 /// Returns the ports to which an annotation gives a protocol that is not supported.
 fn stale_ports(service: &Service, protocols: &Protocols, ports: &[Port]) -> Vec<u16> {
-    let all = each_port(service, &["TCP", "UDP"]).flatten().map(|port| port.number);
-    let is_stated = |port: &u16| protocols.0.get(port).is_some_and(|it| !it.protocol.is_empty());
+    let all = each_port(service, &["TCP", "UDP"])
+        .flatten()
+        .map(|port| port.number);
+    let is_stated = |port: &u16| {
+        protocols
+            .0
+            .get(port)
+            .is_some_and(|it| !it.protocol.is_empty())
+    };
     let is_served = |port: &u16| ports.iter().any(|it| it.number == *port);
-    all.filter(|port| is_stated(port) && !is_served(port)).collect()
+    all.filter(|port| is_stated(port) && !is_served(port))
+        .collect()
 }
 
 /// Returns a warning about a session time that listeners cannot have.
 fn clamped_affinity(service: &Service) -> Option<(&'static str, String)> {
-    let spec = service.spec.as_ref().filter(|it| it.session_affinity.as_deref() == Some("ClientIP"))?;
-    let stated = spec.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds?;
+    let spec = service
+        .spec
+        .as_ref()
+        .filter(|it| it.session_affinity.as_deref() == Some("ClientIP"))?;
+    let stated = spec
+        .session_affinity_config
+        .as_ref()?
+        .client_ip
+        .as_ref()?
+        .timeout_seconds?;
     // 10800 is the default of Kubernetes.
     let used = stated.clamp(30, 3600);
     (used != stated && stated != 10_800).then(|| {
@@ -359,29 +450,57 @@ fn ignored<'a>(
             key::LOCAL_WEIGHTS.key(),
             "needs local-svc-only-bind-node-with-pod and externalTrafficPolicy: Local",
         ),
-        (annotations.is_set(&key::GRACE) && !is_direct, key::GRACE.key(), needs_direct),
-        (annotations.is_set(&key::SUBNET) && !is_internal, key::SUBNET.key(), "needs type: private"),
-        (annotations.is_set(&key::CHARGE) && is_internal, key::CHARGE.key(), "counts for public load balancers"),
-        (annotations.is_set(&key::BANDWIDTH) && is_internal, key::BANDWIDTH.key(), "counts for public load balancers"),
         (
-            (annotations.is_set(&key::CHARGE) || annotations.is_set(&key::BANDWIDTH)) && is_existing && !is_internal,
+            annotations.is_set(&key::GRACE) && !is_direct,
+            key::GRACE.key(),
+            needs_direct,
+        ),
+        (
+            annotations.is_set(&key::SUBNET) && !is_internal,
+            key::SUBNET.key(),
+            "needs type: private",
+        ),
+        (
+            annotations.is_set(&key::CHARGE) && is_internal,
+            key::CHARGE.key(),
+            "counts for public load balancers",
+        ),
+        (
+            annotations.is_set(&key::BANDWIDTH) && is_internal,
+            key::BANDWIDTH.key(),
+            "counts for public load balancers",
+        ),
+        (
+            (annotations.is_set(&key::CHARGE) || annotations.is_set(&key::BANDWIDTH))
+                && is_existing
+                && !is_internal,
             key::BANDWIDTH.key(),
             "has no effect on a load balancer of yours",
         ),
     ]
     .into_iter()
     .filter(|(is_ignored, ..)| *is_ignored)
-    .map(|(_, key, why)| format!("annotation {key} has no effect: it {why}; remove it, or set what it needs"))
+    .map(|(_, key, why)| {
+        format!("annotation {key} has no effect: it {why}; remove it, or set what it needs")
+    })
 }
 
 /// Returns the Pods that decide about targets. `has_udp`: there are UDP ports that need Nodes with Pods.
 fn pods(service: &Service, has_udp: bool, annotations: &mut Annotations<'_>) -> Option<Pods> {
     let is_direct = annotations.get(&key::DIRECT).unwrap_or_default();
     let keeps_terminating = annotations.get(&key::GRACE).unwrap_or_default();
-    let (nodes, weights) = (annotations.get(&key::LOCAL_NODES), annotations.get(&key::LOCAL_WEIGHTS));
+    let (nodes, weights) = (
+        annotations.get(&key::LOCAL_NODES),
+        annotations.get(&key::LOCAL_WEIGHTS),
+    );
     let is_local = needs_health_check(service);
     let binds_nodes = is_local && nodes.unwrap_or_default();
     let follows = is_direct || binds_nodes || has_udp;
     let has_weights = binds_nodes && weights.unwrap_or_default();
-    follows.then_some(Pods { is_direct, keeps_terminating, binds_nodes, has_weights })
+    follows.then_some(Pods {
+        is_direct,
+        keeps_terminating,
+        binds_nodes,
+        has_weights,
+    })
 }

@@ -37,7 +37,11 @@ pub(super) fn server_of(target: &str) -> &str {
 pub(super) fn parts(target: &str) -> (&str, u64, u64) {
     let mut all = target.split(' ');
     let id = all.next().unwrap_or_default();
-    let mut number = || all.next().and_then(|it| it.parse().ok()).unwrap_or_default();
+    let mut number = || {
+        all.next()
+            .and_then(|it| it.parse().ok())
+            .unwrap_or_default()
+    };
     let port = number();
     (id, port, number())
 }
@@ -45,7 +49,11 @@ pub(super) fn parts(target: &str) -> (&str, u64, u64) {
 /// Returns a target as the API takes it.
 fn server(target: &str, has_weight: bool) -> Value {
     let (id, port, weight) = parts(target);
-    let field = if id.starts_with("ins-") { "InstanceId" } else { "EniIp" };
+    let field = if id.starts_with("ins-") {
+        "InstanceId"
+    } else {
+        "EniIp"
+    };
     let mut it = json!({field: id, "Port": port});
     if has_weight {
         it["Weight"] = weight.into();
@@ -73,8 +81,12 @@ impl TencentLoadBalancers {
                 },
                 None => spec.weight,
             };
-            let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-            let ipv6 = internal.filter(|it| it.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
+            let internal = node
+                .addresses
+                .iter()
+                .filter(|it| it.kind == AddressType::InternalIP);
+            let ipv6 =
+                internal.filter(|it| it.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
             let id = match (node.provider_id(), spec.has_ipv6) {
                 (None, _) => continue,
                 (Some(_), true) => ipv6.map(|it| it.address.to_string()).next().ok_or_else(|| {
@@ -84,7 +96,9 @@ impl TencentLoadBalancers {
             };
             match id {
                 Ok(id) => found.push((id, weight)),
-                Err(error) => events.warn_node(node, "NoTarget", format!("this Node is no target: {error}")),
+                Err(error) => {
+                    events.warn_node(node, "NoTarget", format!("this Node is no target: {error}"))
+                }
             }
         }
         let is_known = nodes.is_empty() || nodes.iter().any(|node| node.provider_id().is_some());
@@ -92,9 +106,18 @@ impl TencentLoadBalancers {
     }
 
     /// Returns the endpoints of a Service whose targets follow its Pods, or `None` if they are not known.
-    pub(super) async fn endpoints(&self, spec: &Spec, service: &Service) -> Result<Option<Endpoints>> {
+    pub(super) async fn endpoints(
+        &self,
+        spec: &Spec,
+        service: &Service,
+    ) -> Result<Option<Endpoints>> {
         match &spec.pods {
-            Some(_) => self.endpoint_nodes.slices(service).await?.map(Endpoints::of).transpose(),
+            Some(_) => self
+                .endpoint_nodes
+                .slices(service)
+                .await?
+                .map(Endpoints::of)
+                .transpose(),
             None => Ok(None),
         }
     }
@@ -119,24 +142,45 @@ impl Work<'_> {
 
     /// Registers new targets, then removes old ones, then changes weights. Returns `false` if targets were left out,
     /// because their instances no longer exist.
-    pub(super) async fn change_targets(&self, ids: &BTreeMap<Port, String>, deleted: &[Port]) -> Result<bool> {
+    pub(super) async fn change_targets(
+        &self,
+        ids: &BTreeMap<Port, String>,
+        deleted: &[Port],
+    ) -> Result<bool> {
         let (mut new, mut gone, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        let listeners = ids.iter().filter(|(port, _)| self.after.listeners().any(|(it, _)| it == *port));
+        let listeners = ids
+            .iter()
+            .filter(|(port, _)| self.after.listeners().any(|(it, _)| it == *port));
         for (port, id) in listeners {
             let name = pool(&port.protocol, port.number);
             // A listener that was created again has no targets.
-            let before = if deleted.contains(port) { Targets::default() } else { self.before.targets_of(&name) };
+            let before = if deleted.contains(port) {
+                Targets::default()
+            } else {
+                self.before.targets_of(&name)
+            };
             let after = self.after.targets_of(&name);
-            let is_in = |target: &str, all: &Targets| all.iter().any(|it| server_of(it) == server_of(target));
+            let is_in = |target: &str, all: &Targets| {
+                all.iter().any(|it| server_of(it) == server_of(target))
+            };
             let with_id = |target: &str, has_weight| {
                 let mut it = server(target, has_weight);
                 it["ListenerId"] = id.as_str().into();
                 it
             };
-            let (changed, added): (Vec<_>, Vec<_>) =
-                after.without(&before).iter().map(str::to_owned).partition(|it| is_in(it, &before));
+            let (changed, added): (Vec<_>, Vec<_>) = after
+                .without(&before)
+                .iter()
+                .map(str::to_owned)
+                .partition(|it| is_in(it, &before));
             new.extend(added.iter().map(|it| with_id(it, true)));
-            gone.extend(before.without(&after).iter().filter(|it| !is_in(it, &after)).map(|it| with_id(it, false)));
+            gone.extend(
+                before
+                    .without(&after)
+                    .iter()
+                    .filter(|it| !is_in(it, &after))
+                    .map(|it| with_id(it, false)),
+            );
             let changed: Vec<_> = changed.iter().map(|it| server(it, true)).collect();
             let rules = changed.chunks(TARGETS_OF_A_RULE);
             weights.extend(rules.map(|targets| json!({"ListenerId": id, "Targets": targets})));
@@ -149,7 +193,11 @@ impl Work<'_> {
             self.send_targets("BatchDeregisterTargets", targets).await?;
         }
         for rules in weights.chunks(TARGETS / TARGETS_OF_A_RULE) {
-            self.send(self.action("BatchModifyTargetWeight").set("ModifyList", rules)).await?;
+            self.send(
+                self.action("BatchModifyTargetWeight")
+                    .set("ModifyList", rules),
+            )
+            .await?;
         }
         Ok(are_all_there)
     }
@@ -172,22 +220,37 @@ impl Work<'_> {
             tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
         }
         let send = async |part: Vec<Value>| self.send_targets(action, &part).await;
-        let refused = if there.is_empty() { Vec::new() } else { without_refused(&there, has_others, send).await? };
+        let refused = if there.is_empty() {
+            Vec::new()
+        } else {
+            without_refused(&there, has_others, send).await?
+        };
         for (target, error) in refused {
-            let id = ["InstanceId", "EniIp"].map(|key| text(&target, key)).concat();
-            let text = format!("{id} is no target of {}, because the cloud refuses it: {error}", self.actual.place());
+            let id = ["InstanceId", "EniIp"]
+                .map(|key| text(&target, key))
+                .concat();
+            let text = format!(
+                "{id} is no target of {}, because the cloud refuses it: {error}",
+                self.actual.place()
+            );
             let subject = EventSubject::Service(self.change.identity.service);
-            self.cloud.deduplicator.warn(true, subject, "TargetRefused", &text);
+            self.cloud
+                .deduplicator
+                .warn(true, subject, "TargetRefused", &text);
         }
         Ok(false)
     }
 
     async fn send_targets(&self, action: &'static str, targets: &[Value]) -> Result<()> {
-        let answer = self.send(self.action(action).set("Targets", targets)).await?;
+        let answer = self
+            .send(self.action(action).set("Targets", targets))
+            .await?;
         match list(&answer["FailListenerIdSet"]).next() {
             Some(listener) => {
                 let message = text(&answer, "Message");
-                Err(Error::other(format!("{action} failed for listener {listener}: {message}")))
+                Err(Error::other(format!(
+                    "{action} failed for listener {listener}: {message}"
+                )))
             }
             None => Ok(()),
         }

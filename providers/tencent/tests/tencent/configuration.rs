@@ -14,51 +14,90 @@ const PREFIX: &str = "TENCENTCLOUD_CLOUD_CONTROLLER_MANAGER_";
 
 #[test]
 fn reference_page_has_the_tables_of_the_declarations() {
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/tencent.md");
+    const PAGE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/providers/tencent.md"
+    );
     let page = std::fs::read_to_string(PAGE).unwrap();
     let tables = [
         ("keys", table("key", KEYS)),
         ("variables", table("variable", VARIABLES)),
         ("annotations", table("annotation", annotations::ALL)),
     ];
-    let fresh = tables.iter().fold(page.clone(), |page, (name, text)| put(&page, name, text).expect("a place for it"));
+    let fresh = tables.iter().fold(page.clone(), |page, (name, text)| {
+        put(&page, name, text).expect("a place for it")
+    });
     if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
         std::fs::write(PAGE, &fresh).unwrap();
     } else {
-        assert_eq!(page, fresh, "CCM_WRITE_REFERENCE=1 cargo test --workspace --test tencent writes the page");
+        assert_eq!(
+            page, fresh,
+            "CCM_WRITE_REFERENCE=1 cargo test --workspace --test tencent writes the page"
+        );
     }
     let accepted = |it: &&dyn provider_kit::declared::Declared| it.row().default_is_accepted;
-    assert!([KEYS, VARIABLES, annotations::ALL].iter().all(|all| all.iter().all(accepted)));
+    assert!(
+        [KEYS, VARIABLES, annotations::ALL]
+            .iter()
+            .all(|all| all.iter().all(accepted))
+    );
 }
 
 #[test]
 fn file_has_precedence_over_the_variables_of_the_go_program() {
-    let variables = ["REGION", "VPC_ID", "SECRET_ID", "SECRET_KEY", "CLUSTER_ROUTE_TABLE"];
-    let environment = Environment::of(variables.map(|name| (format!("{PREFIX}{name}"), format!("of-{name}"))));
+    let variables = [
+        "REGION",
+        "VPC_ID",
+        "SECRET_ID",
+        "SECRET_KEY",
+        "CLUSTER_ROUTE_TABLE",
+    ];
+    let environment =
+        Environment::of(variables.map(|name| (format!("{PREFIX}{name}"), format!("of-{name}"))));
     let setup = |text: &str| Setup {
         environment: environment.clone(),
-        ..Setup::of(ConfigFile { path: "f".into(), text: text.into() })
+        ..Setup::of(ConfigFile {
+            path: "f".into(),
+            text: text.into(),
+        })
     };
     let config = Config::read(&setup(r#"{"vpc_id": "vpc-1"}"#)).unwrap();
-    assert_eq!((config.region.as_deref(), config.vpc.as_deref()), (Some("of-REGION"), Some("vpc-1")));
+    assert_eq!(
+        (config.region.as_deref(), config.vpc.as_deref()),
+        (Some("of-REGION"), Some("vpc-1"))
+    );
     assert_eq!(
         (&*config.key.unwrap().0, config.route_table.as_deref()),
         ("of-SECRET_ID", Some("of-CLUSTER_ROUTE_TABLE"))
     );
     assert_eq!(config.metadata, "http://metadata.tencentyun.com");
-    let config = Config::read(&setup(r#"{"endpoint_domain": "internal.tencentcloudapi.com"}"#)).unwrap();
-    assert_eq!(config.endpoint("clb"), "https://clb.internal.tencentcloudapi.com");
+    let config = Config::read(&setup(
+        r#"{"endpoint_domain": "internal.tencentcloudapi.com"}"#,
+    ))
+    .unwrap();
+    assert_eq!(
+        config.endpoint("clb"),
+        "https://clb.internal.tencentcloudapi.com"
+    );
     for text in ["[", "[1]"] {
-        assert!(Config::read(&setup(text)).unwrap_err().is_invalid(), "{text}");
+        assert!(
+            Config::read(&setup(text)).unwrap_err().is_invalid(),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn half_a_key_is_refused_without_showing_it() {
-    let file =
-        ConfigFile { path: "f".into(), text: r#"{"secret_key": "s3cret", "cluster_route_table_cidr": "x"}"#.into() };
+    let file = ConfigFile {
+        path: "f".into(),
+        text: r#"{"secret_key": "s3cret", "cluster_route_table_cidr": "x"}"#.into(),
+    };
     let error = Config::read(&Setup::of(file)).unwrap_err().to_string();
-    assert!(error.contains("secret_id") && error.contains("cluster_route_table_cidr"), "{error}");
+    assert!(
+        error.contains("secret_id") && error.contains("cluster_route_table_cidr"),
+        "{error}"
+    );
     assert!(!error.contains("s3cret"), "{error}");
 }
 
@@ -66,10 +105,15 @@ fn half_a_key_is_refused_without_showing_it() {
 async fn role_region_and_vpc_of_the_machine_come_from_its_metadata() {
     let harness = ["secret_id", "secret_key", "region", "vpc_id"]
         .iter()
-        .fold(Harness::new(), |harness, key| harness.with(key, Value::Null));
+        .fold(Harness::new(), |harness, key| {
+            harness.with(key, Value::Null)
+        });
     let provider = harness.started().await;
     let findings = provider.diagnose().await;
-    assert!(findings.iter().all(|it| it.severity == Severity::Ok), "{findings:?}");
+    assert!(
+        findings.iter().all(|it| it.severity == Severity::Ok),
+        "{findings:?}"
+    );
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
 }
 
@@ -77,26 +121,50 @@ async fn role_region_and_vpc_of_the_machine_come_from_its_metadata() {
 async fn oidc_role_is_assumed_with_the_token_in_the_file() {
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "token").unwrap();
-    let harness = Harness::new().with("secret_id", Value::Null).with("secret_key", Value::Null);
-    let harness = harness.set("TKE_REGION", "ap-guangzhou").set("TKE_PROVIDER_ID", "cls-1-oidc");
-    let harness = harness.set("TKE_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().unwrap());
-    harness.set("TKE_ROLE_ARN", "qcs::cam::uin/1:roleName/ccm").started().await;
+    let harness = Harness::new()
+        .with("secret_id", Value::Null)
+        .with("secret_key", Value::Null);
+    let harness = harness
+        .set("TKE_REGION", "ap-guangzhou")
+        .set("TKE_PROVIDER_ID", "cls-1-oidc");
+    let harness = harness.set(
+        "TKE_WEB_IDENTITY_TOKEN_FILE",
+        token.path().to_str().unwrap(),
+    );
+    harness
+        .set("TKE_ROLE_ARN", "qcs::cam::uin/1:roleName/ccm")
+        .started()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn temporary_key_in_variables_sends_its_token() {
     let [id, key, token] = TEMPORARY;
-    let harness = Harness::new().with("secret_id", Value::Null).with("secret_key", Value::Null);
-    let harness = harness.set("TENCENTCLOUD_SECRET_ID", id).set("TENCENTCLOUD_SECRET_KEY", key);
-    harness.set("TENCENTCLOUD_SESSION_TOKEN", token).started().await;
+    let harness = Harness::new()
+        .with("secret_id", Value::Null)
+        .with("secret_key", Value::Null);
+    let harness = harness
+        .set("TENCENTCLOUD_SECRET_ID", id)
+        .set("TENCENTCLOUD_SECRET_KEY", key);
+    harness
+        .set("TENCENTCLOUD_SESSION_TOKEN", token)
+        .started()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn wrong_keys_are_reported_with_the_setting_to_check() {
     for (id, key) in [("wrong", SECRET), (KEY_ID, "wrong")] {
         let harness = Harness::new().with("secret_id", id).with("secret_key", key);
-        let error = harness.started_with(in_process(router(&harness.fake))).await.err().unwrap();
-        assert!(error.to_string().contains("check the credential"), "{error}");
+        let error = harness
+            .started_with(in_process(router(&harness.fake)))
+            .await
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("check the credential"),
+            "{error}"
+        );
     }
 }
 
@@ -104,8 +172,21 @@ async fn wrong_keys_are_reported_with_the_setting_to_check() {
 async fn missing_permission_is_named_by_doctor() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    harness.fake.fault_injector().fail(Fault::code("GET /clb/DescribeLoadBalancers", "UnauthorizedOperation"));
+    harness.fake.fault_injector().fail(Fault::code(
+        "GET /clb/DescribeLoadBalancers",
+        "UnauthorizedOperation",
+    ));
     let findings = provider.diagnose().await;
-    let failed = findings.iter().find(|it| it.severity == Severity::Failure).unwrap();
-    assert!(failed.remedy.as_deref().unwrap_or_default().contains("clb:DescribeLoadBalancers"), "{failed:?}");
+    let failed = findings
+        .iter()
+        .find(|it| it.severity == Severity::Failure)
+        .unwrap();
+    assert!(
+        failed
+            .remedy
+            .as_deref()
+            .unwrap_or_default()
+            .contains("clb:DescribeLoadBalancers"),
+        "{failed:?}"
+    );
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment,
+    LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::{Connector, in_process};
 use provider_tencent::Tencent;
@@ -28,7 +28,10 @@ pub(crate) struct Harness {
 }
 
 pub(crate) fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("5c1d".into()),
+    }
 }
 
 impl Harness {
@@ -40,8 +43,17 @@ impl Harness {
         fake.lock().task = Duration::ZERO;
         fake.lock().limit = 1_000_000;
         let (shutdown, environment) = (CancellationToken::new(), Vec::new());
-        let harness = Self { fake, cluster, shutdown, config, environment, adoptable_tag: None };
-        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
+        let harness = Self {
+            fake,
+            cluster,
+            shutdown,
+            config,
+            environment,
+            adoptable_tag: None,
+        };
+        ["worker-1", "worker-2"]
+            .into_iter()
+            .for_each(|name| harness.add_node(name));
         harness
     }
 
@@ -69,20 +81,29 @@ impl Harness {
         Setup {
             environment,
             adoptable_tag,
-            ..Setup::of(ConfigFile { path: "cloud-config".into(), text: self.config.to_string() })
+            ..Setup::of(ConfigFile {
+                path: "cloud-config".into(),
+                text: self.config.to_string(),
+            })
         }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Tencent {
-        self.started_with(in_process(router(&self.fake))).await.unwrap()
+        self.started_with(in_process(router(&self.fake)))
+            .await
+            .unwrap()
     }
 
     /// Returns the started provider over another connection.
     pub(crate) async fn started_with(&self, connector: Arc<dyn Connector>) -> Result<Tencent> {
         let provider = Tencent::new(&self.setup(), connector)?;
         let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
-        let context = Context { cluster_cidrs, shutdown: self.shutdown.clone(), ..self.cluster.context(cluster()) };
+        let context = Context {
+            cluster_cidrs,
+            shutdown: self.shutdown.clone(),
+            ..self.cluster.context(cluster())
+        };
         provider.initialize(&context).await?;
         provider.set_caches(Arc::new(self.cluster.clone()));
         self.fake.fault_injector().forget_requests();
@@ -97,13 +118,23 @@ impl Harness {
             name: name.into(),
             uid: format!("uid-{name}").into(),
             provider_id: provider_id(&instance).into(),
-            addresses: [NodeAddress::new(AddressType::InternalIP, &text(&instance["PrivateIpAddresses"][0]))].into(),
+            addresses: [NodeAddress::new(
+                AddressType::InternalIP,
+                &text(&instance["PrivateIpAddresses"][0]),
+            )]
+            .into(),
             ..Node::default()
         });
     }
 
     pub(crate) fn instance(&self, name: &str) -> Value {
-        self.fake.lock().all("instance").iter().find(|it| it["InstanceName"] == name).cloned().unwrap()
+        self.fake
+            .lock()
+            .all("instance")
+            .iter()
+            .find(|it| it["InstanceName"] == name)
+            .cloned()
+            .unwrap()
     }
 
     /// Returns the only object of a kind.
@@ -116,8 +147,18 @@ impl Harness {
     /// Returns the objects of a kind, as texts of these fields, sorted.
     pub(crate) fn texts(&self, kind: &str, fields: &[&str]) -> Vec<String> {
         let cloud = self.fake.lock();
-        let field = |it: &Value, key: &&str| it[*key].as_str().map_or_else(|| it[*key].to_string(), str::to_owned);
-        let line = |it: &Value| fields.iter().map(|key| field(it, key)).collect::<Vec<_>>().join(" ");
+        let field = |it: &Value, key: &&str| {
+            it[*key]
+                .as_str()
+                .map_or_else(|| it[*key].to_string(), str::to_owned)
+        };
+        let line = |it: &Value| {
+            fields
+                .iter()
+                .map(|key| field(it, key))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         let mut all: Vec<_> = cloud.all(kind).iter().map(line).collect();
         all.sort();
         all
@@ -128,10 +169,25 @@ impl Harness {
         let cloud = self.fake.lock();
         let of = |it: &Value| -> Vec<String> {
             let target = |target: &Value| {
-                let id = if target["Type"] == "CVM" { &target["InstanceId"] } else { &target["PrivateIpAddresses"][0] };
-                format!("{} {} {} {}", it["Port"], text(id), target["Port"], target["Weight"])
+                let id = if target["Type"] == "CVM" {
+                    &target["InstanceId"]
+                } else {
+                    &target["PrivateIpAddresses"][0]
+                };
+                format!(
+                    "{} {} {} {}",
+                    it["Port"],
+                    text(id),
+                    target["Port"],
+                    target["Weight"]
+                )
             };
-            it["Targets"].as_array().into_iter().flatten().map(target).collect()
+            it["Targets"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(target)
+                .collect()
         };
         let mut all: Vec<_> = cloud.all("listener").iter().flat_map(of).collect();
         all.sort();
@@ -139,15 +195,28 @@ impl Harness {
     }
 
     /// Syncs a Service, which gets the annotations and the status that follow.
-    pub(crate) async fn ensure(&self, provider: &Tencent, service: &mut Service) -> Result<LoadBalancerStatus> {
+    pub(crate) async fn ensure(
+        &self,
+        provider: &Tencent,
+        service: &mut Service,
+    ) -> Result<LoadBalancerStatus> {
         self.cluster.ensure(provider, &cluster(), service).await
     }
 
     /// Sets the targets of a Service.
     pub(crate) async fn update(&self, provider: &Tencent, service: &Service) -> Result<()> {
         let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
-        provider.load_balancers().unwrap().update_targets(request).await
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        provider
+            .load_balancers()
+            .unwrap()
+            .update_targets(request)
+            .await
     }
 
     pub(crate) async fn delete(&self, provider: &Tencent, service: &Service) -> Result<()> {
@@ -157,14 +226,21 @@ impl Harness {
     /// Returns the actions that changed something since the last call.
     pub(crate) fn changes(&self) -> Vec<String> {
         let injector = self.fake.fault_injector();
-        let changes = injector.changes().into_iter().map(|(route, _)| route.rsplit('/').next().unwrap().to_owned());
+        let changes = injector
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route.rsplit('/').next().unwrap().to_owned());
         let changes = changes.collect();
         injector.forget_requests();
         changes
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        self.cluster.take_events().iter().map(ToString::to_string).collect()
+        self.cluster
+            .take_events()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Lets the Service `default/web` have these endpoints: address, ready, terminating and Node.
@@ -173,12 +249,18 @@ impl Harness {
         let endpoints: Vec<_> = all.iter().map(endpoint).collect();
         let slice = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "", "protocol": "TCP", "port": 8080}]});
         let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-        self.cluster.set_document(path, json!({"items": [slice]}).to_string());
+        self.cluster
+            .set_document(path, json!({"items": [slice]}).to_string());
         // The answer to the list and to the watch: a change of the Service's slice.
         let labels = json!({"kubernetes.io/service-name": "web"});
-        let object = json!({"metadata": {"namespace": "default", "labels": labels, "resourceVersion": "8"}});
-        let event = json!({"metadata": {"resourceVersion": "7"}, "type": "MODIFIED", "object": object});
-        self.cluster.set_document("/apis/discovery.k8s.io/v1/endpointslices", event.to_string());
+        let object =
+            json!({"metadata": {"namespace": "default", "labels": labels, "resourceVersion": "8"}});
+        let event =
+            json!({"metadata": {"resourceVersion": "7"}, "type": "MODIFIED", "object": object});
+        self.cluster.set_document(
+            "/apis/discovery.k8s.io/v1/endpointslices",
+            event.to_string(),
+        );
     }
 }
 
@@ -189,9 +271,14 @@ pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
 
 /// Returns a Service with further fields in its spec.
 pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
-    let all: serde_json::Map<_, _> = all.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    let all: serde_json::Map<_, _> = all
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
     let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
-    let Value::Object(more) = more else { panic!("no fields: {more}") };
+    let Value::Object(more) = more else {
+        panic!("no fields: {more}")
+    };
     more.into_iter().for_each(|(key, value)| spec[key] = value);
     let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": all});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
@@ -199,5 +286,9 @@ pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
 
 /// Sets an annotation of the Service.
 pub(crate) fn annotate(service: &mut Service, key: &str, value: &str) {
-    service.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+    service
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(key.to_owned(), value.to_owned());
 }

@@ -8,14 +8,16 @@ use axum::Router;
 use ccm_conformance::json::{comparable, number, same_targets};
 pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
 use provider_kit::transport::in_process;
 use provider_tencent::{NAME, Tencent};
 use serde_json::{Value, json};
-use tencent_fake::{ACCOUNT, Fault, Handle, KEY_ID, REGION, SECRET, TABLE, VPC, World, is_narrow, rest, router};
+use tencent_fake::{
+    ACCOUNT, Fault, Handle, KEY_ID, REGION, SECRET, TABLE, VPC, World, is_narrow, rest, router,
+};
 use tower::{ServiceExt, service_fn};
 
 /// The account of others.
@@ -36,7 +38,9 @@ pub(crate) struct TencentCloud {
 
 impl Default for TencentCloud {
     fn default() -> Self {
-        Self { fake: Handle::new(World::default()) }
+        Self {
+            fake: Handle::new(World::default()),
+        }
     }
 }
 
@@ -48,29 +52,60 @@ pub(crate) fn cloud_config(url: &str) -> String {
 }
 
 pub(crate) fn provider_id(instance: &Value) -> String {
-    format!("{NAME}:///{}/{}", text(&instance["Placement"]["Zone"]), text(&instance["InstanceId"]))
+    format!(
+        "{NAME}:///{}/{}",
+        text(&instance["Placement"]["Zone"]),
+        text(&instance["InstanceId"])
+    )
 }
 
 fn machine_of(cloud: &World, fits: impl Fn(&Value) -> bool, else_text: &Value) -> String {
-    cloud.all("instance").iter().find(|it| fits(it)).map_or_else(|| format!("nobody at {else_text}"), provider_id)
+    cloud
+        .all("instance")
+        .iter()
+        .find(|it| fits(it))
+        .map_or_else(|| format!("nobody at {else_text}"), provider_id)
 }
 
 fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
     let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
-    for listener in cloud.all("listener").iter().filter(|listener| listener["_balancer"] == it["LoadBalancerId"]) {
+    for listener in cloud
+        .all("listener")
+        .iter()
+        .filter(|listener| listener["_balancer"] == it["LoadBalancerId"])
+    {
         let targets: Vec<_> = list(&listener["Targets"]).collect();
         let node_port = targets.first().map_or(0, |it| number(&it["Port"]));
-        let protocol = if listener["Protocol"] == "UDP" { "UDP" } else { "TCP" };
+        let protocol = if listener["Protocol"] == "UDP" {
+            "UDP"
+        } else {
+            "TCP"
+        };
         ports.insert((number(&listener["Port"]), protocol.to_owned(), node_port));
-        let machine =
-            |it: &&Value| machine_of(cloud, |machine| machine["InstanceId"] == it["InstanceId"], &it["InstanceId"]);
+        let machine = |it: &&Value| {
+            machine_of(
+                cloud,
+                |machine| machine["InstanceId"] == it["InstanceId"],
+                &it["InstanceId"],
+            )
+        };
         sets.insert(targets.iter().map(machine).collect::<BTreeSet<_>>());
     }
     let targets = same_targets(sets);
     let is_ready = it["Status"] != 0;
-    let address = it["LoadBalancerVips"][0].as_str().map(str::to_owned).filter(|_| is_ready);
-    let owner = list(&it["Tags"]).find(|tag| tag["TagKey"] == OWNER).map(|tag| text(&tag["TagValue"]));
-    LoadBalancerFacts { service_uid: owner, address, ports, targets }
+    let address = it["LoadBalancerVips"][0]
+        .as_str()
+        .map(str::to_owned)
+        .filter(|_| is_ready);
+    let owner = list(&it["Tags"])
+        .find(|tag| tag["TagKey"] == OWNER)
+        .map(|tag| text(&tag["TagValue"]));
+    LoadBalancerFacts {
+        service_uid: owner,
+        address,
+        ports,
+        targets,
+    }
 }
 
 /// The fields of objects that differ from run to run and concern nobody.
@@ -79,7 +114,11 @@ const LEFT_OUT: &[&str] = &["RequestId", "RegisteredTime"];
 impl TencentCloud {
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
         let mut cloud = self.fake.lock();
-        cloud.each("instance").iter_mut().filter(|it| it["InstanceName"] == name).for_each(change);
+        cloud
+            .each("instance")
+            .iter_mut()
+            .filter(|it| it["InstanceName"] == name)
+            .for_each(change);
     }
 }
 
@@ -101,40 +140,66 @@ impl CloudProfile for TencentCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: true, accounts: true }
+        Capabilities {
+            routes: true,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
             machines: "GET /cvm/DescribeInstances",
             load_balancers: "GET /clb/DescribeLoadBalancers",
             create: "POST /clb/CreateLoadBalancer",
-            polls: &["GET /clb/DescribeTaskStatus", "GET /clb/DescribeLoadBalancers/some"],
+            polls: &[
+                "GET /clb/DescribeTaskStatus",
+                "GET /clb/DescribeLoadBalancers/some",
+            ],
         }
     }
     fn effort(&self) -> Effort {
-        Effort { crash_every: 5, chaos_seeds: 20 }
+        Effort {
+            crash_every: 5,
+            chaos_seeds: 20,
+        }
     }
 
     fn router(&self) -> Router {
         router(&self.fake)
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let file = ConfigFile { path: "cloud-config".into(), text: cloud_config("http://tencent") };
-        let setup = Setup { fence: fence.clone(), ..Setup::of(file) };
-        let connector = in_process(service_fn(move |request: http::Request<http_body_util::Full<bytes::Bytes>>| {
-            let api = api.clone();
-            async move {
-                let (head, body) = request.into_parts();
-                let bytes = http_body_util::BodyExt::collect(body).await.map(http_body_util::Collected::to_bytes);
-                let bytes = bytes.unwrap_or_default();
-                let is_narrow = is_narrow(&bytes);
-                api.oneshot(rest(http::Request::from_parts(head, http_body_util::Full::new(bytes)), is_narrow)).await
-            }
-        }));
+        let file = ConfigFile {
+            path: "cloud-config".into(),
+            text: cloud_config("http://tencent"),
+        };
+        let setup = Setup {
+            fence: fence.clone(),
+            ..Setup::of(file)
+        };
+        let connector = in_process(service_fn(
+            move |request: http::Request<http_body_util::Full<bytes::Bytes>>| {
+                let api = api.clone();
+                async move {
+                    let (head, body) = request.into_parts();
+                    let bytes = http_body_util::BodyExt::collect(body)
+                        .await
+                        .map(http_body_util::Collected::to_bytes);
+                    let bytes = bytes.unwrap_or_default();
+                    let is_narrow = is_narrow(&bytes);
+                    api.oneshot(rest(
+                        http::Request::from_parts(head, http_body_util::Full::new(bytes)),
+                        is_narrow,
+                    ))
+                    .await
+                }
+            },
+        ));
         Arc::new(Tencent::new(&setup, connector).expect("a configuration without mistakes"))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        ProgramSettings { environment: Vec::new(), cloud_config: Some(cloud_config(url)) }
+        ProgramSettings {
+            environment: Vec::new(),
+            cloud_config: Some(cloud_config(url)),
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -149,7 +214,10 @@ impl CloudProfile for TencentCloud {
         self.change(name, |it| it["InstanceState"] = "RUNNING".into());
     }
     fn terminate(&self, name: &str) {
-        self.fake.lock().each("instance").retain(|it| it["InstanceName"] != name);
+        self.fake
+            .lock()
+            .each("instance")
+            .retain(|it| it["InstanceName"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
         let machine = |it: &Value| Machine {
@@ -158,25 +226,48 @@ impl CloudProfile for TencentCloud {
             is_stopped: it["InstanceState"] == "STOPPED",
         };
         let cloud = self.fake.lock();
-        cloud.all("instance").iter().filter(|it| it["_account"] == ACCOUNT).map(machine).collect()
+        cloud
+            .all("instance")
+            .iter()
+            .filter(|it| it["_account"] == ACCOUNT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
-        cloud.all("balancer").iter().map(|it| facts(&cloud, it)).collect()
+        cloud
+            .all("balancer")
+            .iter()
+            .map(|it| facts(&cloud, it))
+            .collect()
     }
     fn leftovers(&self) -> Vec<String> {
-        let served: Vec<_> = self.load_balancers().into_iter().filter_map(|it| it.service_uid).collect();
+        let served: Vec<_> = self
+            .load_balancers()
+            .into_iter()
+            .filter_map(|it| it.service_uid)
+            .collect();
         let cloud = self.fake.lock();
-        let owner = |it: &Value| list(&it["TagSet"]).find(|tag| tag["Key"] == OWNER).map(|tag| text(&tag["Value"]));
-        let left = cloud.all("group").iter().filter(|it| owner(it).is_some_and(|uid| !served.contains(&uid)));
-        left.map(|it| format!("left over: {}", it["SecurityGroupName"])).collect()
+        let owner = |it: &Value| {
+            list(&it["TagSet"])
+                .find(|tag| tag["Key"] == OWNER)
+                .map(|tag| text(&tag["Value"]))
+        };
+        let left = cloud
+            .all("group")
+            .iter()
+            .filter(|it| owner(it).is_some_and(|uid| !served.contains(&uid)));
+        left.map(|it| format!("left over: {}", it["SecurityGroupName"]))
+            .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
         let route = |it: &Value| {
             let destination = text(&it["DestinationCidrBlock"]);
-            let has = |machine: &Value| list(&machine["PrivateIpAddresses"]).any(|ip| *ip == it["GatewayIp"]);
+            let has = |machine: &Value| {
+                list(&machine["PrivateIpAddresses"]).any(|ip| *ip == it["GatewayIp"])
+            };
             RouteFacts {
                 is_ours: destination.starts_with(POD_RANGE),
                 target: machine_of(&cloud, has, &it["GatewayIp"]),
@@ -198,19 +289,34 @@ impl CloudProfile for TencentCloud {
         for it in cloud.all("instance") {
             let name = text(&it["InstanceName"]);
             aliases.push((text(&it["InstanceId"]), format!("<instance {name}>")));
-            aliases.push((text(&it["PrivateIpAddresses"][0]), format!("<address of {name}>")));
-            aliases.push((text(&it["PublicIpAddresses"][0]), format!("<public address of {name}>")));
+            aliases.push((
+                text(&it["PrivateIpAddresses"][0]),
+                format!("<address of {name}>"),
+            ));
+            aliases.push((
+                text(&it["PublicIpAddresses"][0]),
+                format!("<public address of {name}>"),
+            ));
         }
         for it in cloud.all("balancer") {
             let name = text(&it["LoadBalancerName"]);
-            aliases.push((text(&it["LoadBalancerId"]), format!("<load balancer {name}>")));
+            aliases.push((
+                text(&it["LoadBalancerId"]),
+                format!("<load balancer {name}>"),
+            ));
             aliases.push((text(&it["LoadBalancerVips"][0]), format!("<VIP of {name}>")));
         }
         for it in cloud.all("listener") {
-            aliases.push((text(&it["ListenerId"]), format!("<listener {} of {}>", it["Port"], text(&it["_balancer"]))));
+            aliases.push((
+                text(&it["ListenerId"]),
+                format!("<listener {} of {}>", it["Port"], text(&it["_balancer"])),
+            ));
         }
         for it in cloud.all("group") {
-            aliases.push((text(&it["SecurityGroupId"]), format!("<group {}>", text(&it["SecurityGroupName"]))));
+            aliases.push((
+                text(&it["SecurityGroupId"]),
+                format!("<group {}>", text(&it["SecurityGroupName"])),
+            ));
         }
         aliases
     }
@@ -230,14 +336,23 @@ impl CloudProfile for TencentCloud {
             json!({"ListenerId": listener, "_balancer": id, "Protocol": "TCP",
             "Port": 80, "ListenerName": THEIRS, "Targets": []}),
         );
-        let gateway = cloud.all("instance").first().map(|it| it["PrivateIpAddresses"][0].clone());
+        let gateway = cloud
+            .all("instance")
+            .first()
+            .map(|it| it["PrivateIpAddresses"][0].clone());
         cloud.add("route", json!({"RouteTableName": TABLE, "DestinationCidrBlock": THEIR_RANGE, "GatewayIp": gateway}));
     }
     fn things_of_others(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let named = |it: &&Value| it["LoadBalancerName"] == THEIRS || it["ListenerName"] == THEIRS;
-        let all = ["balancer", "listener"].into_iter().flat_map(|kind| cloud.all(kind)).filter(named);
-        let routes = cloud.all("route").iter().filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
+        let all = ["balancer", "listener"]
+            .into_iter()
+            .flat_map(|kind| cloud.all(kind))
+            .filter(named);
+        let routes = cloud
+            .all("route")
+            .iter()
+            .filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
         all.chain(routes).cloned().collect()
     }
 
@@ -247,7 +362,9 @@ impl CloudProfile for TencentCloud {
             let (number, mut twin) = (cloud.number(), it.clone());
             twin["LoadBalancerId"] = format!("lb-a{number:07}").into();
             twin["LoadBalancerVips"] = json!([format!("198.19.1.{number}")]);
-            for mut listener in cloud.matching("listener", |listener| listener["_balancer"] == it["LoadBalancerId"]) {
+            for mut listener in cloud.matching("listener", |listener| {
+                listener["_balancer"] == it["LoadBalancerId"]
+            }) {
                 listener["_balancer"] = twin["LoadBalancerId"].clone();
                 listener["ListenerId"] = format!("lbl-a{:07}", cloud.number()).into();
                 cloud.add("listener", listener);
@@ -260,15 +377,31 @@ impl CloudProfile for TencentCloud {
         Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
-        let codes = ["RequestLimitExceeded", "InternalError", "AuthFailure.SignatureFailure", "UnauthorizedOperation"];
-        Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
+        let codes = [
+            "RequestLimitExceeded",
+            "InternalError",
+            "AuthFailure.SignatureFailure",
+            "UnauthorizedOperation",
+        ];
+        Fault::of_list(route)
+            .into_iter()
+            .chain(codes.map(|code| Fault::code("", code)))
+            .collect()
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code(self.api().create, "LimitExceeded"))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        let flags = if is_protected { json!(["DeleteProtect"]) } else { json!([]) };
-        self.fake.lock().each("balancer").iter_mut().for_each(|it| it["AttributeFlags"] = flags.clone());
+        let flags = if is_protected {
+            json!(["DeleteProtect"])
+        } else {
+            json!([])
+        };
+        self.fake
+            .lock()
+            .each("balancer")
+            .iter_mut()
+            .for_each(|it| it["AttributeFlags"] = flags.clone());
         true
     }
     fn tamper(&self) -> bool {
@@ -298,14 +431,35 @@ impl CloudProfile for TencentCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 12 },
-            created: Limit { changes: 3 * SERVICES, reads: 8 * SERVICES },
-            unchanged: Limit { changes: 0, reads: 3 * SERVICES },
-            steady: Limit { changes: 0, reads: 60 },
+            initialised: Limit {
+                changes: 0,
+                reads: 12,
+            },
+            created: Limit {
+                changes: 3 * SERVICES,
+                reads: 8 * SERVICES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 3 * SERVICES,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 60,
+            },
             // The Nodes are three pages, which are read at most every five seconds.
-            not_ready: Limit { changes: 0, reads: 3 * 125 },
-            joined: Limit { changes: SERVICES, reads: 8 * SERVICES },
-            deleted: Limit { changes: SERVICES, reads: 5 * SERVICES },
+            not_ready: Limit {
+                changes: 0,
+                reads: 3 * 125,
+            },
+            joined: Limit {
+                changes: SERVICES,
+                reads: 8 * SERVICES,
+            },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: 5 * SERVICES,
+            },
         }
     }
 }

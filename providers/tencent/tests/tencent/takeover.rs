@@ -22,7 +22,8 @@ async fn left_by_the_go_program(harness: &Harness) -> Service {
 /// Returns a Service that shows the address of the only load balancer.
 fn with_address(harness: &Harness, mut service: Service) -> Service {
     let ip = harness.only("balancer")["LoadBalancerVips"][0].clone();
-    service.status = Some(serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap());
+    service.status =
+        Some(serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap());
     service
 }
 
@@ -30,14 +31,21 @@ fn with_address(harness: &Harness, mut service: Service) -> Service {
 async fn send(harness: &Harness, recording: &str) {
     let queries: Vec<String> = serde_json::from_str(recording).unwrap();
     for mut query in queries {
-        for (place, kind, id) in [("BALANCER", "balancer", "LoadBalancerId"), ("LISTENER", "listener", "ListenerId")] {
+        for (place, kind, id) in [
+            ("BALANCER", "balancer", "LoadBalancerId"),
+            ("LISTENER", "listener", "ListenerId"),
+        ] {
             for (at, id) in harness.texts(kind, &[id]).iter().enumerate() {
                 query = query.replace(&format!("{place}{at}"), id);
             }
         }
-        let request = Request::get(format!("/v2/index.php?{query}")).body(Body::empty()).unwrap();
+        let request = Request::get(format!("/v2/index.php?{query}"))
+            .body(Body::empty())
+            .unwrap();
         let answer = router(&harness.fake).oneshot(request).await.unwrap();
-        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20)
+            .await
+            .unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["code"], 0, "{query}: {body}");
     }
@@ -48,9 +56,15 @@ async fn private_load_balancer_of_the_go_program_is_taken_over_without_a_change(
     let harness = Harness::new();
     send(&harness, include_str!("go_private.json")).await;
     let ports = json!({"ports": [{"port": 80, "nodePort": 30082}]});
-    let mut service = with_address(&harness, service_of(&[(TYPE, "private"), (SUBNET, "subnet-1")], ports));
+    let mut service = with_address(
+        &harness,
+        service_of(&[(TYPE, "private"), (SUBNET, "subnet-1")], ports),
+    );
     let before = service.status.clone();
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut service)
+        .await
+        .unwrap();
     assert_eq!((harness.changes(), &service.status), (Vec::new(), &before));
 }
 
@@ -62,14 +76,24 @@ async fn load_balancer_of_the_go_program_is_taken_over_without_a_change() {
     let before = service.status.clone();
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!((harness.changes(), &service.status), (Vec::new(), &before));
-    service.spec.as_mut().unwrap().ports.as_mut().unwrap().remove(1);
+    service
+        .spec
+        .as_mut()
+        .unwrap()
+        .ports
+        .as_mut()
+        .unwrap()
+        .remove(1);
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(
         harness.changes(),
         ["ModifyResourceTags", "DeleteLoadBalancerListeners"],
         "tags come with the next change"
     );
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    harness
+        .ensure(&harness.started().await, &mut service)
+        .await
+        .unwrap();
     assert!(harness.changes().is_empty());
     harness.delete(&provider, &service).await.unwrap();
     assert!(harness.fake.lock().all("balancer").is_empty());
@@ -92,7 +116,10 @@ async fn load_balancer_with_another_name_is_not_taken_for_that_of_the_go_program
     harness.fake.lock().each("balancer")[0]["LoadBalancerName"] = "mine".into();
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.texts("balancer", &["LoadBalancerName"]), ["5c1d_default_web", "mine"]);
+    assert_eq!(
+        harness.texts("balancer", &["LoadBalancerName"]),
+        ["5c1d_default_web", "mine"]
+    );
     harness.delete(&provider, &service).await.unwrap();
     assert_eq!(harness.texts("balancer", &["LoadBalancerName"]), ["mine"]);
 }
@@ -113,6 +140,9 @@ async fn routes_and_nodes_of_the_go_program_stay_as_they_are() {
     harness.cluster.set_node(node);
     let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
     assert_eq!(routes.len(), 2);
-    let route = routes.iter().find(|it| it.target_node == "10.0.0.1").unwrap();
+    let route = routes
+        .iter()
+        .find(|it| it.target_node == "10.0.0.1")
+        .unwrap();
     assert_eq!(&*route.destination_cidr, "10.244.1.0/24");
 }

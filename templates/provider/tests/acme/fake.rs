@@ -25,7 +25,13 @@ pub(crate) struct Acme {
 impl Default for Acme {
     fn default() -> Self {
         let (servers, load_balancers) = (Vec::new(), Vec::new());
-        Self { account: ACCOUNT, servers, load_balancers, work: Operations::default(), created: 0 }
+        Self {
+            account: ACCOUNT,
+            servers,
+            load_balancers,
+            work: Operations::default(),
+            created: 0,
+        }
     }
 }
 
@@ -37,12 +43,18 @@ impl Acme {
 
     /// The objects of one collection.
     fn all(&mut self, request: &ApiRequest<()>) -> &mut Vec<Value> {
-        if request.path.starts_with("/v1/servers") { &mut self.servers } else { &mut self.load_balancers }
+        if request.path.starts_with("/v1/servers") {
+            &mut self.servers
+        } else {
+            &mut self.load_balancers
+        }
     }
 
     fn find(&mut self, request: &ApiRequest<()>) -> Result<&mut Value, Refused> {
-        let found =
-            self.all(request).iter_mut().find(|it| it["id"] == request.id() && it["account"] == *request.project);
+        let found = self
+            .all(request)
+            .iter_mut()
+            .find(|it| it["id"] == request.id() && it["account"] == *request.project);
         found.ok_or_else(|| Refused::new(404, "not_found", "there is no such object"))
     }
 }
@@ -54,8 +66,16 @@ fn account(cloud: &mut Acme, _: &ApiRequest<()>) -> Result<Reply, Refused> {
 fn list(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
     let number = |key: &str| request.query(key).and_then(|it| it.parse::<usize>().ok());
     let mut all = cloud.all(request).clone();
-    all.retain(|it| it["account"] == *request.project && request.query("name").is_none_or(|name| it["name"] == name));
-    let page = Page::numbered(all, number("page").unwrap_or(1), number("per_page").unwrap_or(20), &request.effects);
+    all.retain(|it| {
+        it["account"] == *request.project
+            && request.query("name").is_none_or(|name| it["name"] == name)
+    });
+    let page = Page::numbered(
+        all,
+        number("page").unwrap_or(1),
+        number("per_page").unwrap_or(20),
+        &request.effects,
+    );
     let next = match page.next {
         Next::Nothing => None,
         Next::Following => Some(page.number + 1),
@@ -63,7 +83,10 @@ fn list(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
     };
     let collection = request.path.rsplit('/').next().unwrap_or_default();
     let meta = json!({"total": page.total, "next_page": next});
-    Ok(Reply::new(200, json!({collection: page.items, "meta": meta})))
+    Ok(Reply::new(
+        200,
+        json!({collection: page.items, "meta": meta}),
+    ))
 }
 
 fn get(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
@@ -78,7 +101,11 @@ fn create(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> 
     created["account"] = (*request.project).into();
     created["status"] = "pending".into();
     created["ip"] = format!("203.0.{}.{}", 113 + number / 256, number % 256).into();
-    cloud.work.begin(&format!("lb-{number}"), Duration::from_millis(1500), &request.effects);
+    cloud.work.begin(
+        &format!("lb-{number}"),
+        Duration::from_millis(1500),
+        &request.effects,
+    );
     cloud.load_balancers.push(created.clone());
     Ok(Reply::new(201, created))
 }
@@ -94,7 +121,11 @@ fn replace(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused>
 
 fn delete(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
     if cloud.find(request)?["protected"] == true {
-        return Err(Refused::new(409, "protected", "the load balancer is protected against deletion"));
+        return Err(Refused::new(
+            409,
+            "protected",
+            "the load balancer is protected against deletion",
+        ));
     }
     cloud.load_balancers.retain(|it| it["id"] != request.id());
     Ok(Reply::empty(204))
@@ -102,8 +133,16 @@ fn delete(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> 
 
 /// Refuses targets that are no servers of the account, as the cloud does.
 fn check(cloud: &Acme, request: &ApiRequest<()>) -> Result<(), Refused> {
-    let is_server = |id: &Value| cloud.servers.iter().any(|it| it["id"] == *id && it["account"] == *request.project);
-    match request.body["targets"].as_array().is_some_and(|targets| targets.iter().all(is_server)) {
+    let is_server = |id: &Value| {
+        cloud
+            .servers
+            .iter()
+            .any(|it| it["id"] == *id && it["account"] == *request.project)
+    };
+    match request.body["targets"]
+        .as_array()
+        .is_some_and(|targets| targets.iter().all(is_server))
+    {
         true => Ok(()),
         false => Err(Refused::new(422, "invalid", "there is no such server")),
     }
@@ -130,14 +169,20 @@ impl Cloud for Acme {
     fn advance(&mut self, _: Instant) {
         let finished: BTreeMap<_, _> = self.work.finished().into_iter().collect();
         for it in &mut self.load_balancers {
-            if it["id"].as_str().is_some_and(|id| finished.contains_key(id)) {
+            if it["id"]
+                .as_str()
+                .is_some_and(|id| finished.contains_key(id))
+            {
                 it["status"] = "active".into();
             }
         }
     }
     fn admit(&mut self, request: &mut ApiRequest<()>) -> Result<(), Refused> {
         self.account.clone_into(&mut request.project);
-        match request.header("authorization").and_then(|it| it.strip_prefix("Bearer ")) {
+        match request
+            .header("authorization")
+            .and_then(|it| it.strip_prefix("Bearer "))
+        {
             Some(TOKEN) => Ok(()),
             _ => Err(Refused::new(401, "unauthorized", "the token is not valid")),
         }

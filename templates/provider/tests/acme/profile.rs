@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use ccm_conformance::json::{list, number, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
-    Namesake, ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit,
+    LoadBalancerFacts, Machine, Namesake, ProgramSettings,
 };
 use cloud_provider::{CloudProvider, Fence, Service, default_load_balancer_name};
 use fake_cloud::{Fault, Handle};
@@ -36,9 +36,16 @@ fn provider_id(server: &Value) -> String {
 }
 
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let rule = |it: &Value| (number(&it["port"]), text(&it["protocol"]), number(&it["target_port"]));
+    let rule = |it: &Value| {
+        (
+            number(&it["port"]),
+            text(&it["protocol"]),
+            number(&it["target_port"]),
+        )
+    };
     LoadBalancerFacts {
-        service_uid: list(&it["tags"]).find_map(|tag| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned())),
+        service_uid: list(&it["tags"])
+            .find_map(|tag| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned())),
         address: it["ip"].as_str().map(str::to_owned),
         ports: list(&it["rules"]).map(rule).collect(),
         targets: list(&it["targets"]).map(provider_id).collect(),
@@ -64,7 +71,12 @@ impl AcmeCloud {
     }
 
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
-        self.0.lock().servers.iter_mut().filter(|it| it["name"] == name).for_each(change);
+        self.0
+            .lock()
+            .servers
+            .iter_mut()
+            .filter(|it| it["name"] == name)
+            .for_each(change);
     }
 
     fn change_all(&self, change: impl Fn(&mut Value)) -> bool {
@@ -78,7 +90,10 @@ impl CloudProfile for AcmeCloud {
         NAME
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { routes: false, accounts: true }
+        Capabilities {
+            routes: false,
+            accounts: true,
+        }
     }
     fn api(&self) -> ApiRequests {
         ApiRequests {
@@ -90,19 +105,27 @@ impl CloudProfile for AcmeCloud {
     }
     /// Less than the default, which tries every crash point and 60 seeds: the template is to be tested in seconds.
     fn effort(&self) -> Effort {
-        Effort { crash_every: 3, chaos_seeds: 40 }
+        Effort {
+            crash_every: 3,
+            chaos_seeds: 40,
+        }
     }
 
     fn router(&self) -> Router {
         self.0.router()
     }
     fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let http = Transport::builder("http://acme").credential(Credential::token(TOKEN)).fence(fence.clone());
+        let http = Transport::builder("http://acme")
+            .credential(Credential::token(TOKEN))
+            .fence(fence.clone());
         Arc::new(provider_acme::Acme::new(http.service(api)).expect("a valid address"))
     }
     fn program(&self, url: &str) -> ProgramSettings {
         let cloud_config = Some(format!("endpoint: {url}\ntoken: {TOKEN}\n"));
-        ProgramSettings { cloud_config, ..ProgramSettings::default() }
+        ProgramSettings {
+            cloud_config,
+            ..ProgramSettings::default()
+        }
     }
 
     fn add_machine(&self, name: &str) -> String {
@@ -123,7 +146,13 @@ impl CloudProfile for AcmeCloud {
             provider_id: provider_id(&it["id"]),
             is_stopped: it["status"] == "stopped",
         };
-        self.0.lock().servers.iter().filter(|it| it["account"] == ACCOUNT).map(machine).collect()
+        self.0
+            .lock()
+            .servers
+            .iter()
+            .filter(|it| it["account"] == ACCOUNT)
+            .map(machine)
+            .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
@@ -134,11 +163,18 @@ impl CloudProfile for AcmeCloud {
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.0.lock();
-        let alias = |it: &Value, key: &str| (text(&it[key]), format!("<{key} of {}>", text(&it["name"])));
+        let alias =
+            |it: &Value, key: &str| (text(&it[key]), format!("<{key} of {}>", text(&it["name"])));
         let of = |all: &[Value], keys: &[&str]| {
-            all.iter().flat_map(|it| keys.iter().map(|key| alias(it, key)).collect::<Vec<_>>()).collect::<Vec<_>>()
+            all.iter()
+                .flat_map(|it| keys.iter().map(|key| alias(it, key)).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
         };
-        [of(&cloud.servers, &["id", "public_ip", "private_ip"]), of(&cloud.load_balancers, &["id", "ip"])].concat()
+        [
+            of(&cloud.servers, &["id", "public_ip", "private_ip"]),
+            of(&cloud.load_balancers, &["id", "ip"]),
+        ]
+        .concat()
     }
 
     fn confuse(&self, is_confused: bool) {
@@ -151,7 +187,13 @@ impl CloudProfile for AcmeCloud {
         self.add_load_balancer(THEIRS);
     }
     fn things_of_others(&self) -> Vec<Value> {
-        self.0.lock().load_balancers.iter().filter(|it| it["name"] == THEIRS).cloned().collect()
+        self.0
+            .lock()
+            .load_balancers
+            .iter()
+            .filter(|it| it["name"] == THEIRS)
+            .cloned()
+            .collect()
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
@@ -176,7 +218,9 @@ impl CloudProfile for AcmeCloud {
     }
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
-        self.change(name, |it| (it["private_ip"], it["public_ip"]) = (internal.into(), external.into()));
+        self.change(name, |it| {
+            (it["private_ip"], it["public_ip"]) = (internal.into(), external.into())
+        });
         true
     }
     /// The limits allow a list of load balancers before each creation, because their names are not unique.
@@ -187,13 +231,34 @@ impl CloudProfile for AcmeCloud {
         Cost {
             nodes: NODES,
             services: SERVICES,
-            initialised: Limit { changes: 0, reads: 4 * PAGES },
-            created: Limit { changes: SERVICES, reads: 2 * SERVICES },
-            unchanged: Limit { changes: 0, reads: 0 },
-            steady: Limit { changes: 0, reads: 2 * PAGES },
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
-            joined: Limit { changes: SERVICES, reads: PAGES + 5 },
-            deleted: Limit { changes: SERVICES, reads: 3 * SERVICES },
+            initialised: Limit {
+                changes: 0,
+                reads: 4 * PAGES,
+            },
+            created: Limit {
+                changes: SERVICES,
+                reads: 2 * SERVICES,
+            },
+            unchanged: Limit {
+                changes: 0,
+                reads: 0,
+            },
+            steady: Limit {
+                changes: 0,
+                reads: 2 * PAGES,
+            },
+            not_ready: Limit {
+                changes: 0,
+                reads: 122 * PAGES,
+            },
+            joined: Limit {
+                changes: SERVICES,
+                reads: PAGES + 5,
+            },
+            deleted: Limit {
+                changes: SERVICES,
+                reads: 3 * SERVICES,
+            },
         }
     }
 }

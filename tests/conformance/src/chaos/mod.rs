@@ -31,8 +31,11 @@ impl Seeds {
     /// If one of them is no number.
     #[must_use]
     pub fn from_environment(count: u64) -> Self {
-        let number =
-            |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number in CCM_SEED(S)"));
+        let number = |name: &str| {
+            std::env::var(name)
+                .ok()
+                .map(|text| text.parse::<u64>().expect("a number in CCM_SEED(S)"))
+        };
         match number("CCM_SEED") {
             Some(seed) => Self(vec![seed]),
             None => Self((1..=number("CCM_SEEDS").unwrap_or(count)).collect()),
@@ -53,7 +56,10 @@ impl Seeds {
 pub fn proof(cloud: MakeProfile, seeds: u64) -> Tally {
     let seeds = Seeds::from_environment(seeds);
     let total = survive(cloud, &seeds);
-    assert!(total.operations >= 40 * seeds.count() && total.troubles >= 30 * seeds.count(), "{total}");
+    assert!(
+        total.operations >= 40 * seeds.count() && total.troubles >= 30 * seeds.count(),
+        "{total}"
+    );
     total
 }
 
@@ -63,7 +69,10 @@ pub fn proof(cloud: MakeProfile, seeds: u64) -> Tally {
 /// If a run ends badly; the text names its seed.
 pub fn survive(cloud: MakeProfile, seeds: &Seeds) -> Tally {
     let start = std::time::Instant::now();
-    let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::<Failure>::new()));
+    let (total, failures) = (
+        Mutex::new(Tally::default()),
+        Mutex::new(Vec::<Failure>::new()),
+    );
     in_parallel(seeds.0.len(), |index| {
         let run = run(cloud, seeds.0[index]);
         if seeds.count() == 1 {
@@ -76,18 +85,36 @@ pub fn survive(cloud: MakeProfile, seeds: &Seeds) -> Tally {
     });
     let total = total.into_inner();
     let mut failures = failures.into_inner();
-    println!("{} runs in {:.1} s: {total}", seeds.0.len(), start.elapsed().as_secs_f64());
+    println!(
+        "{} runs in {:.1} s: {total}",
+        seeds.0.len(),
+        start.elapsed().as_secs_f64()
+    );
     failures.sort_by_key(|failure| failure.seed);
-    let line = |failure: &Failure| format!("seed {}: {}", failure.seed, failure.problems.join("; "));
+    let line =
+        |failure: &Failure| format!("seed {}: {}", failure.seed, failure.problems.join("; "));
     let all: Vec<String> = failures.iter().map(line).collect();
     let first: Vec<String> = failures.iter().take(3).map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} runs ended badly:\n{}\n\n{}", all.len(), all.join("\n"), first.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} runs ended badly:\n{}\n\n{}",
+        all.len(),
+        all.join("\n"),
+        first.join("\n")
+    );
     total
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operations, troubles, hits, lives, requests, virtual_time } = self;
+        let Self {
+            operations,
+            troubles,
+            hits,
+            lives,
+            requests,
+            virtual_time,
+        } = self;
         let hours = virtual_time.as_secs() / 3600;
         write!(
             f,

@@ -15,7 +15,11 @@ const MOST_NODES: usize = 7;
 const OTHER_CLASS: &str = "example.com/other";
 
 /// Performs a random operation and describes it; returns nothing if the chosen operation is impossible now.
-pub(super) async fn operate(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Option<String> {
+pub(super) async fn operate(
+    harness: &Harness,
+    dice: &mut fastrand::Rng,
+    serial: usize,
+) -> Option<String> {
     match dice.u8(0..20) {
         0..=3 => create_service(harness, dice).await,
         4..=9 => change_service(harness, dice).await,
@@ -29,11 +33,18 @@ pub(super) async fn operate(harness: &Harness, dice: &mut fastrand::Rng, serial:
 }
 
 fn one<'a, T>(dice: &mut fastrand::Rng, all: &'a [T]) -> Option<&'a T> {
-    if all.is_empty() { None } else { all.get(dice.usize(..all.len())) }
+    if all.is_empty() {
+        None
+    } else {
+        all.get(dice.usize(..all.len()))
+    }
 }
 
 fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn ports(dice: &mut fastrand::Rng) -> Vec<u16> {
@@ -47,7 +58,10 @@ fn ports(dice: &mut fastrand::Rng) -> Vec<u16> {
 
 async fn create_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let taken: Vec<String> = harness.api.list("services").iter().map(name).collect();
-    let free: Vec<&str> = SERVICES.into_iter().filter(|name| !taken.iter().any(|it| it == name)).collect();
+    let free: Vec<&str> = SERVICES
+        .into_iter()
+        .filter(|name| !taken.iter().any(|it| it == name))
+        .collect();
     let name = *one(dice, &free)?;
     let ports = ports(dice);
     harness.user.create_service(name, &ports).await;
@@ -57,7 +71,8 @@ async fn create_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
 /// Services that are there and not being deleted.
 fn services(harness: &Harness) -> Vec<Value> {
     let all = harness.api.list("services").into_iter();
-    all.filter(|it| it["metadata"]["deletionTimestamp"].is_null()).collect()
+    all.filter(|it| it["metadata"]["deletionTimestamp"].is_null())
+        .collect()
 }
 
 async fn change_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
@@ -72,7 +87,11 @@ async fn change_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
         }
         2 => json!({"metadata": {"annotations": {"example.com/note": dice.u32(..).to_string()}}}),
         3 if is_balanced => {
-            let policy = if service["spec"]["externalTrafficPolicy"] == "Local" { "Cluster" } else { "Local" };
+            let policy = if service["spec"]["externalTrafficPolicy"] == "Local" {
+                "Cluster"
+            } else {
+                "Local"
+            };
             json!({"spec": {"externalTrafficPolicy": policy}})
         }
         4 if is_balanced => json!({"spec": {"type": "ClusterIP"}}),
@@ -113,21 +132,40 @@ async fn join(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Opt
 
 /// Registers the Node of a machine, with a Pod CIDR that no other Node has.
 pub(super) async fn register(harness: &Harness, name: &str) {
-    let taken: Vec<Value> = harness.api.list("nodes").iter().map(|it| it["spec"]["podCIDR"].clone()).collect();
-    let cidr = (1..=250).map(|number| format!("10.244.{number}.0/24")).find(|it| !taken.contains(&json!(it)));
-    harness.user.register_node(name, &cidr.into_iter().collect::<Vec<_>>()).await;
+    let taken: Vec<Value> = harness
+        .api
+        .list("nodes")
+        .iter()
+        .map(|it| it["spec"]["podCIDR"].clone())
+        .collect();
+    let cidr = (1..=250)
+        .map(|number| format!("10.244.{number}.0/24"))
+        .find(|it| !taken.contains(&json!(it)));
+    harness
+        .user
+        .register_node(name, &cidr.into_iter().collect::<Vec<_>>())
+        .await;
 }
 
 /// Nodes but the one that stays.
 fn nodes(harness: &Harness) -> Vec<Value> {
-    harness.api.list("nodes").into_iter().filter(|it| name(it) != ANCHOR).collect()
+    harness
+        .api
+        .list("nodes")
+        .into_iter()
+        .filter(|it| name(it) != ANCHOR)
+        .collect()
 }
 
 async fn change_node(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let nodes = nodes(harness);
     let node = one(dice, &nodes)?;
     let name = name(node);
-    let machine = harness.cloud.machines().into_iter().find(|it| it.name == name)?;
+    let machine = harness
+        .cloud
+        .machines()
+        .into_iter()
+        .find(|it| it.name == name)?;
     if machine.is_stopped {
         harness.cloud.start(&name);
         harness.user.set_ready(&name, true).await;
@@ -140,11 +178,19 @@ async fn change_node(harness: &Harness, dice: &mut fastrand::Rng) -> Option<Stri
         return Some(format!("machine {name} stops"));
     }
     harness.user.set_ready(&name, !is_ready).await;
-    Some(format!("Node {name} is {}", if is_ready { "not ready" } else { "ready" }))
+    Some(format!(
+        "Node {name} is {}",
+        if is_ready { "not ready" } else { "ready" }
+    ))
 }
 
 async fn terminate(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
-    let machines: Vec<_> = harness.cloud.machines().into_iter().filter(|it| it.name != ANCHOR).collect();
+    let machines: Vec<_> = harness
+        .cloud
+        .machines()
+        .into_iter()
+        .filter(|it| it.name != ANCHOR)
+        .collect();
     let name = &one(dice, &machines)?.name;
     harness.cloud.terminate(name);
     harness.user.set_ready(name, false).await;
@@ -156,7 +202,11 @@ async fn leave(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let nodes = nodes(harness);
     let name = name(one(dice, &nodes)?);
     harness.user.delete_node(&name).await;
-    let runs = harness.cloud.machines().iter().any(|it| it.name == name && !it.is_stopped);
+    let runs = harness
+        .cloud
+        .machines()
+        .iter()
+        .any(|it| it.name == name && !it.is_stopped);
     if runs && dice.bool() {
         register(harness, &name).await;
         return Some(format!("Node {name} is deleted and registers again"));
@@ -168,8 +218,15 @@ async fn exclude(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> 
     let nodes = nodes(harness);
     let node = one(dice, &nodes)?;
     let (name, label) = (name(node), cloud_provider::names::LABEL_EXCLUDE_BALANCER);
-    let value = if node["metadata"]["labels"][label].is_null() { json!("true") } else { Value::Null };
-    harness.user.patch_node(&name, &json!({"metadata": {"labels": {label: value}}})).await;
+    let value = if node["metadata"]["labels"][label].is_null() {
+        json!("true")
+    } else {
+        Value::Null
+    };
+    harness
+        .user
+        .patch_node(&name, &json!({"metadata": {"labels": {label: value}}}))
+        .await;
     Some(format!("Node {name} has label {label}: {value}"))
 }
 
@@ -179,6 +236,9 @@ pub(super) async fn heal(harness: &Harness) {
         if harness.api.get("nodes", None, &machine.name).is_none() && !machine.is_stopped {
             register(harness, &machine.name).await;
         }
-        harness.user.set_ready(&machine.name, !machine.is_stopped).await;
+        harness
+            .user
+            .set_ready(&machine.name, !machine.is_stopped)
+            .await;
     }
 }

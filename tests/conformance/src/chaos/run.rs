@@ -88,7 +88,9 @@ impl fmt::Display for Failure {
             lines("last requests", &last),
         ] {
             writeln!(f, "  {title}:")?;
-            lines.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+            lines
+                .iter()
+                .try_for_each(|line| writeln!(f, "    {line}"))?;
         }
         Ok(())
     }
@@ -124,7 +126,12 @@ pub fn run(cloud: MakeProfile, seed: u64) -> Run {
         last: harness.injector.last(25),
         warnings: harness.warnings(8),
     });
-    Run { tally, script: script.log, journal: harness.injector.journal(), failure }
+    Run {
+        tally,
+        script: script.log,
+        journal: harness.injector.journal(),
+        failure,
+    }
 }
 
 /// Runs the program once. Returns the problems at the end of the script.
@@ -169,7 +176,9 @@ async fn end(harness: &Harness) -> Vec<String> {
     let mut problems = [crate::settled::unsettled(harness), harness.violations()].concat();
     let more = harness.injector.mutations() - mutations;
     if more > 0 {
-        problems.push(format!("{more} mutating requests although everything is settled (INV-3)"));
+        problems.push(format!(
+            "{more} mutating requests although everything is settled (INV-3)"
+        ));
     }
     problems
 }

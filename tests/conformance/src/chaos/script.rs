@@ -58,7 +58,8 @@ impl Script {
     fn note(&mut self, harness: &Harness, what: &str) {
         harness.injector.note(what);
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        self.log.push(format!("{:>8.1} s  {what}", begun.elapsed().as_secs_f64()));
+        self.log
+            .push(format!("{:>8.1} s  {what}", begun.elapsed().as_secs_f64()));
     }
 
     /// Creates the initial cluster.
@@ -73,32 +74,54 @@ impl Script {
 
     /// Makes the credential right again when it is time. A program that does not start with the wrong one waits for it.
     pub(super) fn end_confusion(&mut self, harness: &Harness) {
-        if self.confused_until.take_if(|until| *until <= Instant::now()).is_some() {
+        if self
+            .confused_until
+            .take_if(|until| *until <= Instant::now())
+            .is_some()
+        {
             harness.cloud.confuse(false);
-            self.note(harness, "the cloud's credential is for the right project again");
+            self.note(
+                harness,
+                "the cloud's credential is for the right project again",
+            );
         }
     }
 
     /// Hides the Services in the API server for a while.
     fn forget_services(&mut self, harness: &Harness) {
         let lasts = Duration::from_secs(self.dice.u64(1..=200));
-        let is_settled = self.confused_until.is_none() && crate::settled::unsettled(harness).is_empty();
+        let is_settled =
+            self.confused_until.is_none() && crate::settled::unsettled(harness).is_empty();
         let balancers = is_settled.then(|| harness.cloud.load_balancers());
         harness.api.lose_storage("services");
         self.forgotten_until = Some((Instant::now() + lasts, balancers));
-        self.note(harness, &format!("the API server forgets all Services for {lasts:?}"));
+        self.note(
+            harness,
+            &format!("the API server forgets all Services for {lasts:?}"),
+        );
     }
 
     /// Shows them again when it is time.
     fn end_forgetting(&mut self, harness: &Harness, at_once: bool) {
         let is_time = |it: &mut (Instant, _)| at_once || it.0 <= Instant::now();
-        let Some((_, before)) = self.forgotten_until.take_if(is_time) else { return };
+        let Some((_, before)) = self.forgotten_until.take_if(is_time) else {
+            return;
+        };
         let now = harness.cloud.load_balancers();
         // With another project's credential, the program sees none of its own objects.
         let before = before.filter(|_| self.confused_until.is_none());
-        for balancer in before.into_iter().flatten().filter(|it| it.service_uid.is_some()) {
-            if !now.iter().any(|it| it.service_uid == balancer.service_uid && it.address == balancer.address) {
-                self.lost.push(format!("lost while its Service was forgotten: {balancer:?} (INV-9)"));
+        for balancer in before
+            .into_iter()
+            .flatten()
+            .filter(|it| it.service_uid.is_some())
+        {
+            if !now
+                .iter()
+                .any(|it| it.service_uid == balancer.service_uid && it.address == balancer.address)
+            {
+                self.lost.push(format!(
+                    "lost while its Service was forgotten: {balancer:?} (INV-9)"
+                ));
             }
         }
         harness.api.restore_storage("services");
@@ -116,17 +139,27 @@ impl Script {
                 0..=1 => return self.turn(harness, Turn::Killed, "the program is killed"),
                 2..=3 => return self.turn(harness, Turn::Stopped, "the program is restarted"),
                 4..=7 => {
-                    let moment = if self.dice.bool() { Moment::Before } else { Moment::After };
+                    let moment = if self.dice.bool() {
+                        Moment::Before
+                    } else {
+                        Moment::After
+                    };
                     let number = self.dice.usize(1..=15);
                     harness.injector.kill_at(number, moment);
-                    self.note(harness, &format!("the program will be killed {moment:?} the {number}th request"));
+                    self.note(
+                        harness,
+                        &format!("the program will be killed {moment:?} the {number}th request"),
+                    );
                     self.operations += 1;
                 }
                 8..=9 => {
                     let lasts = Duration::from_secs(self.dice.u64(1..=60));
                     harness.cloud.confuse(true);
                     self.confused_until = Some(Instant::now() + lasts);
-                    self.note(harness, "the cloud's credential is for another, empty project");
+                    self.note(
+                        harness,
+                        "the cloud's credential is for another, empty project",
+                    );
                     self.troubles += 1;
                 }
                 10 if self.forgotten_until.is_none() => {
@@ -141,7 +174,9 @@ impl Script {
                 // Names of forgotten Services are not to be taken.
                 _ if self.forgotten_until.is_some() => self.operations += 1,
                 _ => {
-                    if let Some(what) = operation::operate(harness, &mut self.dice, self.operations).await {
+                    if let Some(what) =
+                        operation::operate(harness, &mut self.dice, self.operations).await
+                    {
                         self.note(harness, &what);
                         self.operations += 1;
                     }

@@ -9,7 +9,11 @@ use crate::harness::Harness;
 
 /// Injects a random fault for a while, and describes it.
 pub(super) fn strike(harness: &Harness, dice: &mut fastrand::Rng) -> String {
-    let side = if dice.bool() { Side::Kubernetes } else { Side::Cloud };
+    let side = if dice.bool() {
+        Side::Kubernetes
+    } else {
+        Side::Cloud
+    };
     let lasts = Duration::from_secs(dice.u64(1..=40));
     let (trouble, only_mutations, percent) = match dice.u8(0..12) {
         0 => {
@@ -23,9 +27,17 @@ pub(super) fn strike(harness: &Harness, dice: &mut fastrand::Rng) -> String {
         }
         2 => (Trouble::Status(500, None), dice.bool(), dice.u8(20..=100)),
         3 => (Trouble::Status(503, None), dice.bool(), dice.u8(20..=100)),
-        4 => (Trouble::Status(429, Some(dice.u32(1..=8))), dice.bool(), dice.u8(20..=100)),
+        4 => (
+            Trouble::Status(429, Some(dice.u32(1..=8))),
+            dice.bool(),
+            dice.u8(20..=100),
+        ),
         5 => (Trouble::Status(409, None), true, dice.u8(20..=80)),
-        6 => (Trouble::Slow(Duration::from_millis(dice.u64(100..=15_000))), dice.bool(), dice.u8(20..=100)),
+        6 => (
+            Trouble::Slow(Duration::from_millis(dice.u64(100..=15_000))),
+            dice.bool(),
+            dice.u8(20..=100),
+        ),
         7 | 8 => (Trouble::AnswerLost, dice.bool(), dice.u8(20..=80)),
         9 => (Trouble::Refused, dice.bool(), dice.u8(20..=100)),
         10 => (Trouble::Hang, dice.bool(), dice.u8(10..=50)),
@@ -42,7 +54,17 @@ pub(super) fn strike(harness: &Harness, dice: &mut fastrand::Rng) -> String {
             return format!("the cloud refuses the credential for {lasts:?}");
         }
     };
-    harness.injector.disturb(Disturbance { side, only_mutations, percent, trouble, until: Instant::now() + lasts });
-    let which = if only_mutations { "changes" } else { "requests" };
+    harness.injector.disturb(Disturbance {
+        side,
+        only_mutations,
+        percent,
+        trouble,
+        until: Instant::now() + lasts,
+    });
+    let which = if only_mutations {
+        "changes"
+    } else {
+        "requests"
+    };
     format!("{side:?}: {percent} % of the {which} meet {trouble:?} for {lasts:?}")
 }

@@ -14,7 +14,10 @@ pub(super) fn node_joins<'a>(harness: &'a Harness, name: &'a str) -> Deed<'a> {
     async move {
         harness.cloud.add_machine(name);
         let number = name.rsplit('-').next().unwrap_or_default();
-        harness.user.register_node(name, &[format!("10.244.{number}.0/24")]).await;
+        harness
+            .user
+            .register_node(name, &[format!("10.244.{number}.0/24")])
+            .await;
     }
     .boxed()
 }
@@ -57,7 +60,11 @@ pub(super) fn set_ready<'a>(harness: &'a Harness, name: &'a str, is_ready: bool)
 }
 
 pub(super) fn service_comes<'a>(harness: &'a Harness, name: &'a str) -> Deed<'a> {
-    harness.user.create_service(name, &[80, 443]).map(|_| ()).boxed()
+    harness
+        .user
+        .create_service(name, &[80, 443])
+        .map(|_| ())
+        .boxed()
 }
 
 pub(super) fn service_goes<'a>(harness: &'a Harness, name: &'a str) -> Deed<'a> {
@@ -69,7 +76,10 @@ pub(super) fn ports_change(harness: &Harness) -> Deed<'_> {
 }
 
 pub(super) fn annotations_change(harness: &Harness) -> Deed<'_> {
-    change(harness, json!({"metadata": {"annotations": {"example.com/owner": "platform"}}}))
+    change(
+        harness,
+        json!({"metadata": {"annotations": {"example.com/owner": "platform"}}}),
+    )
 }
 
 /// Changes `spec.type` of Service `web`.
@@ -79,7 +89,10 @@ pub(super) fn set_type<'a>(harness: &'a Harness, kind: &str) -> Deed<'a> {
 
 /// Assigns Service `web` to another controller.
 pub(super) fn set_other_class(harness: &Harness) -> Deed<'_> {
-    change(harness, json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}}))
+    change(
+        harness,
+        json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}}),
+    )
 }
 
 /// Creates three Services; the cloud refuses every change for one of them.

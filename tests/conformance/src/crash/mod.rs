@@ -69,7 +69,10 @@ pub fn proof(cloud: MakeProfile, every: usize) -> Report {
     let has_routes = cloud().capabilities().routes;
     let can_be = |it: &Scenario| it.name.contains(&chosen) && (has_routes || !it.needs_routes());
     let scenarios: Vec<_> = SCENARIOS.into_iter().filter(can_be).collect();
-    assert!(!scenarios.is_empty(), "no scenario's name contains CCM_SCENARIO={chosen:?}");
+    assert!(
+        !scenarios.is_empty(),
+        "no scenario's name contains CCM_SCENARIO={chosen:?}"
+    );
     proof_of(cloud, &scenarios, every)
 }
 
@@ -80,7 +83,9 @@ pub fn proof(cloud: MakeProfile, every: usize) -> Report {
 /// Panics like [`at_every_request`], and if the variable is invalid.
 pub fn proof_of(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Report {
     let asked = std::env::var("CCM_CRASH_EVERY").ok();
-    let every = asked.map_or(every, |text| text.parse().expect("a number in CCM_CRASH_EVERY"));
+    let every = asked.map_or(every, |text| {
+        text.parse().expect("a number in CCM_CRASH_EVERY")
+    });
     assert!(every > 0, "CCM_CRASH_EVERY must be 1 or more");
     if every > 1 {
         println!("(one crash point of {every} is tried)");
@@ -119,15 +124,18 @@ fn try_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Rep
     let references = Mutex::new(Vec::new());
     let report = Mutex::new(Report::default());
     let lock = || report.lock();
-    in_parallel(scenarios.len(), |index| match play::undisturbed(cloud, &scenarios[index]) {
-        Ok(reference) => references.lock().push((index, reference)),
-        Err(failure) => lock().failures.push(*failure),
+    in_parallel(scenarios.len(), |index| {
+        match play::undisturbed(cloud, &scenarios[index]) {
+            Ok(reference) => references.lock().push((index, reference)),
+            Err(failure) => lock().failures.push(*failure),
+        }
     });
     let mut references: Vec<(usize, Reference)> = references.into_inner();
     references.sort_by_key(|(index, _)| *index);
     let create = cloud().api().create;
     let moments = |request: &Passed| {
-        let late = (request.side == Side::Cloud && request.is_on(create)).then_some(Moment::AfterNextRead);
+        let late =
+            (request.side == Side::Cloud && request.is_on(create)).then_some(Moment::AfterNextRead);
         [Moment::Before, Moment::After].into_iter().chain(late)
     };
     let points: Vec<(&Scenario, &Reference, usize, Moment)> = references
@@ -156,9 +164,13 @@ fn try_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Rep
         }
     });
     let mut report = report.into_inner();
-    let row = |(index, reference): &(usize, Reference)| Row::new(scenarios[*index].name, &reference.requests);
+    let row = |(index, reference): &(usize, Reference)| {
+        Row::new(scenarios[*index].name, &reference.requests)
+    };
     report.rows = references.iter().map(row).collect();
-    report.failures.sort_by_key(|failure| (failure.scenario, failure.number));
+    report
+        .failures
+        .sort_by_key(|failure| (failure.scenario, failure.number));
     report.tried = points.len();
     report.took = start.elapsed();
     report

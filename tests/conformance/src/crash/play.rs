@@ -38,12 +38,22 @@ fn harness(cloud: MakeProfile, scenario: &Scenario) -> Harness {
     options.service.concurrent_syncs = 1;
     options.route.concurrency = 1;
     let builder = Harness::boxed(cloud()).options(options).seed(SEED);
-    if scenario.routes { builder.routes().build() } else { builder.build() }
+    if scenario.routes {
+        builder.routes().build()
+    } else {
+        builder.build()
+    }
 }
 
 /// Runs the set-up in a run of its own.
-fn set_up(harness: &Harness, time: &mut VirtualTime, scenario: &Scenario) -> Result<(), Vec<String>> {
-    let Some(set_up) = scenario.set_up else { return Ok(()) };
+fn set_up(
+    harness: &Harness,
+    time: &mut VirtualTime,
+    scenario: &Scenario,
+) -> Result<(), Vec<String>> {
+    let Some(set_up) = scenario.set_up else {
+        return Ok(());
+    };
     time.live(async || {
         let program = start(harness).await?;
         set_up(harness).await;
@@ -55,14 +65,24 @@ fn set_up(harness: &Harness, time: &mut VirtualTime, scenario: &Scenario) -> Res
 }
 
 async fn start(harness: &Harness) -> Result<crate::harness::Program, Vec<String>> {
-    harness.start().await.map_err(|error| vec![format!("the program does not start: {error:#}")])
+    harness
+        .start()
+        .await
+        .map_err(|error| vec![format!("the program does not start: {error:#}")])
 }
 
 /// Plays the steps from `done` on, up to the end or the program's death.
-async fn act(harness: &Harness, scenario: &Scenario, done: &Cell<usize>) -> Result<(), Vec<String>> {
+async fn act(
+    harness: &Harness,
+    scenario: &Scenario,
+    done: &Cell<usize>,
+) -> Result<(), Vec<String>> {
     let _program = start(harness).await?;
     tokio::time::sleep(PAUSE).await;
-    let before = done.get().checked_sub(1).and_then(|last| scenario.steps.get(last));
+    let before = done
+        .get()
+        .checked_sub(1)
+        .and_then(|last| scenario.steps.get(last));
     if !matches!(before, Some(Step::Then(..))) {
         harness.settle_within(PATIENCE).await?;
     }
@@ -78,14 +98,25 @@ async fn act(harness: &Harness, scenario: &Scenario, done: &Cell<usize>) -> Resu
     Ok(())
 }
 
-async fn act_and_linger(harness: &Harness, scenario: &Scenario, done: &Cell<usize>) -> Result<(), Vec<String>> {
+async fn act_and_linger(
+    harness: &Harness,
+    scenario: &Scenario,
+    done: &Cell<usize>,
+) -> Result<(), Vec<String>> {
     act(harness, scenario, done).await?;
     tokio::time::sleep(LINGER).await;
     Ok(())
 }
 
-pub(super) fn undisturbed(cloud: MakeProfile, scenario: &Scenario) -> Result<Reference, Box<Failure>> {
-    let (harness, mut time, done) = (harness(cloud, scenario), VirtualTime::default(), Cell::new(0));
+pub(super) fn undisturbed(
+    cloud: MakeProfile,
+    scenario: &Scenario,
+) -> Result<Reference, Box<Failure>> {
+    let (harness, mut time, done) = (
+        harness(cloud, scenario),
+        VirtualTime::default(),
+        Cell::new(0),
+    );
     let mut play = || {
         set_up(&harness, &mut time, scenario)?;
         let before = harness.injector.count();
@@ -113,7 +144,11 @@ pub(super) fn killed(
     number: usize,
     moment: Moment,
 ) -> Result<bool, Box<Failure>> {
-    let (harness, mut time, done) = (harness(cloud, scenario), VirtualTime::default(), Cell::new(0));
+    let (harness, mut time, done) = (
+        harness(cloud, scenario),
+        VirtualTime::default(),
+        Cell::new(0),
+    );
     let mut play = || {
         set_up(&harness, &mut time, scenario)?;
         harness.injector.kill_at(number, moment);
@@ -131,7 +166,11 @@ pub(super) fn killed(
             let mutations = harness.injector.mutations();
             tokio::time::sleep(QUIET).await;
             let problems = silent(&harness, mutations, &reference.end);
-            if problems.is_empty() { Ok(died) } else { Err(problems) }
+            if problems.is_empty() {
+                Ok(died)
+            } else {
+                Err(problems)
+            }
         })
     };
     let request = reference.requests.get(number - 1).cloned();
@@ -170,7 +209,9 @@ fn silent(harness: &Harness, mutations: usize, end: &EndState) -> Vec<String> {
     let more = harness.injector.mutations() - mutations;
     // Hopeless changes are retried forever.
     if more > 0 && !harness.has_hopeless() {
-        problems.push(format!("{more} mutating requests although everything is settled (INV-3)"));
+        problems.push(format!(
+            "{more} mutating requests although everything is settled (INV-3)"
+        ));
     }
     problems
 }

@@ -72,9 +72,21 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(super) fn undisturbed(scenario: &'static str, problems: Vec<String>, harness: &Harness) -> Self {
+    pub(super) fn undisturbed(
+        scenario: &'static str,
+        problems: Vec<String>,
+        harness: &Harness,
+    ) -> Self {
         let (last, warnings) = (harness.injector.last(20), harness.warnings(5));
-        Self { scenario, number: 0, moment: None, request: None, problems, last, warnings }
+        Self {
+            scenario,
+            number: 0,
+            moment: None,
+            request: None,
+            problems,
+            last,
+            warnings,
+        }
     }
 }
 
@@ -82,7 +94,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "scenario {:?}, ", self.scenario)?;
         match (self.moment, &self.request) {
-            (Some(moment), Some(request)) => writeln!(f, "killed {moment:?} request {} ({request}):", self.number)?,
+            (Some(moment), Some(request)) => {
+                writeln!(f, "killed {moment:?} request {} ({request}):", self.number)?
+            }
             _ => writeln!(f, "undisturbed:")?,
         }
         for problem in &self.problems {
@@ -92,7 +106,9 @@ impl fmt::Display for Failure {
             writeln!(f, "  the program warned: {warning}")?;
         }
         writeln!(f, "  the last requests:")?;
-        self.last.iter().try_for_each(|request| writeln!(f, "    {request}"))
+        self.last
+            .iter()
+            .try_for_each(|request| writeln!(f, "    {request}"))
     }
 }
 
@@ -109,12 +125,20 @@ impl Report {
         let mut scenarios: Vec<&str> = self.failures.iter().map(|it| it.scenario).collect();
         scenarios.dedup();
         let of = |name: &&str| {
-            let mut all = self.failures.iter().filter(|it| it.scenario == *name).peekable();
+            let mut all = self
+                .failures
+                .iter()
+                .filter(|it| it.scenario == *name)
+                .peekable();
             let first = all.peek().map_or_else(String::new, ToString::to_string);
             format!("{} in scenario {name:?}, the first:\n{first}", all.count())
         };
         let all: Vec<String> = scenarios.iter().map(of).collect();
-        format!("{} plays failed:\n\n{}", self.failures.len(), all.join("\n"))
+        format!(
+            "{} plays failed:\n\n{}",
+            self.failures.len(),
+            all.join("\n")
+        )
     }
 }
 
@@ -126,10 +150,20 @@ impl fmt::Display for Report {
             "scenario", "kubernetes", "cloud", "mutations", "crash points"
         )?;
         for row in &self.rows {
-            let Row { scenario, kubernetes, cloud, mutations } = row;
-            writeln!(f, "{scenario:<44} {kubernetes:>10} {cloud:>6} {mutations:>9} {:>12}", row.crash_points())?;
+            let Row {
+                scenario,
+                kubernetes,
+                cloud,
+                mutations,
+            } = row;
+            writeln!(
+                f,
+                "{scenario:<44} {kubernetes:>10} {cloud:>6} {mutations:>9} {:>12}",
+                row.crash_points()
+            )?;
         }
-        let (scenarios, points, failed) = (self.rows.len(), self.crash_points(), self.failures.len());
+        let (scenarios, points, failed) =
+            (self.rows.len(), self.crash_points(), self.failures.len());
         let (unreached, seconds) = (self.unreached, self.took.as_secs_f64());
         write!(
             f,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::Scenario;
 use super::Step::{Settled, Then};
 use super::deeds::{
-    a_service, annotations_change, api_forgets, api_remembers, everything_at_once, machine_ends, machine_starts,
-    machine_stops, node_joins, ports_change, service_comes, service_goes, set_other_class, set_ready, set_type,
-    three_services_one_hopeless, two_nodes,
+    a_service, annotations_change, api_forgets, api_remembers, everything_at_once, machine_ends,
+    machine_starts, machine_stops, node_joins, ports_change, service_comes, service_goes,
+    set_other_class, set_ready, set_type, three_services_one_hopeless, two_nodes,
 };
 
 /// Shorter than making a load balancer takes.
@@ -45,12 +45,20 @@ pub const SCENARIOS: [Scenario; 17] = [
         set_up: Some(two_nodes),
         steps: &[Settled(|harness| service_comes(harness, "web"))],
     },
-    Scenario { name: "ports change", routes: false, set_up: Some(a_service), steps: &[Settled(ports_change)] },
+    Scenario {
+        name: "ports change",
+        routes: false,
+        set_up: Some(a_service),
+        steps: &[Settled(ports_change)],
+    },
     Scenario {
         name: "annotations change, and ports meanwhile",
         routes: false,
         set_up: Some(a_service),
-        steps: &[Then(annotations_change, Duration::ZERO), Settled(ports_change)],
+        steps: &[
+            Then(annotations_change, Duration::ZERO),
+            Settled(ports_change),
+        ],
     },
     Scenario {
         name: "type away and back",
@@ -74,13 +82,19 @@ pub const SCENARIOS: [Scenario; 17] = [
         name: "class of another controller",
         routes: false,
         set_up: Some(a_service),
-        steps: &[Settled(|harness| set_type(harness, "ClusterIP")), Settled(set_other_class)],
+        steps: &[
+            Settled(|harness| set_type(harness, "ClusterIP")),
+            Settled(set_other_class),
+        ],
     },
     Scenario {
         name: "class of another controller in a hurry",
         routes: false,
         set_up: Some(a_service),
-        steps: &[Then(|harness| set_type(harness, "ClusterIP"), Duration::ZERO), Settled(set_other_class)],
+        steps: &[
+            Then(|harness| set_type(harness, "ClusterIP"), Duration::ZERO),
+            Settled(set_other_class),
+        ],
     },
     Scenario {
         name: "Nodes join, flap and leave",
@@ -103,13 +117,19 @@ pub const SCENARIOS: [Scenario; 17] = [
         name: "a Service is deleted while it is made",
         routes: false,
         set_up: Some(two_nodes),
-        steps: &[Then(|harness| service_comes(harness, "web"), SOON), Settled(|harness| service_goes(harness, "web"))],
+        steps: &[
+            Then(|harness| service_comes(harness, "web"), SOON),
+            Settled(|harness| service_goes(harness, "web")),
+        ],
     },
     Scenario {
         name: "three Services, of which one always fails",
         routes: false,
         set_up: Some(two_nodes),
-        steps: &[Settled(three_services_one_hopeless), Settled(|harness| service_goes(harness, "mail"))],
+        steps: &[
+            Settled(three_services_one_hopeless),
+            Settled(|harness| service_goes(harness, "mail")),
+        ],
     },
     Scenario {
         name: "the API server forgets and shows again",

@@ -46,8 +46,16 @@ pub struct Cost {
 impl Limit {
     fn hold(self, what: &str, account: &Account) {
         println!("{what}: {account}");
-        assert!(account.changes <= self.changes, "{what}: at most {} changes, not {account}", self.changes);
-        assert!(account.reads <= self.reads, "{what}: at most {} reads, not {account}", self.reads);
+        assert!(
+            account.changes <= self.changes,
+            "{what}: at most {} changes, not {account}",
+            self.changes
+        );
+        assert!(
+            account.reads <= self.reads,
+            "{what}: at most {} reads, not {account}",
+            self.reads
+        );
     }
 }
 
@@ -64,31 +72,55 @@ pub fn reads_grow_with_pages_and_writes_with_changes(make: MakeProfile) {
 }
 
 async fn hold(harness: &Harness, cost: &Cost) {
-    let Cost { nodes, services, .. } = *cost;
+    let Cost {
+        nodes, services, ..
+    } = *cost;
     let names = || (0..services).map(|number| format!("service-{number}"));
     harness.join(1..=nodes).await;
     let program = settled(harness).await;
-    cost.initialised.hold("Nodes were initialised", &harness.account());
+    cost.initialised
+        .hold("Nodes were initialised", &harness.account());
 
     for name in names() {
         harness.user.create_service(&name, &[80, 443]).await;
     }
     harness.settle().await;
-    cost.created.hold("load balancers were created", &harness.account());
-    let writes: Vec<_> = harness.injector.passed().into_iter().filter(Passed::is_mutation).collect();
+    cost.created
+        .hold("load balancers were created", &harness.account());
+    let writes: Vec<_> = harness
+        .injector
+        .passed()
+        .into_iter()
+        .filter(Passed::is_mutation)
+        .collect();
     let of = |resource: &str| {
         let writes = writes.iter().filter(|it| it.side == Side::Kubernetes);
-        writes.filter(|it| it.target.split(['/', '?']).any(|segment| segment == resource)).count()
+        writes
+            .filter(|it| {
+                it.target
+                    .split(['/', '?'])
+                    .any(|segment| segment == resource)
+            })
+            .count()
     };
-    assert!(of("nodes") <= 2 * nodes, "{} writes for {nodes} Nodes", of("nodes"));
-    assert!(of("services") <= 3 * services, "{} writes for {services} Services", of("services"));
+    assert!(
+        of("nodes") <= 2 * nodes,
+        "{} writes for {nodes} Nodes",
+        of("nodes")
+    );
+    assert!(
+        of("services") <= 3 * services,
+        "{} writes for {services} Services",
+        of("services")
+    );
 
     for name in names() {
         let note = json!({"metadata": {"annotations": {"example.com/note": "nothing"}}});
         harness.user.patch_service(&name, &note).await;
     }
     harness.settle().await;
-    cost.unchanged.hold("nothing changed for the Services", &harness.account());
+    cost.unchanged
+        .hold("nothing changed for the Services", &harness.account());
 
     let mutations = harness.injector.mutations();
     minutes(10).await;
@@ -97,15 +129,24 @@ async fn hold(harness: &Harness, cost: &Cost) {
 
     // Nodes that are not ready are looked up in the cloud every five seconds, all of them at once.
     for number in 1..=nodes / 2 {
-        harness.user.set_ready(&format!("worker-{number}"), false).await;
+        harness
+            .user
+            .set_ready(&format!("worker-{number}"), false)
+            .await;
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
     let (mutations, _) = (harness.injector.mutations(), harness.account());
     minutes(10).await;
-    cost.not_ready.hold("ten minutes with Nodes that are not ready", &harness.account());
+    cost.not_ready.hold(
+        "ten minutes with Nodes that are not ready",
+        &harness.account(),
+    );
     assert_eq!(harness.injector.mutations(), mutations, "not ready");
     for number in 1..=nodes / 2 {
-        harness.user.set_ready(&format!("worker-{number}"), true).await;
+        harness
+            .user
+            .set_ready(&format!("worker-{number}"), true)
+            .await;
     }
     harness.settle().await;
     _ = harness.account();
@@ -118,7 +159,8 @@ async fn hold(harness: &Harness, cost: &Cost) {
         harness.user.delete_service(&name).await;
     }
     harness.settle().await;
-    cost.deleted.hold("load balancers were deleted", &harness.account());
+    cost.deleted
+        .hold("load balancers were deleted", &harness.account());
     assert_eq!(harness.cloud.load_balancers(), []);
     program.stop().await;
 }

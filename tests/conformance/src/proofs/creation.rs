@@ -32,16 +32,25 @@ pub fn late_creations(harness: &Harness, nodes: usize) {
     let is_sent = time.live(async || {
         harness.join(1..=nodes).await;
         let _program = settled(harness).await;
-        harness
-            .injector
-            .kill_when(move |it| (it.side == Side::Cloud && it.is_on(create)).then_some(Moment::AfterNextRead));
+        harness.injector.kill_when(move |it| {
+            (it.side == Side::Cloud && it.is_on(create)).then_some(Moment::AfterNextRead)
+        });
         harness.user.create_service("web", &[80]).await;
-        let is_sent = timeout(Duration::from_secs(600), harness.injector.died()).await.is_ok();
-        assert_eq!(harness.cloud.load_balancers(), [], "the request is still on its way");
+        let is_sent = timeout(Duration::from_secs(600), harness.injector.died())
+            .await
+            .is_ok();
+        assert_eq!(
+            harness.cloud.load_balancers(),
+            [],
+            "the request is still on its way"
+        );
         is_sent
     });
     // Some clouds have no load balancers without targets.
-    assert!(is_sent || nodes == 0, "no request to create a load balancer was sent");
+    assert!(
+        is_sent || nodes == 0,
+        "no request to create a load balancer was sent"
+    );
     if !is_sent {
         return;
     }
@@ -50,11 +59,19 @@ pub fn late_creations(harness: &Harness, nodes: usize) {
         let program = harness.start().await.expect("a start");
         minutes(30).await;
         let all = harness.cloud.load_balancers();
-        assert_eq!(all.len(), 1, "more than one load balancer for one Service: {all:?}");
+        assert_eq!(
+            all.len(),
+            1,
+            "more than one load balancer for one Service: {all:?}"
+        );
         harness.settle().await;
         harness.user.delete_service("web").await;
         harness.settle().await;
-        assert_eq!(harness.cloud.load_balancers(), [], "after the Service is deleted");
+        assert_eq!(
+            harness.cloud.load_balancers(),
+            [],
+            "after the Service is deleted"
+        );
         program.stop().await;
     });
 }

@@ -32,8 +32,18 @@ pub fn another_accounts_credential_creates_and_deletes_no_load_balancer(make: Ma
         // A restart knows nothing of before.
         let program = harness.start().await;
         minutes(30).await;
-        assert_eq!(cloud.load_balancers(), before, "while the credential is for another account");
-        assert!(harness.api.get("services", Some("default"), "mail").is_some(), "its load balancer is still there");
+        assert_eq!(
+            cloud.load_balancers(),
+            before,
+            "while the credential is for another account"
+        );
+        assert!(
+            harness
+                .api
+                .get("services", Some("default"), "mail")
+                .is_some(),
+            "its load balancer is still there"
+        );
         cloud.confuse(false);
         if program.is_err() {
             _ = settled(&harness).await;
@@ -64,13 +74,26 @@ pub fn credential_that_changes_amid_a_deletion_loses_no_load_balancer(make: Make
         prove(make, async |harness| {
             let program = deleted_web(&harness, Some(number)).await;
             let cloud = &harness.cloud;
-            let balancers = cloud.load_balancers().into_iter().map(|it| format!("{it:?}"));
+            let balancers = cloud
+                .load_balancers()
+                .into_iter()
+                .map(|it| format!("{it:?}"));
             let left: Vec<_> = balancers.chain(cloud.leftovers()).collect();
-            let is_waiting = harness.api.get("services", Some("default"), "web").is_some();
-            assert!(is_waiting || left.is_empty(), "changed before request {number} of {requests}: lost {left:?}");
+            let is_waiting = harness
+                .api
+                .get("services", Some("default"), "web")
+                .is_some();
+            assert!(
+                is_waiting || left.is_empty(),
+                "changed before request {number} of {requests}: lost {left:?}"
+            );
             cloud.confuse(false);
             harness.settle().await;
-            assert_eq!(cloud.leftovers(), [""; 0], "changed before request {number} of {requests}");
+            assert_eq!(
+                cloud.leftovers(),
+                [""; 0],
+                "changed before request {number} of {requests}"
+            );
             assert_eq!(harness.violations(), [""; 0]);
             program.stop().await;
         });
@@ -86,7 +109,9 @@ async fn deleted_web(harness: &Harness, number: Option<usize>) -> Program {
     _ = harness.account();
     if let Some(number) = number {
         let cloud = Arc::clone(&harness.cloud);
-        harness.injector.interrupt_at(number, move || cloud.confuse(true));
+        harness
+            .injector
+            .interrupt_at(number, move || cloud.confuse(true));
     }
     harness.user.delete_service("web").await;
     minutes(if number.is_some() { 10 } else { 1 }).await;

@@ -21,18 +21,39 @@ pub fn finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last(make
         harness.settle().await;
         harness.user.delete_service("web").await;
         harness.settle().await;
-        let writes: Vec<_> = harness.injector.passed().into_iter().skip(before).filter(Passed::is_mutation).collect();
-        assert_eq!((writes[0].side, &writes[0].method), (Side::Kubernetes, &Method::PATCH), "{writes:#?}");
-        let creates = |it: &Passed| it.side == Side::Cloud && [Method::POST, Method::PUT].contains(&it.method);
+        let writes: Vec<_> = harness
+            .injector
+            .passed()
+            .into_iter()
+            .skip(before)
+            .filter(Passed::is_mutation)
+            .collect();
+        assert_eq!(
+            (writes[0].side, &writes[0].method),
+            (Side::Kubernetes, &Method::PATCH),
+            "{writes:#?}"
+        );
+        let creates = |it: &Passed| {
+            it.side == Side::Cloud && [Method::POST, Method::PUT].contains(&it.method)
+        };
         assert!(writes.iter().any(creates), "{writes:#?}");
-        assert_eq!(writes.last().map(|it| it.side), Some(Side::Kubernetes), "{writes:#?}");
+        assert_eq!(
+            writes.last().map(|it| it.side),
+            Some(Side::Kubernetes),
+            "{writes:#?}"
+        );
         assert_eq!(harness.violations(), [""; 0]);
     });
 }
 
 /// Returns all objects of the cloud in a canonical order.
 fn objects(harness: &Harness) -> Vec<String> {
-    let mut objects: Vec<String> = harness.cloud.objects().iter().map(Value::to_string).collect();
+    let mut objects: Vec<String> = harness
+        .cloud
+        .objects()
+        .iter()
+        .map(Value::to_string)
+        .collect();
     objects.sort();
     objects
 }
@@ -64,7 +85,8 @@ pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
 /// Returns the addresses, ports and targets of all load balancers.
 pub(super) fn parts(harness: &Harness) -> Vec<String> {
     let all = harness.cloud.load_balancers().into_iter();
-    all.map(|it| format!("{:?} {:?} {:?}", it.address, it.ports, it.targets)).collect()
+    all.map(|it| format!("{:?} {:?} {:?}", it.address, it.ports, it.targets))
+        .collect()
 }
 
 /// A Service whose Nodes are still registered is deleted after the machines of the whole cluster: its load balancer is
@@ -78,11 +100,21 @@ pub fn services_are_deleted_after_their_machines(make: MakeProfile) {
         harness.join(1..=2).await;
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
-        cloud.machines().iter().for_each(|machine| cloud.terminate(&machine.name));
+        cloud
+            .machines()
+            .iter()
+            .for_each(|machine| cloud.terminate(&machine.name));
         harness.user.delete_service("web").await;
         minutes(30).await;
-        assert!(harness.api.list("services").is_empty(), "the Service stays: {:?}", harness.warnings(3));
-        assert_eq!((cloud.load_balancers(), cloud.leftovers()), (Vec::new(), Vec::new()));
+        assert!(
+            harness.api.list("services").is_empty(),
+            "the Service stays: {:?}",
+            harness.warnings(3)
+        );
+        assert_eq!(
+            (cloud.load_balancers(), cloud.leftovers()),
+            (Vec::new(), Vec::new())
+        );
         program.stop().await;
     });
 }
@@ -104,9 +136,16 @@ pub fn protected_load_balancers_stay_until_the_protection_ends(make: MakeProfile
             harness.user.delete_service("web").await;
             minutes(30).await;
             assert_eq!(harness.cloud.load_balancers().len(), 1);
-            assert!(harness.event_reasons().len() > events, "nobody reports why the load balancer stays");
+            assert!(
+                harness.event_reasons().len() > events,
+                "nobody reports why the load balancer stays"
+            );
             let waits = !harness.api.list("services").is_empty();
-            assert_eq!(parts(&harness), before, "a protected load balancer keeps its ports and targets");
+            assert_eq!(
+                parts(&harness),
+                before,
+                "a protected load balancer keeps its ports and targets"
+            );
             assert!(
                 !waits || objects(&harness) == all,
                 "a protected load balancer keeps everything: {:#?}",
@@ -114,7 +153,11 @@ pub fn protected_load_balancers_stay_until_the_protection_ends(make: MakeProfile
             );
             harness.cloud.protect(false);
             minutes(30).await;
-            assert_eq!(harness.cloud.load_balancers().is_empty(), waits, "the Service waits for it: {waits}");
+            assert_eq!(
+                harness.cloud.load_balancers().is_empty(),
+                waits,
+                "the Service waits for it: {waits}"
+            );
             assert!(harness.api.list("services").is_empty());
         }
         program.stop().await;

@@ -26,17 +26,54 @@ pub fn endless_answers_are_read_up_to_a_limit_and_prove_nothing(make: MakeProfil
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
         for (what, faults, limit) in [
-            ("a refusal", &[Fault::refused("", 500), Fault::new("", FaultKind::EndlessAnswer)][..], MOST_OF_A_REFUSAL),
-            ("an answer", &[Fault::new("", FaultKind::EndlessAnswer)], MOST_OF_A_LIST),
+            (
+                "a refusal",
+                &[
+                    Fault::refused("", 500),
+                    Fault::new("", FaultKind::EndlessAnswer),
+                ][..],
+                MOST_OF_A_REFUSAL,
+            ),
+            (
+                "an answer",
+                &[Fault::new("", FaultKind::EndlessAnswer)],
+                MOST_OF_A_LIST,
+            ),
         ] {
             (_, _) = (harness.account(), cloud.take_longest_padding());
             faults.iter().for_each(|fault| cloud.fail(fault.clone()));
             harness.user.set_ready("worker-2", false).await;
-            harness.user.set_ports("web", if limit == MOST_OF_A_LIST { &[80, 443] } else { &[443] }).await;
-            harness.user.create_service(if limit == MOST_OF_A_LIST { "mail" } else { "api" }, &[25]).await;
+            harness
+                .user
+                .set_ports(
+                    "web",
+                    if limit == MOST_OF_A_LIST {
+                        &[80, 443]
+                    } else {
+                        &[443]
+                    },
+                )
+                .await;
+            harness
+                .user
+                .create_service(
+                    if limit == MOST_OF_A_LIST {
+                        "mail"
+                    } else {
+                        "api"
+                    },
+                    &[25],
+                )
+                .await;
             minutes(60).await;
-            let (taken, account) = (cloud.take_longest_padding().unwrap_or_default(), harness.account());
-            assert!(taken > 0 && taken <= limit + MORE, "{what}: {taken} bytes were read");
+            let (taken, account) = (
+                cloud.take_longest_padding().unwrap_or_default(),
+                harness.account(),
+            );
+            assert!(
+                taken > 0 && taken <= limit + MORE,
+                "{what}: {taken} bytes were read"
+            );
             assert!(account.total() <= REQUESTS, "{what}: {account} in an hour");
             assert_eq!(harness.api.list("nodes").len(), 3, "{what}");
             cloud.clear_faults();
@@ -63,15 +100,25 @@ pub fn endless_lists_are_given_up_and_prove_nothing(make: MakeProfile) {
         harness.join(1..=5).await;
         let program = settled(&harness).await;
         for number in 1..=5 {
-            harness.user.set_ready(&format!("worker-{number}"), false).await;
+            harness
+                .user
+                .set_ready(&format!("worker-{number}"), false)
+                .await;
         }
         (_, _) = (harness.account(), cloud.fail(fault));
         let before = harness.count_on(machines);
         minutes(60).await;
         let account = harness.account();
-        assert!(harness.count_on(machines) > before, "the list of machines was not asked for");
+        assert!(
+            harness.count_on(machines) > before,
+            "the list of machines was not asked for"
+        );
         assert!(account.total() <= REQUESTS, "{account} in an hour");
-        assert_eq!(harness.api.list("nodes").len(), 5, "nothing follows from empty pages");
+        assert_eq!(
+            harness.api.list("nodes").len(),
+            5,
+            "nothing follows from empty pages"
+        );
         program.stop().await;
     });
 }

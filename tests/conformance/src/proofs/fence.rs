@@ -17,6 +17,11 @@ pub fn program_that_does_not_lead_changes_nothing(make: MakeProfile) {
         let _program = harness.start().await.expect("a start");
         minutes(15).await;
         assert!(harness.injector.count() > 0, "it works, and reads");
-        assert_eq!(harness.injector.mutations(), 0, "{:#?}", harness.injector.last(10));
+        assert_eq!(
+            harness.injector.mutations(),
+            0,
+            "{:#?}",
+            harness.injector.last(10)
+        );
     });
 }

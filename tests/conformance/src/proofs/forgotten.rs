@@ -19,14 +19,22 @@ pub fn forgotten_services_and_nodes_keep_their_load_balancers(make: MakeProfile)
     prove(make, async |harness| {
         harness.join(1..=3).await;
         for number in 1..=6 {
-            harness.user.create_service(&format!("service-{number}"), &[80]).await;
+            harness
+                .user
+                .create_service(&format!("service-{number}"), &[80])
+                .await;
         }
         let program = settled(&harness).await;
         let (balancers, mutations) = (harness.cloud.load_balancers(), harness.injector.mutations());
         assert_eq!(balancers.len(), 6);
         let expect_unchanged = |when: &str| {
             assert_eq!(harness.cloud.load_balancers(), balancers, "{when}");
-            assert_eq!(harness.injector.mutations(), mutations, "{when}: {:#?}", harness.injector.last(10));
+            assert_eq!(
+                harness.injector.mutations(),
+                mutations,
+                "{when}: {:#?}",
+                harness.injector.last(10)
+            );
         };
 
         // All of them, for a day: an expired watch, an empty list and 404s.
@@ -51,7 +59,11 @@ pub fn forgotten_services_and_nodes_keep_their_load_balancers(make: MakeProfile)
         expect_unchanged("while nothing confirms that the Service is gone");
         tokio::time::sleep(2 * MARGIN).await;
         harness.settle().await;
-        assert_eq!(harness.cloud.load_balancers().len(), 5, "its absence was confirmed");
+        assert_eq!(
+            harness.cloud.load_balancers().len(),
+            5,
+            "its absence was confirmed"
+        );
         assert_eq!(harness.violations(), [""; 0]);
         program.stop().await;
     });

@@ -29,9 +29,13 @@ pub fn hanging_and_failing_services_delay_no_other_service(make: MakeProfile) {
         for number in 0..12 {
             let (hanging, failing) = (format!("hanging-{number}"), format!("failing-{number}"));
             harness.user.create_service(&hanging, &[80]).await;
-            harness.injector.single_out(&harness.uid(&hanging), Trouble::Hang);
+            harness
+                .injector
+                .single_out(&harness.uid(&hanging), Trouble::Hang);
             harness.user.create_service(&failing, &[80]).await;
-            harness.injector.single_out(&harness.uid(&failing), Trouble::Status(500, None));
+            harness
+                .injector
+                .single_out(&harness.uid(&failing), Trouble::Status(500, None));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         for name in ["one", "two", "three"] {
@@ -39,7 +43,10 @@ pub fn hanging_and_failing_services_delay_no_other_service(make: MakeProfile) {
             harness.user.create_service(name, &[80]).await;
             while harness.address(name).is_none() {
                 let waited = begun.elapsed();
-                assert!(waited < in_peace + DELAY, "Service {name} waits for others: {waited:?}");
+                assert!(
+                    waited < in_peace + DELAY,
+                    "Service {name} waits for others: {waited:?}"
+                );
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

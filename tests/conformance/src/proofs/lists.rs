@@ -27,16 +27,30 @@ pub async fn partial_lists(harness: &Harness) {
     let (cloud, list) = (&harness.cloud, harness.cloud.api().load_balancers);
     harness.join(1..=2).await;
     for number in 1..=SERVICES {
-        harness.user.create_service(&format!("service-{number}"), &[80]).await;
+        harness
+            .user
+            .create_service(&format!("service-{number}"), &[80])
+            .await;
     }
     settled(harness).await.stop().await;
     let second_page_fails = Fault::refused(list, 500).after(1);
-    let of_lists = cloud.list_faults(list).into_iter().filter(|it| it.route == list);
+    let of_lists = cloud
+        .list_faults(list)
+        .into_iter()
+        .filter(|it| it.route == list);
     // An empty response that claims to be complete is not a partial list.
-    let is_partial = |it: &Fault| !matches!(it.kind, FaultKind::EndlessAnswer | FaultKind::EmptyList);
-    for (round, fault) in of_lists.filter(is_partial).chain([second_page_fails]).enumerate() {
+    let is_partial =
+        |it: &Fault| !matches!(it.kind, FaultKind::EndlessAnswer | FaultKind::EmptyList);
+    for (round, fault) in of_lists
+        .filter(is_partial)
+        .chain([second_page_fails])
+        .enumerate()
+    {
         let number = SERVICES - 3 * round;
-        let (changed, deleted) = (format!("service-{number}"), format!("service-{}", number - 1));
+        let (changed, deleted) = (
+            format!("service-{number}"),
+            format!("service-{}", number - 1),
+        );
         println!("{fault:?}");
         cloud.fail(fault.clone());
         // A run that knows nothing but this list.
@@ -45,14 +59,21 @@ pub async fn partial_lists(harness: &Harness) {
         harness.user.delete_service(&deleted).await;
         minutes(10).await;
         let (there, expected) = (cloud.load_balancers().len(), SERVICES - round);
-        assert!(there <= expected, "{fault:?}: {there} load balancers for {expected} Services");
+        assert!(
+            there <= expected,
+            "{fault:?}: {there} load balancers for {expected} Services"
+        );
         cloud.clear_faults();
         if let Ok(program) = program {
             program.stop().await;
         }
         settled(harness).await.stop().await;
         let all = cloud.load_balancers();
-        assert_eq!(all.len(), SERVICES - round - 1, "{fault:?}: load balancers were leaked");
+        assert_eq!(
+            all.len(),
+            SERVICES - round - 1,
+            "{fault:?}: load balancers were leaked"
+        );
     }
     assert_eq!(harness.violations(), [""; 0]);
 }

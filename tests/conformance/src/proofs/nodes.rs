@@ -18,7 +18,10 @@ pub fn nodes_are_deleted_only_when_their_machine_is_gone_for_certain(make: MakeP
         // Few machines are read one by one, many with a list.
         for suspects in [2..=3, 4..=60] {
             for number in suspects {
-                harness.user.set_ready(&format!("worker-{number}"), false).await;
+                harness
+                    .user
+                    .set_ready(&format!("worker-{number}"), false)
+                    .await;
             }
             // All faults at once are not more wrong than each by itself: one after the other, a long time each.
             for fault in cloud.list_faults(cloud.api().machines) {
@@ -35,7 +38,11 @@ pub fn nodes_are_deleted_only_when_their_machine_is_gone_for_certain(make: MakeP
         cloud.confuse(true);
         tokio::time::sleep(Duration::from_secs(900)).await;
         cloud.confuse(false);
-        assert_eq!(harness.api.list("nodes").len(), 60, "the credential was for another account");
+        assert_eq!(
+            harness.api.list("nodes").len(),
+            60,
+            "the credential was for another account"
+        );
         tokio::time::sleep(Duration::from_secs(60)).await;
 
         cloud.terminate("worker-7");

@@ -41,13 +41,19 @@ async fn leave_orphans(harness: &Harness) -> Uids {
     let dead = ["mail", "api"].map(|name| Some(harness.uid(name)));
     for name in ["mail", "api"] {
         // A person removes the finalizer while no manager runs.
-        harness.user.patch_service(name, &json!({"metadata": {"finalizers": null}})).await;
+        harness
+            .user
+            .patch_service(name, &json!({"metadata": {"finalizers": null}}))
+            .await;
         harness.user.delete_service(name).await;
     }
     if harness.has_routes() {
         harness.user.delete_node("worker-3").await;
     }
-    uids(harness).into_iter().filter(|uid| !dead.contains(uid)).collect()
+    uids(harness)
+        .into_iter()
+        .filter(|uid| !dead.contains(uid))
+        .collect()
 }
 
 /// Runs the subcommand as it runs in a process of its own, much later.
@@ -56,9 +62,16 @@ async fn orphans(harness: &Harness, deletes: bool) -> OrphanReport {
 }
 
 async fn orphans_until(harness: &Harness, deletes: bool, stop: &CancellationToken) -> OrphanReport {
-    let (client, provider, cluster) = (harness.client(), harness.provider(&harness.fence), harness.cluster());
+    let (client, provider, cluster) = (
+        harness.client(),
+        harness.provider(&harness.fence),
+        harness.cluster(),
+    );
     let shutdown = CancellationToken::new();
-    harness.initialize_for_command(&*provider, &shutdown).await.expect("a provider");
+    harness
+        .initialize_for_command(&*provider, &shutdown)
+        .await
+        .expect("a provider");
     let later = Timestamp::now() + SignedDuration::from_hours(24);
     let mut report = find(&client, &*provider, &cluster, later).await;
     if deletes {
@@ -72,12 +85,22 @@ async fn orphans_until(harness: &Harness, deletes: bool, stop: &CancellationToke
 type Uids = BTreeSet<Option<String>>;
 
 fn uids(harness: &Harness) -> Uids {
-    harness.cloud.load_balancers().into_iter().map(|it| it.service_uid).collect()
+    harness
+        .cloud
+        .load_balancers()
+        .into_iter()
+        .map(|it| it.service_uid)
+        .collect()
 }
 
 /// Objects of the cloud, in an order that means nothing.
 fn objects(harness: &Harness) -> Vec<String> {
-    let mut objects: Vec<String> = harness.cloud.objects().iter().map(Value::to_string).collect();
+    let mut objects: Vec<String> = harness
+        .cloud
+        .objects()
+        .iter()
+        .map(Value::to_string)
+        .collect();
     objects.sort();
     objects
 }
@@ -95,35 +118,68 @@ pub fn orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else(mak
 
         let report = orphans(&harness, false).await;
         assert_eq!(report.errors, [""; 0]);
-        let listed = report.orphans.iter().filter(|it| it.resource.kind == "load balancer").count();
+        let listed = report
+            .orphans
+            .iter()
+            .filter(|it| it.resource.kind == "load balancer")
+            .count();
         assert_eq!(listed, 2, "{report:#?}");
-        assert_eq!(report.count(|state| *state == OrphanState::Deletable), report.orphans.len(), "{report:#?}");
-        assert_eq!((report.exit_code(), harness.injector.mutations()), (2, mutations), "the list changes nothing");
+        assert_eq!(
+            report.count(|state| *state == OrphanState::Deletable),
+            report.orphans.len(),
+            "{report:#?}"
+        );
+        assert_eq!(
+            (report.exit_code(), harness.injector.mutations()),
+            (2, mutations),
+            "the list changes nothing"
+        );
 
         let stopped = CancellationToken::new();
         stopped.cancel();
         let report = orphans_until(&harness, true, &stopped).await;
         assert_eq!(
-            (report.count(|state| *state == OrphanState::NotTried), report.exit_code()),
+            (
+                report.count(|state| *state == OrphanState::NotTried),
+                report.exit_code()
+            ),
             (report.orphans.len(), 1)
         );
         harness.api.lose_storage("services");
         let blind = orphans(&harness, true).await;
         harness.api.restore_storage("services");
-        assert!(blind.exit_code() == 1 && blind.orphans.is_empty(), "{blind:#?}");
-        assert_eq!(objects(&harness), before, "nothing is deleted if no Service is listed");
+        assert!(
+            blind.exit_code() == 1 && blind.orphans.is_empty(),
+            "{blind:#?}"
+        );
+        assert_eq!(
+            objects(&harness),
+            before,
+            "nothing is deleted if no Service is listed"
+        );
 
         let report = orphans(&harness, true).await;
-        assert!(report.orphans.iter().all(|it| it.state.is_over()), "{report:#?}");
+        assert!(
+            report.orphans.iter().all(|it| it.state.is_over()),
+            "{report:#?}"
+        );
         assert_eq!(uids(&harness), others);
         assert_eq!(harness.cloud.things_of_others(), theirs);
         let report = orphans(&harness, true).await;
-        assert_eq!((report.orphans.len(), report.exit_code()), (0, 0), "{report:#?}");
+        assert_eq!(
+            (report.orphans.len(), report.exit_code()),
+            (0, 0),
+            "{report:#?}"
+        );
 
         let program = harness.start().await.expect("a start");
         minutes(5).await;
         program.stop().await;
-        assert_eq!((uids(&harness), harness.violations()), (others, Vec::new()), "the rest serves on");
+        assert_eq!(
+            (uids(&harness), harness.violations()),
+            (others, Vec::new()),
+            "the rest serves on"
+        );
     });
 }
 
@@ -143,7 +199,9 @@ pub fn killed_at_any_request_orphans_deletes_the_rest_the_next_time(make: MakePr
             (requests, EndState::of(&harness))
         })
     };
-    let all: Vec<_> = (1..=requests).flat_map(|number| [(number, Moment::Before), (number, Moment::After)]).collect();
+    let all: Vec<_> = (1..=requests)
+        .flat_map(|number| [(number, Moment::Before), (number, Moment::After)])
+        .collect();
     // Odd, so that both moments are met.
     let every = (all.len() / CRASHES).max(1) | 1;
     let points: Vec<_> = all.into_iter().step_by(every).collect();
@@ -151,7 +209,12 @@ pub fn killed_at_any_request_orphans_deletes_the_rest_the_next_time(make: MakePr
     in_parallel(points.len(), |index| {
         let (number, moment) = points[index];
         let (harness, mut time) = (harness(make), VirtualTime::default());
-        let (others, theirs) = time.live(async || (leave_orphans(&harness).await, harness.cloud.things_of_others()));
+        let (others, theirs) = time.live(async || {
+            (
+                leave_orphans(&harness).await,
+                harness.cloud.things_of_others(),
+            )
+        });
         harness.injector.kill_at(number, moment);
         time.live(async || {
             tokio::select! {
@@ -179,5 +242,9 @@ pub fn killed_at_any_request_orphans_deletes_the_rest_the_next_time(make: MakePr
         });
     });
     let reached = reached.into_inner();
-    assert_eq!(reached, points.len(), "crash points that were not reached: the order of requests is not fixed");
+    assert_eq!(
+        reached,
+        points.len(),
+        "crash points that were not reached: the order of requests is not fixed"
+    );
 }

@@ -30,7 +30,11 @@ pub fn things_of_others_stay_as_they_are(make: MakeProfile) {
         harness.settle().await;
         harness.user.set_ports("web", &[80]).await;
         harness.settle().await;
-        assert_eq!(cloud.things_of_others(), theirs, "while a Service and Nodes are there");
+        assert_eq!(
+            cloud.things_of_others(),
+            theirs,
+            "while a Service and Nodes are there"
+        );
         harness.user.delete_service("web").await;
         harness.user.delete_node("worker-3").await;
         minutes(15).await;
@@ -52,7 +56,14 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
         settled(&harness).await.stop().await;
         assert_ids_are_shown(&harness);
         if harness.cloud.tamper() {
-            assert!(harness.cloud.load_balancers().iter().all(|it| it.ports.is_empty()), "the ports are gone");
+            assert!(
+                harness
+                    .cloud
+                    .load_balancers()
+                    .iter()
+                    .all(|it| it.ports.is_empty()),
+                "the ports are gone"
+            );
             settled(&harness).await.stop().await;
         }
         if harness.cloud.remove_load_balancers() {
@@ -70,14 +81,31 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
 fn assert_ids_are_shown(harness: &Harness) {
     let (objects, aliases) = (harness.cloud.objects(), harness.cloud.aliases());
     for name in ["web", "mail"] {
-        let service = harness.api.get("services", Some("default"), name).unwrap_or_default();
-        let annotations = service["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-        let is_id = |key: &str| ["load-balancer-id", "loadbalance-id"].iter().any(|end| key.ends_with(end));
-        let id = annotations.iter().find(|(key, _)| is_id(key)).and_then(|(_, id)| id.as_str());
+        let service = harness
+            .api
+            .get("services", Some("default"), name)
+            .unwrap_or_default();
+        let annotations = service["metadata"]["annotations"]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        let is_id = |key: &str| {
+            ["load-balancer-id", "loadbalance-id"]
+                .iter()
+                .any(|end| key.ends_with(end))
+        };
+        let id = annotations
+            .iter()
+            .find(|(key, _)| is_id(key))
+            .and_then(|(_, id)| id.as_str());
         let is_there = id.is_some_and(|id| {
-            aliases.iter().any(|(value, _)| value == id) || objects.iter().any(|object| contains(object, id))
+            aliases.iter().any(|(value, _)| value == id)
+                || objects.iter().any(|object| contains(object, id))
         });
-        assert!(is_there, "{id:?} of Service {name} is not in the cloud: {objects:#?}");
+        assert!(
+            is_there,
+            "{id:?} of Service {name} is not in the cloud: {objects:#?}"
+        );
     }
 }
 
@@ -108,7 +136,10 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
         }
         let (address, twins) = (harness.address("web"), cloud.load_balancers().len());
         let targets_of_twins = || -> Vec<_> {
-            let all = cloud.load_balancers().into_iter().filter(|it| it.address != harness.address("web"));
+            let all = cloud
+                .load_balancers()
+                .into_iter()
+                .filter(|it| it.address != harness.address("web"));
             all.map(|it| it.targets).collect()
         };
         let program = harness.start().await.expect("a start");
@@ -116,16 +147,39 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
         let before = targets_of_twins();
         harness.join(3..=3).await;
         minutes(15).await;
-        assert_eq!(targets_of_twins(), before, "a Node that joins is no target of a twin");
+        assert_eq!(
+            targets_of_twins(),
+            before,
+            "a Node that joins is no target of a twin"
+        );
         harness.user.set_ports("web", &[443]).await;
         minutes(15).await;
         program.stop().await;
         let all = cloud.load_balancers();
-        assert_eq!((all.len(), harness.address("web")), (twins, address.clone()), "{all:?}");
-        let has_port = |it: &&crate::LoadBalancerFacts| it.ports.iter().any(|(port, ..)| *port == 443);
-        let changed: Vec<_> = all.iter().filter(has_port).map(|it| it.address.clone()).collect();
-        assert_eq!(changed, [address], "the Service changes the one that it shows: {all:?}");
-        assert!(harness.event_reasons().contains(&"web LoadBalancerTwin".to_owned()), "{:?}", harness.event_reasons());
+        assert_eq!(
+            (all.len(), harness.address("web")),
+            (twins, address.clone()),
+            "{all:?}"
+        );
+        let has_port =
+            |it: &&crate::LoadBalancerFacts| it.ports.iter().any(|(port, ..)| *port == 443);
+        let changed: Vec<_> = all
+            .iter()
+            .filter(has_port)
+            .map(|it| it.address.clone())
+            .collect();
+        assert_eq!(
+            changed,
+            [address],
+            "the Service changes the one that it shows: {all:?}"
+        );
+        assert!(
+            harness
+                .event_reasons()
+                .contains(&"web LoadBalancerTwin".to_owned()),
+            "{:?}",
+            harness.event_reasons()
+        );
     });
 }
 
@@ -137,7 +191,9 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
 pub fn settings_of_the_creation_that_change_are_done_or_refused(make: MakeProfile) {
     prove(make, async |harness| {
         let cloud = &harness.cloud;
-        let Some(patch) = cloud.setting_of_the_creation() else { return };
+        let Some(patch) = cloud.setting_of_the_creation() else {
+            return;
+        };
         harness.join(1..=2).await;
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
@@ -145,8 +201,14 @@ pub fn settings_of_the_creation_that_change_are_done_or_refused(make: MakeProfil
         harness.user.patch_service("web", &patch).await;
         minutes(10).await;
         // The events are sorted by name, so new ones may stand before others.
-        let is_told = harness.warnings(1000).iter().any(|it| !before.contains(it) && it.starts_with("web "));
-        assert!(is_told || harness.address("web") != address, "neither done nor refused: {patch}");
+        let is_told = harness
+            .warnings(1000)
+            .iter()
+            .any(|it| !before.contains(it) && it.starts_with("web "));
+        assert!(
+            is_told || harness.address("web") != address,
+            "neither done nor refused: {patch}"
+        );
         program.stop().await;
     });
 }
@@ -167,11 +229,25 @@ pub fn tags_of_users_never_touch_owner_tags(make: MakeProfile) {
             harness.user.create_service(name, &[port]).await;
         }
         settled(&harness).await.stop().await;
-        let (addresses, before) = (["web", "evil"].map(|name| harness.address(name)), parts(&harness));
-        let victim = harness.api.get("services", Some("default"), "web").unwrap_or_default();
-        let victim = victim["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        for (key, value) in [(OwnerTags::SERVICE, &*victim), (OwnerTags::CLUSTER, "elsewhere")] {
-            let Some(patch) = cloud.tag_of_a_user(key, value) else { continue };
+        let (addresses, before) = (
+            ["web", "evil"].map(|name| harness.address(name)),
+            parts(&harness),
+        );
+        let victim = harness
+            .api
+            .get("services", Some("default"), "web")
+            .unwrap_or_default();
+        let victim = victim["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        for (key, value) in [
+            (OwnerTags::SERVICE, &*victim),
+            (OwnerTags::CLUSTER, "elsewhere"),
+        ] {
+            let Some(patch) = cloud.tag_of_a_user(key, value) else {
+                continue;
+            };
             harness.user.patch_service("evil", &patch).await;
             // After a restart, the program knows load balancers by their tags alone.
             for _ in 0..2 {
@@ -182,16 +258,27 @@ pub fn tags_of_users_never_touch_owner_tags(make: MakeProfile) {
                 minutes(15).await;
                 program.stop().await;
             }
-            assert_eq!(["web", "evil"].map(|name| harness.address(name)), addresses, "{key}");
+            assert_eq!(
+                ["web", "evil"].map(|name| harness.address(name)),
+                addresses,
+                "{key}"
+            );
             assert_eq!(parts(&harness), before, "{key}");
-            let is_refused = harness.warnings(1000).iter().any(|it| it.starts_with("evil ") && it.contains("reserved"));
+            let is_refused = harness
+                .warnings(1000)
+                .iter()
+                .any(|it| it.starts_with("evil ") && it.contains("reserved"));
             assert!(is_refused, "{key}: {:?}", harness.warnings(5));
         }
         harness.user.delete_service("evil").await;
         let program = harness.start().await.expect("a start");
         minutes(15).await;
         program.stop().await;
-        assert_eq!(cloud.load_balancers().len(), 1, "the load balancer of the author is deleted with his Service");
+        assert_eq!(
+            cloud.load_balancers().len(),
+            1,
+            "the load balancer of the author is deleted with his Service"
+        );
         assert_eq!(harness.address("web"), addresses[0]);
     });
 }
@@ -208,23 +295,41 @@ pub fn unowned_load_balancers_are_adopted_or_refused(make: MakeProfile) {
         harness.join(1..=2).await;
         let service = harness.user.create_service("web", &[80]).await;
         let service = serde_json::from_value(service).expect("a Service");
-        let Some(namesake) = cloud.add_namesake(&service) else { return };
+        let Some(namesake) = cloud.add_namesake(&service) else {
+            return;
+        };
         minutes(1).await;
         let (before, found) = (cloud.objects(), cloud.load_balancers());
-        assert!(found.len() == 1 && found[0].service_uid.is_none(), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].service_uid.is_none(),
+            "{found:?}"
+        );
         let program = harness.start().await.expect("a start");
         if namesake == Namesake::Refused {
             minutes(10).await;
             assert_eq!(cloud.objects(), before, "it is somebody's");
             assert_eq!(harness.address("web"), None);
-            assert!(harness.warnings(50).iter().any(|it| it.starts_with("web ")), "the Service says why it waits");
-            assert!(cloud.remove_load_balancers(), "the fake can remove what it can create");
+            assert!(
+                harness.warnings(50).iter().any(|it| it.starts_with("web ")),
+                "the Service says why it waits"
+            );
+            assert!(
+                cloud.remove_load_balancers(),
+                "the fake can remove what it can create"
+            );
         }
         harness.settle().await;
         let all = cloud.load_balancers();
-        assert!(all.len() == 1 && all[0].service_uid == service.metadata.uid, "{all:?}");
+        assert!(
+            all.len() == 1 && all[0].service_uid == service.metadata.uid,
+            "{all:?}"
+        );
         if namesake == Namesake::Adopted {
-            assert_eq!(harness.count_on(cloud.api().create), 0, "no second load balancer is created");
+            assert_eq!(
+                harness.count_on(cloud.api().create),
+                0,
+                "no second load balancer is created"
+            );
         }
         assert_eq!(harness.violations(), [""; 0]);
         program.stop().await;
@@ -242,25 +347,44 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
         harness.join(1..=2).await;
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
-        let Some(patch) = cloud.add_alternative() else { return };
+        let Some(patch) = cloud.add_alternative() else {
+            return;
+        };
         let (former, begun) = (harness.address("web"), harness.injector.passed().len());
         harness.user.patch_service("web", &patch).await;
         let begin = tokio::time::Instant::now();
         while harness.address("web") == former {
-            let serves =
-                |it: &crate::LoadBalancerFacts| it.address == former && it.ports.len() == 1 && it.targets.len() == 2;
-            assert!(cloud.load_balancers().iter().any(serves), "nothing is at {former:?}, which the Service shows");
-            assert!(begin.elapsed() < PATIENCE, "the Service does not move: {:?}", harness.warnings(3));
+            let serves = |it: &crate::LoadBalancerFacts| {
+                it.address == former && it.ports.len() == 1 && it.targets.len() == 2
+            };
+            assert!(
+                cloud.load_balancers().iter().any(serves),
+                "nothing is at {former:?}, which the Service shows"
+            );
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the Service does not move: {:?}",
+                harness.warnings(3)
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         harness.settle().await;
         let all = cloud.load_balancers();
-        assert!(all.len() == 1 && all[0].address == harness.address("web"), "{all:?}");
+        assert!(
+            all.len() == 1 && all[0].address == harness.address("web"),
+            "{all:?}"
+        );
         let requests = harness.injector.passed().split_off(begun);
-        let first = |is_it: &dyn Fn(&Passed) -> bool| requests.iter().position(is_it).unwrap_or(usize::MAX);
-        let shown = first(&|it| it.side == Side::Kubernetes && it.is_mutation() && it.target.contains("/web/status"));
+        let first =
+            |is_it: &dyn Fn(&Passed) -> bool| requests.iter().position(is_it).unwrap_or(usize::MAX);
+        let shown = first(&|it| {
+            it.side == Side::Kubernetes && it.is_mutation() && it.target.contains("/web/status")
+        });
         let deleted = first(&|it| it.side == Side::Cloud && it.method == "DELETE");
-        assert!(shown < deleted && deleted < usize::MAX, "deleted before the new address is shown: {requests:#?}");
+        assert!(
+            shown < deleted && deleted < usize::MAX,
+            "deleted before the new address is shown: {requests:#?}"
+        );
         assert_eq!(harness.violations(), [""; 0]);
         program.stop().await;
     });
@@ -275,7 +399,9 @@ pub fn adopted_load_balancers_outlive_their_services(make: MakeProfile) {
     prove(make, async |harness| {
         let cloud = &harness.cloud;
         harness.join(1..=2).await;
-        let Some(patch) = cloud.add_alternative() else { return };
+        let Some(patch) = cloud.add_alternative() else {
+            return;
+        };
         let by_hand = cloud.load_balancers();
         if by_hand.is_empty() {
             return;
@@ -285,18 +411,31 @@ pub fn adopted_load_balancers_outlive_their_services(make: MakeProfile) {
         settled(&harness).await.stop().await;
         let address = harness.address("web");
         let serves = |it: &crate::LoadBalancerFacts| {
-            it.address == address && it.targets.len() == 2 && it.ports.iter().any(|(port, ..)| *port == 80)
+            it.address == address
+                && it.targets.len() == 2
+                && it.ports.iter().any(|(port, ..)| *port == 80)
         };
-        assert!(cloud.load_balancers().len() == 1 && cloud.load_balancers().iter().all(serves), "it is adopted");
+        assert!(
+            cloud.load_balancers().len() == 1 && cloud.load_balancers().iter().all(serves),
+            "it is adopted"
+        );
 
         harness.user.create_service("evil", &[81]).await;
         harness.user.patch_service("evil", &patch).await;
         let program = harness.start().await.expect("a start");
         minutes(15).await;
-        assert!(cloud.load_balancers().iter().any(serves), "another Service names it: {:?}", cloud.load_balancers());
+        assert!(
+            cloud.load_balancers().iter().any(serves),
+            "another Service names it: {:?}",
+            cloud.load_balancers()
+        );
         harness.user.delete_service("evil").await;
         minutes(15).await;
-        assert!(cloud.load_balancers().iter().any(serves), "the other Service is gone: {:?}", cloud.load_balancers());
+        assert!(
+            cloud.load_balancers().iter().any(serves),
+            "the other Service is gone: {:?}",
+            cloud.load_balancers()
+        );
         program.stop().await;
 
         // After a restart, the cloud alone tells that it was adopted.
@@ -305,7 +444,13 @@ pub fn adopted_load_balancers_outlive_their_services(make: MakeProfile) {
         harness.settle().await;
         program.stop().await;
         let left = cloud.load_balancers();
-        assert!(left.len() == 1 && left[0].service_uid.is_none() && left[0].targets.is_empty(), "{left:?}");
-        assert!(left[0].ports.is_subset(&by_hand[0].ports) || left[0].ports.len() <= 1, "{left:?}");
+        assert!(
+            left.len() == 1 && left[0].service_uid.is_none() && left[0].targets.is_empty(),
+            "{left:?}"
+        );
+        assert!(
+            left[0].ports.is_subset(&by_hand[0].ports) || left[0].ports.len() <= 1,
+            "{left:?}"
+        );
     });
 }

@@ -16,7 +16,9 @@ pub fn refused_quota_is_reported_and_tried_again(make: MakeProfile) {
     const ATTEMPTS: usize = 30;
     prove(make, async |harness| {
         let cloud = &harness.cloud;
-        let Some(fault) = cloud.quota_fault() else { return };
+        let Some(fault) = cloud.quota_fault() else {
+            return;
+        };
         harness.join(1..=2).await;
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
@@ -27,10 +29,23 @@ pub fn refused_quota_is_reported_and_tried_again(make: MakeProfile) {
         harness.user.set_ports("web", &[443]).await;
         minutes(30).await;
         let attempts = harness.count_on(cloud.api().create) - before;
-        assert!((2..=ATTEMPTS).contains(&attempts), "{attempts} attempts in an hour");
-        assert!(harness.warnings(50).iter().any(|it| it.starts_with("more ")), "{:?}", harness.warnings(5));
+        assert!(
+            (2..=ATTEMPTS).contains(&attempts),
+            "{attempts} attempts in an hour"
+        );
+        assert!(
+            harness
+                .warnings(50)
+                .iter()
+                .any(|it| it.starts_with("more ")),
+            "{:?}",
+            harness.warnings(5)
+        );
         let web = cloud.load_balancers();
-        assert!(web.len() == 1 && web[0].ports.iter().all(|(port, ..)| *port == 443), "{web:?}");
+        assert!(
+            web.len() == 1 && web[0].ports.iter().all(|(port, ..)| *port == 443),
+            "{web:?}"
+        );
         cloud.clear_faults();
         harness.settle().await;
         assert_eq!(cloud.load_balancers().len(), 2);
@@ -51,7 +66,10 @@ pub fn throttled_program_waits_as_long_as_the_cloud_asks(make: MakeProfile) {
         let program = settled(&harness).await;
         harness.cloud.fail(Fault::retry_after("", 429, 60));
         for number in 1..=10 {
-            harness.user.create_service(&format!("service-{number}"), &[80]).await;
+            harness
+                .user
+                .create_service(&format!("service-{number}"), &[80])
+                .await;
         }
         harness.user.set_ready("worker-2", false).await;
         tokio::time::sleep(Duration::from_secs(10)).await;

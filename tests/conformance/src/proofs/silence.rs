@@ -17,7 +17,12 @@ pub fn steady_cluster_restart_and_flapping_node_change_nothing(make: MakeProfile
         let (mutations, events) = (harness.injector.mutations(), harness.event_reasons());
         let revision = harness.api.revision();
         let expect_silence = |when: &str| {
-            assert_eq!(harness.injector.mutations(), mutations, "{when}: {:#?}", harness.injector.last(20));
+            assert_eq!(
+                harness.injector.mutations(),
+                mutations,
+                "{when}: {:#?}",
+                harness.injector.last(20)
+            );
             assert_eq!(harness.event_reasons(), events, "{when}");
         };
 

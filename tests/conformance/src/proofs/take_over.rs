@@ -14,6 +14,14 @@ pub async fn objections(harness: &Harness) -> Vec<String> {
     let program = harness.start().await.expect("a start");
     tokio::time::sleep(Duration::from_secs(700)).await;
     program.stop().await;
-    let changes = harness.injector.passed().split_off(before).into_iter().filter(Passed::is_mutation);
-    changes.map(|it| it.to_string()).chain(harness.warnings(5)).collect()
+    let changes = harness
+        .injector
+        .passed()
+        .split_off(before)
+        .into_iter()
+        .filter(Passed::is_mutation);
+    changes
+        .map(|it| it.to_string())
+        .chain(harness.warnings(5))
+        .collect()
 }

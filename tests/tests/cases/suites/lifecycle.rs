@@ -55,7 +55,10 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         world.api.refuse(ApiRequest::is_patch, error.kind, None);
     }
 
-    world.lifecycle_controller()?.pass(&CancellationToken::new()).await;
+    world
+        .lifecycle_controller()?
+        .pass(&CancellationToken::new())
+        .await;
 
     let node = world.node_now()?;
     let mut comparison = Comparison::default();
@@ -63,7 +66,11 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let expected_taints = expect.taints.map(|list| list.map(|list| taints(&list)));
     let found: Option<Vec<Taint>> = node.map(|node| node.taints.into());
     comparison.key("taints", &expected_taints, &found);
-    comparison.key("provider_calls", &expect.provider_calls, &world.cloud.calls());
+    comparison.key(
+        "provider_calls",
+        &expect.provider_calls,
+        &world.cloud.calls(),
+    );
     comparison.events(&expect.events, &world.events());
     comparison.key("requests", &expect.requests, &world.requests());
     world.forbid_surprises(&mut comparison);

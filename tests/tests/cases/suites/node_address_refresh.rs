@@ -49,15 +49,25 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         world.api.refuse(ApiRequest::is_patch, error.kind, None);
     }
 
-    world.node_controller()?.refresh_addresses(&CancellationToken::new()).await;
+    world
+        .node_controller()?
+        .refresh_addresses(&CancellationToken::new())
+        .await;
 
     let mut comparison = Comparison::default();
     comparison.error(&expect.error, None);
     let node = world.node_now()?.context("the Node is gone")?;
     comparison.key("addresses", &expect.addresses, &addresses(&node.addresses));
-    comparison.key("provider_calls", &expect.provider_calls, &world.cloud.calls());
+    comparison.key(
+        "provider_calls",
+        &expect.provider_calls,
+        &world.cloud.calls(),
+    );
     comparison.events(&expect.events, &world.events());
-    let patched = world.requests().iter().any(|what| what == "patch nodes/status");
+    let patched = world
+        .requests()
+        .iter()
+        .any(|what| what == "patch nodes/status");
     comparison.key("patch_sent", &expect.patch_sent, &patched);
     world.forbid_surprises(&mut comparison);
     Ok(comparison)

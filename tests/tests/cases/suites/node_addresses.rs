@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::{Address, ErrorText, addresses, node_addresses, read, take_function, unknown_function};
+use crate::cases::schema::{
+    Address, ErrorText, addresses, node_addresses, read, take_function, unknown_function,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,12 +45,27 @@ pub(super) fn run(mut given: Value, expect: &Value) -> Result<Comparison> {
         }
         "from_node_ip" => {
             let given: FromNodeIp = read("given", &given)?;
-            addresses_for_node_ip(&given.node_ip.unwrap_or_default(), &node_addresses(given.addresses))
+            addresses_for_node_ip(
+                &given.node_ip.unwrap_or_default(),
+                &node_addresses(given.addresses),
+            )
         }
-        other => return Err(unknown_function(other, "add_to_node_addresses, from_node_ip")),
+        other => {
+            return Err(unknown_function(
+                other,
+                "add_to_node_addresses, from_node_ip",
+            ));
+        }
     };
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, result.as_ref().err().map(ToString::to_string).as_deref());
-    comparison.key("addresses", &expect.addresses, &result.ok().map(|list| addresses(&list)));
+    comparison.error(
+        &expect.error,
+        result.as_ref().err().map(ToString::to_string).as_deref(),
+    );
+    comparison.key(
+        "addresses",
+        &expect.addresses,
+        &result.ok().map(|list| addresses(&list)),
+    );
     Ok(comparison)
 }

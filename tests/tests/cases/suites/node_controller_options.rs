@@ -35,7 +35,11 @@ pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
         options.node.concurrent_node_status_updates = workers;
     }
     let mut comparison = Comparison::default();
-    comparison.key("status_workers", &expect.status_workers, &options.node.status_workers());
+    comparison.key(
+        "status_workers",
+        &expect.status_workers,
+        &options.node.status_workers(),
+    );
     comparison.key("errors", &expect.errors, &options.validate());
     Ok(comparison)
 }

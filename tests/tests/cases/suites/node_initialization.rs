@@ -11,7 +11,9 @@ use serde_json::Value;
 
 use crate::cases::api::ApiRequest;
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::{Address, ApiError, ApiErrorKind, ErrorText, Event, TaintForm, addresses, read, taints};
+use crate::cases::schema::{
+    Address, ApiError, ApiErrorKind, ErrorText, Event, TaintForm, addresses, read, taints,
+};
 use crate::cases::script::ProviderScript;
 use crate::cases::world::World;
 
@@ -64,15 +66,29 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Given = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
     let faults = given.api.unwrap_or_default();
-    let world = World::new(given.node, given.provider.unwrap_or_default(), faults.in_cache.unwrap_or(true))?;
+    let world = World::new(
+        given.node,
+        given.provider.unwrap_or_default(),
+        faults.in_cache.unwrap_or(true),
+    )?;
     if let Some(times) = faults.update_conflicts {
-        world.api.refuse(ApiRequest::changes_taints, ApiErrorKind::Conflict, Some(times));
+        world.api.refuse(
+            ApiRequest::changes_taints,
+            ApiErrorKind::Conflict,
+            Some(times),
+        );
     }
     if let Some(error) = faults.update_error {
-        world.api.refuse(ApiRequest::changes_taints, error.kind, None);
+        world
+            .api
+            .refuse(ApiRequest::changes_taints, error.kind, None);
     }
     if let Some(error) = faults.patch_error {
-        world.api.refuse(|request| request.is_patch() && !request.changes_taints(), error.kind, None);
+        world.api.refuse(
+            |request| request.is_patch() && !request.changes_taints(),
+            error.kind,
+            None,
+        );
     }
 
     let error = world.sync().await?;
@@ -81,14 +97,35 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     comparison.error(&expect.error, error.as_deref());
     if let Expected::Exactly(expected) = expect.node {
         let node = world.node_now()?.context("the Node is gone")?;
-        comparison.key("node.provider_id", &expected.provider_id, &node.provider_id.to_string());
+        comparison.key(
+            "node.provider_id",
+            &expected.provider_id,
+            &node.provider_id.to_string(),
+        );
         comparison.key("node.labels", &expected.labels, &owned(&node.labels));
-        comparison.key("node.taints", &expected.taints.map(|list| taints(&list)), &node.taints.to_vec());
-        comparison.key("node.addresses", &expected.addresses, &addresses(&node.addresses));
+        comparison.key(
+            "node.taints",
+            &expected.taints.map(|list| taints(&list)),
+            &node.taints.to_vec(),
+        );
+        comparison.key(
+            "node.addresses",
+            &expected.addresses,
+            &addresses(&node.addresses),
+        );
     }
-    comparison.key("provider_calls", &expect.provider_calls, &world.cloud.calls());
+    comparison.key(
+        "provider_calls",
+        &expect.provider_calls,
+        &world.cloud.calls(),
+    );
     comparison.events(&expect.events, &world.events());
-    let attempts = world.api.requests().iter().filter(|request| request.changes_taints()).count();
+    let attempts = world
+        .api
+        .requests()
+        .iter()
+        .filter(|request| request.changes_taints())
+        .count();
     comparison.key("write_attempts", &expect.write_attempts, &attempts);
     world.forbid_surprises(&mut comparison);
     Ok(comparison)
@@ -96,5 +133,8 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
 
 /// Labels in a form that compares and prints well.
 pub(super) fn owned(labels: &cloud_provider::StringMap) -> BTreeMap<String, String> {
-    labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    labels
+        .iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }

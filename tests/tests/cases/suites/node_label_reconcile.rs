@@ -36,7 +36,8 @@ struct Expect {
 pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Given = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
-    let mut metadata = json!({"name": "node0", "uid": "node-uid", "creationTimestamp": "2024-01-01T00:00:00Z"});
+    let mut metadata =
+        json!({"name": "node0", "uid": "node-uid", "creationTimestamp": "2024-01-01T00:00:00Z"});
     if let Some(labels) = given.labels {
         metadata["labels"] = json!(labels);
     }
@@ -54,11 +55,23 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let mut comparison = Comparison::default();
     comparison.error(&expect.error, error.as_deref());
     let node = world.node_now()?.context("the Node is gone")?;
-    comparison.key("labels", &expect.labels.map(Option::unwrap_or_default), &owned(&node.labels));
-    let patches: Vec<ApiRequest> = world.api.requests().into_iter().filter(ApiRequest::is_patch).collect();
+    comparison.key(
+        "labels",
+        &expect.labels.map(Option::unwrap_or_default),
+        &owned(&node.labels),
+    );
+    let patches: Vec<ApiRequest> = world
+        .api
+        .requests()
+        .into_iter()
+        .filter(ApiRequest::is_patch)
+        .collect();
     let patched = match patches.last() {
         None => None,
-        Some(patch) => Some(read("the patch's labels", &patch.body["metadata"]["labels"])?),
+        Some(patch) => Some(read(
+            "the patch's labels",
+            &patch.body["metadata"]["labels"],
+        )?),
     };
     comparison.key("patched_labels", &expect.patched_labels, &patched);
     world.forbid_surprises(&mut comparison);

@@ -58,15 +58,27 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let cloud = script.provider();
     script.withdraw(&cloud);
 
-    let answer = fetch(&*cloud, &[node]).await.pop().context("no answer for the Node")?;
+    let answer = fetch(&*cloud, &[node])
+        .await
+        .pop()
+        .context("no answer for the Node")?;
 
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, answer.as_ref().err().map(ToString::to_string).as_deref());
+    comparison.error(
+        &expect.error,
+        answer.as_ref().err().map(ToString::to_string).as_deref(),
+    );
     let found = answer.ok().flatten();
     match (expect.metadata, found) {
-        (Expected::Exactly(Some(expected)), Some(found)) => compare(&mut comparison, &expected, &found),
+        (Expected::Exactly(Some(expected)), Some(found)) => {
+            compare(&mut comparison, &expected, &found)
+        }
         (expected, found) => {
-            comparison.key("metadata", &expected.map(|metadata| metadata.is_some()), &found.is_some());
+            comparison.key(
+                "metadata",
+                &expected.map(|metadata| metadata.is_some()),
+                &found.is_some(),
+            );
         }
     }
     comparison.key("provider_calls", &expect.provider_calls, &cloud.calls());
@@ -75,10 +87,26 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
 }
 
 fn compare(comparison: &mut Comparison, expected: &MetadataForm, found: &InstanceMetadata) {
-    comparison.key("metadata.provider_id", &expected.provider_id, &found.provider_id);
-    comparison.key("metadata.instance_type", &expected.instance_type, &found.instance_type);
+    comparison.key(
+        "metadata.provider_id",
+        &expected.provider_id,
+        &found.provider_id,
+    );
+    comparison.key(
+        "metadata.instance_type",
+        &expected.instance_type,
+        &found.instance_type,
+    );
     comparison.key("metadata.zone", &expected.zone, &found.zone);
     comparison.key("metadata.region", &expected.region, &found.region);
-    comparison.key("metadata.node_addresses", &expected.node_addresses, &addresses(&found.node_addresses));
-    comparison.key("metadata.additional_labels", &expected.additional_labels, &found.additional_labels);
+    comparison.key(
+        "metadata.node_addresses",
+        &expected.node_addresses,
+        &addresses(&found.node_addresses),
+    );
+    comparison.key(
+        "metadata.additional_labels",
+        &expected.additional_labels,
+        &found.additional_labels,
+    );
 }

@@ -48,8 +48,15 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
     };
 
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, answer.as_ref().err().map(ToString::to_string).as_deref());
-    comparison.key("provider_id", &expect.provider_id.map(Option::unwrap_or_default), &answer.unwrap_or_default());
+    comparison.error(
+        &expect.error,
+        answer.as_ref().err().map(ToString::to_string).as_deref(),
+    );
+    comparison.key(
+        "provider_id",
+        &expect.provider_id.map(Option::unwrap_or_default),
+        &answer.unwrap_or_default(),
+    );
     comparison.key("provider_calls", &expect.provider_calls, &cloud.calls());
     comparison.forbid(cloud.violations());
     Ok(comparison)

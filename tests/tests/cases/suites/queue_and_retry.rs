@@ -76,7 +76,11 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
     match take_function(&mut given)?.as_str() {
         "exponential" => {
             let expect: ExpectDelays = read("expect", &expect)?;
-            compare_delays(&mut comparison, expect, &exponential(&read("given", &given)?));
+            compare_delays(
+                &mut comparison,
+                expect,
+                &exponential(&read("given", &given)?),
+            );
         }
         "bucket" => {
             let expect: ExpectDelays = read("expect", &expect)?;
@@ -88,19 +92,30 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
             comparison.key("runs", &expect.runs, &runs);
             comparison.key("result", &expect.result, &result);
         }
-        other => return Err(unknown_function(other, "exponential, bucket, retry_on_conflict")),
+        other => {
+            return Err(unknown_function(
+                other,
+                "exponential, bucket, retry_on_conflict",
+            ));
+        }
     }
     Ok(comparison)
 }
 
 fn compare_delays(comparison: &mut Comparison, expect: ExpectDelays, delays: &[Duration]) {
-    let expected = expect.delays_ms.map(|list| list.into_iter().map(Duration::from_millis).collect::<Vec<_>>());
+    let expected = expect.delays_ms.map(|list| {
+        list.into_iter()
+            .map(Duration::from_millis)
+            .collect::<Vec<_>>()
+    });
     comparison.key("delays_ms", &expected, &delays.to_vec());
 }
 
 fn exponential(given: &Exponential) -> Vec<Duration> {
-    let mut limiter =
-        RateLimiter::exponential(Duration::from_millis(given.base_ms), Duration::from_millis(given.cap_ms));
+    let mut limiter = RateLimiter::exponential(
+        Duration::from_millis(given.base_ms),
+        Duration::from_millis(given.cap_ms),
+    );
     let mut delays = Vec::new();
     for op in &given.ops {
         match op {
@@ -112,16 +127,26 @@ fn exponential(given: &Exponential) -> Vec<Duration> {
 }
 
 fn bucket(given: &Bucket) -> Vec<Duration> {
-    let cap = given.max_ms.filter(|max| *max > 0).map(Duration::from_millis);
+    let cap = given
+        .max_ms
+        .filter(|max| *max > 0)
+        .map(Duration::from_millis);
     let bucket = TokenBucket::new(Duration::from_millis(given.interval_ms), given.burst, cap);
     let (mut limiter, start) = (RateLimiter::bucket(bucket), Instant::now());
-    given.at_ms.iter().map(|at| limiter.delay(start + Duration::from_millis(*at), &"key")).collect()
+    given
+        .at_ms
+        .iter()
+        .map(|at| limiter.delay(start + Duration::from_millis(*at), &"key"))
+        .collect()
 }
 
 /// Runs and how the last one ended. A run more than there are outcomes is one that the case does not foresee.
 async fn retry(given: &Retry) -> (usize, Outcome) {
     let runs = Cell::new(0);
-    let retry = ConflictRetry { attempts: given.attempts, pause: Duration::from_millis(given.pause_ms) };
+    let retry = ConflictRetry {
+        attempts: given.attempts,
+        pause: Duration::from_millis(given.pause_ms),
+    };
     let result = retry
         .run(
             |outcome| *outcome == Outcome::Conflict,
@@ -136,5 +161,8 @@ async fn retry(given: &Retry) -> (usize, Outcome) {
             },
         )
         .await;
-    (runs.get(), result.map_or_else(|outcome| outcome, |()| Outcome::Ok))
+    (
+        runs.get(),
+        result.map_or_else(|outcome| outcome, |()| Outcome::Ok),
+    )
 }

@@ -28,7 +28,12 @@ pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let expect: Expect = read("expect", expect)?;
     let parsed = parse(&given.flag);
     let mut comparison = Comparison::default();
-    let ranges = parsed.as_deref().unwrap_or_default().iter().map(ToString::to_string).collect();
+    let ranges = parsed
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     comparison.key("cidrs", &expect.cidrs, &ranges);
     comparison.error(&expect.error, parsed.err().as_deref());
     Ok(comparison)

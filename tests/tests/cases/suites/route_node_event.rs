@@ -24,6 +24,12 @@ pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let mut comparison = Comparison::default();
     let trigger = trigger(&node(&given.old)?, &node(&given.new)?);
     comparison.key("enqueue", &expect.enqueue, &trigger.is_some());
-    comparison.key("trigger", &expect.trigger, &trigger.map(|trigger| trigger.as_str().to_owned()).unwrap_or_default());
+    comparison.key(
+        "trigger",
+        &expect.trigger,
+        &trigger
+            .map(|trigger| trigger.as_str().to_owned())
+            .unwrap_or_default(),
+    );
     Ok(comparison)
 }

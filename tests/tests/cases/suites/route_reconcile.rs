@@ -145,28 +145,47 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Given = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
     let (api, ends) = (Api::default(), Arc::new(Ends::default()));
-    let nodes = given.nodes.into_iter().map(|form| node(&api.seed(form))).collect::<Result<Vec<_>>>()?;
+    let nodes = given
+        .nodes
+        .into_iter()
+        .map(|form| node(&api.seed(form)))
+        .collect::<Result<Vec<_>>>()?;
     let mut options = Options::reference();
     options.route.cluster_cidrs = ranges(&given.cluster_cidrs)?;
     let cloud = Arc::new(ScriptedProvider::new());
-    let routes: Vec<Route> = given.routes.unwrap_or_default().into_iter().map(Route::from).collect();
+    let routes: Vec<Route> = given
+        .routes
+        .unwrap_or_default()
+        .into_iter()
+        .map(Route::from)
+        .collect();
     let list = given.list_error.map_or(Ok(routes), |error| Err(error.0));
     let (created, deleted) = (Arc::clone(&ends), Arc::clone(&ends));
-    let (create_errors, delete_errors) =
-        (given.create_errors.unwrap_or_default(), given.delete_errors.unwrap_or_default());
+    let (create_errors, delete_errors) = (
+        given.create_errors.unwrap_or_default(),
+        given.delete_errors.unwrap_or_default(),
+    );
     cloud.delay(CALL).script(|script| {
         // The case's order, which the scripted cloud's own list does not keep. That list stays empty: a route that
         // could not be deleted must not prevent its successor (RRC-023).
         script.list_routes = Some(Answer::always(list));
         script.create_route = Some(Answer::by(move |route: &Route| {
             Ends::note(&created.creates);
-            let is = |error: &&CreateError| (&error.node, &error.cidr) == (&route.target_node, &route.destination_cidr);
-            create_errors.iter().find(is).map_or(Ok(()), |error| Err(error.error.0.clone()))
+            let is = |error: &&CreateError| {
+                (&error.node, &error.cidr) == (&route.target_node, &route.destination_cidr)
+            };
+            create_errors
+                .iter()
+                .find(is)
+                .map_or(Ok(()), |error| Err(error.error.0.clone()))
         }));
         script.delete_route = Some(Answer::by(move |route: &Route| {
             Ends::note(&deleted.deletes);
             let is = |error: &&DeleteError| error.name == route.name;
-            delete_errors.iter().find(is).map_or(Ok(()), |error| Err(error.error.0.clone()))
+            delete_errors
+                .iter()
+                .find(is)
+                .map_or(Ok(()), |error| Err(error.error.0.clone()))
         }));
     });
     let (recorder, events) = EventRecorder::to_memory("route_controller", Arc::new(SystemClock));
@@ -177,18 +196,37 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         clock: Arc::new(SystemClock),
         pulse: Pulse::default(),
     };
-    let cluster = Cluster { name: "test-cluster".to_owned(), id: None };
-    let controller = RouteController::new(context, cluster, &options, recorder, Arc::new(NoRouteMetrics))?;
+    let cluster = Cluster {
+        name: "test-cluster".to_owned(),
+        id: None,
+    };
+    let controller = RouteController::new(
+        context,
+        cluster,
+        &options,
+        recorder,
+        Arc::new(NoRouteMetrics),
+    )?;
 
     let result = controller.reconcile(&CancellationToken::new()).await;
 
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, result.err().map(|error| error.to_string()).as_deref());
+    comparison.error(
+        &expect.error,
+        result.err().map(|error| error.to_string()).as_deref(),
+    );
     comparison.key("created", &expect.created, &created_routes(&cloud));
-    let mut deleted: Vec<String> = cloud.deleted_routes().into_iter().map(|route| route.name).collect();
+    let mut deleted: Vec<String> = cloud
+        .deleted_routes()
+        .into_iter()
+        .map(|route| route.name)
+        .collect();
     deleted.sort();
     comparison.key("deleted", &expect.deleted, &deleted);
-    let patches = api.requests().into_iter().map(|request| Condition::of(&request, &request.name));
+    let patches = api
+        .requests()
+        .into_iter()
+        .map(|request| Condition::of(&request, &request.name));
     let mut conditions = patches.collect::<Result<Vec<_>>>()?;
     conditions.sort_by(|a, b| a.node.cmp(&b.node));
     comparison.key("conditions", &expect.conditions, &conditions);
@@ -196,8 +234,15 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     compare_events(&mut comparison, &expect.events, events);
     let waited = ends.creates_waited();
     // Calls that may overlap need not.
-    let may = matches!(expect.creates_wait_for_deletes, Expected::Exactly(Some(false)));
-    comparison.key("creates_wait_for_deletes", &expect.creates_wait_for_deletes, &waited.map(|waited| waited && !may));
+    let may = matches!(
+        expect.creates_wait_for_deletes,
+        Expected::Exactly(Some(false))
+    );
+    comparison.key(
+        "creates_wait_for_deletes",
+        &expect.creates_wait_for_deletes,
+        &waited.map(|waited| waited && !may),
+    );
     comparison.forbid(cloud.violations());
     Ok(comparison)
 }
@@ -210,25 +255,40 @@ fn created_routes(cloud: &ScriptedProvider) -> Vec<Created> {
         name_hint,
     };
     let mut list: Vec<Created> = cloud.created_routes().into_iter().map(created).collect();
-    list.sort_by(|a, b| (&a.target_node, &a.destination_cidr).cmp(&(&b.target_node, &b.destination_cidr)));
+    list.sort_by(|a, b| {
+        (&a.target_node, &a.destination_cidr).cmp(&(&b.target_node, &b.destination_cidr))
+    });
     list
 }
 
 /// Compares events by prefix and suffix of their messages; the duration between them is free.
-fn compare_events(comparison: &mut Comparison, expected: &Expected<Vec<NodeEvent>>, mut events: Vec<RecordedEvent>) {
+fn compare_events(
+    comparison: &mut Comparison,
+    expected: &Expected<Vec<NodeEvent>>,
+    mut events: Vec<RecordedEvent>,
+) {
     events.sort_by(|a, b| a.message.cmp(&b.message));
-    let Expected::Exactly(wanted) = expected else { return };
+    let Expected::Exactly(wanted) = expected else {
+        return;
+    };
     let actual: Vec<NodeEvent> = events
         .into_iter()
         .enumerate()
         .map(|(index, event)| {
             let about = event.regarding;
-            if (about.kind.as_str(), about.api_version.as_str(), about.namespace.as_str()) != ("Node", "v1", "") {
+            if (
+                about.kind.as_str(),
+                about.api_version.as_str(),
+                about.namespace.as_str(),
+            ) != ("Node", "v1", "")
+            {
                 comparison.forbid([format!("an event is about {about}, not about a v1 Node")]);
             }
             let split = wanted.get(index).and_then(|wanted| {
                 let rest = event.message.strip_prefix(&wanted.message_prefix)?;
-                rest.strip_suffix(&wanted.message_suffix)?.parse::<GoDuration>().ok()?;
+                rest.strip_suffix(&wanted.message_suffix)?
+                    .parse::<GoDuration>()
+                    .ok()?;
                 Some((wanted.message_prefix.clone(), wanted.message_suffix.clone()))
             });
             let (message_prefix, message_suffix) = split.unwrap_or((event.message, String::new()));

@@ -35,8 +35,15 @@ pub(super) fn ranges(texts: &[String]) -> Result<Vec<ipnet::IpNet>> {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Given = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let route = Route { destination_cidr: given.route_cidr, ..Route::default() };
+    let route = Route {
+        destination_cidr: given.route_cidr,
+        ..Route::default()
+    };
     let mut comparison = Comparison::default();
-    comparison.key("responsible", &expect.responsible, &is_responsible(&route, &ranges(&given.cluster_cidrs)?));
+    comparison.key(
+        "responsible",
+        &expect.responsible,
+        &is_responsible(&route, &ranges(&given.cluster_cidrs)?),
+    );
     Ok(comparison)
 }

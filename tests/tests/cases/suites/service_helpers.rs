@@ -59,11 +59,17 @@ fn result(function: &str, given: &Value) -> Result<Value> {
         },
         "load_balancer_status_equal" => {
             let Statuses { left, right } = read("given", given)?;
-            json!(same_ingress(&left.ingress.unwrap_or_default(), &right.ingress.unwrap_or_default()))
+            json!(same_ingress(
+                &left.ingress.unwrap_or_default(),
+                &right.ingress.unwrap_or_default()
+            ))
         }
         "is_allow_all" => {
             let ranges = read::<Ranges>("given", given)?.ranges;
-            let ranges = ranges.iter().map(|range| range.parse()).collect::<Result<Vec<_>, _>>()?;
+            let ranges = ranges
+                .iter()
+                .map(|range| range.parse())
+                .collect::<Result<Vec<_>, _>>()?;
             json!(allows_all(&ranges))
         }
         other => {

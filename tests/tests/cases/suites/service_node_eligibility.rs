@@ -33,8 +33,16 @@ pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let node = node("given.node", &given.node)?;
     let mut comparison = Comparison::default();
     comparison.key("included", &expect.included, &is_included(&node));
-    comparison.key("not_autoscaler_tainted", &expect.not_autoscaler_tainted, &!is_tainted_for_deletion(&node));
-    comparison.key("not_being_deleted", &expect.not_being_deleted, &!node.terminating);
+    comparison.key(
+        "not_autoscaler_tainted",
+        &expect.not_autoscaler_tainted,
+        &!is_tainted_for_deletion(&node),
+    );
+    comparison.key(
+        "not_being_deleted",
+        &expect.not_being_deleted,
+        &!node.terminating,
+    );
     comparison.key("eligible", &expect.eligible, &is_eligible(&node));
     Ok(comparison)
 }

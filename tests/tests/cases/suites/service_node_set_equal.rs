@@ -25,8 +25,15 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Given = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (old, new) = (nodes("given.old", &given.old)?, nodes("given.new", &given.new)?);
+    let (old, new) = (
+        nodes("given.old", &given.old)?,
+        nodes("given.new", &given.new)?,
+    );
     let mut comparison = Comparison::default();
-    comparison.key("equal", &expect.equal, &Members::of(&old).same(&Members::of(&new)));
+    comparison.key(
+        "equal",
+        &expect.equal,
+        &Members::of(&old).same(&Members::of(&new)),
+    );
     Ok(comparison)
 }

@@ -77,7 +77,10 @@ struct ServiceEvent {
 pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Given = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
-    anyhow::ensure!(given.steps.len() == expect.steps.len(), "expect.steps: one for each of given.steps");
+    anyhow::ensure!(
+        given.steps.len() == expect.steps.len(),
+        "expect.steps: one for each of given.steps"
+    );
     let last_synced = given.last_synced.unwrap_or_default();
     let mut known = Vec::new();
     for (i, form) in given.services.iter().enumerate() {
@@ -86,14 +89,24 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
             Some(forms) => Some(nodes("given.last_synced", forms)?),
             None => None,
         };
-        let last = last.map(|nodes| TargetSet::eligible(&nodes.into_iter().map(Arc::new).collect::<Vec<_>>()).members);
+        let last = last.map(|nodes| {
+            TargetSet::eligible(&nodes.into_iter().map(Arc::new).collect::<Vec<_>>()).members
+        });
         known.push((Arc::new(service), last));
     }
     let mut comparison = Comparison::default();
     for (i, (step, expected)) in given.steps.into_iter().zip(expect.steps).enumerate() {
         let listed = nodes(&format!("given.steps[{i}].nodes"), &step.nodes)?;
-        let (cloud, gets) = (Arc::new(ScriptedProvider::new()), Arc::<Mutex<Vec<String>>>::default());
-        script(&cloud, step.update_load_balancer, step.get_load_balancer, &gets);
+        let (cloud, gets) = (
+            Arc::new(ScriptedProvider::new()),
+            Arc::<Mutex<Vec<String>>>::default(),
+        );
+        script(
+            &cloud,
+            step.update_load_balancer,
+            step.get_load_balancer,
+            &gets,
+        );
         // A list that fails is one that never came, so each step has caches of its own; what is remembered is handed on.
         let world = ServiceWorld::new(cloud, step.list_error.is_none().then_some(listed));
         let controller = world.controller()?;
@@ -107,15 +120,27 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
             *targets = controller.remembered_targets(&service.key());
         }
         let at = |key: &str| format!("steps[{i}].{key}");
-        comparison.key(&at("update_calls"), &expected.update_calls, &updates(&world.cloud));
+        comparison.key(
+            &at("update_calls"),
+            &expected.update_calls,
+            &updates(&world.cloud),
+        );
         let mut gets = gets.lock().clone();
         gets.sort_unstable();
         comparison.key(&at("get_calls"), &expected.get_calls, &gets);
         comparison.key(&at("retry"), &expected.retry, &retry);
         comparison.key(&at("events"), &expected.events, &events(&world));
         let (syncs, errors) = world.counters.get();
-        comparison.key(&at("loadbalancer_sync_total"), &expected.loadbalancer_sync_total, &syncs);
-        comparison.key(&at("nodesync_error_total"), &expected.nodesync_error_total, &errors);
+        comparison.key(
+            &at("loadbalancer_sync_total"),
+            &expected.loadbalancer_sync_total,
+            &syncs,
+        );
+        comparison.key(
+            &at("nodesync_error_total"),
+            &expected.nodesync_error_total,
+            &errors,
+        );
         world.forbid_surprises(&mut comparison);
     }
     Ok(comparison)
@@ -128,13 +153,22 @@ fn script(
     exist: Option<BTreeMap<String, Scripted<bool>>>,
     gets: &Arc<Mutex<Vec<String>>>,
 ) {
-    let (updates, exist, gets) = (updates.unwrap_or_default(), exist.unwrap_or_default(), Arc::clone(gets));
+    let (updates, exist, gets) = (
+        updates.unwrap_or_default(),
+        exist.unwrap_or_default(),
+        Arc::clone(gets),
+    );
     cloud.script(move |script| {
-        script.update_load_balancer =
-            Some(Answer::by(move |service: &Service| updates.get(&*service.key()).map_or(Ok(()), |it| it.0.clone())));
+        script.update_load_balancer = Some(Answer::by(move |service: &Service| {
+            updates
+                .get(&*service.key())
+                .map_or(Ok(()), |it| it.0.clone())
+        }));
         script.get_load_balancer = Some(Answer::by(move |service: &Service| {
             let key = service.key().into_owned();
-            let answer = exist.get(&key).map(|scripted| scripted.0.clone().map(existing));
+            let answer = exist
+                .get(&key)
+                .map(|scripted| scripted.0.clone().map(existing));
             gets.lock().push(key);
             answer.unwrap_or_else(|| Err(Error::other("not scripted")))
         }));
@@ -149,7 +183,10 @@ fn updates(cloud: &ScriptedProvider) -> Vec<Update> {
         .map(|call| {
             let mut hosts: Vec<String> = call.node_names().into_iter().map(str::to_owned).collect();
             hosts.sort_unstable();
-            Update { service: call.service.key().into_owned(), hosts }
+            Update {
+                service: call.service.key().into_owned(),
+                hosts,
+            }
         })
         .collect();
     updates.sort_unstable();
@@ -161,10 +198,24 @@ fn events(world: &ServiceWorld) -> Vec<ServiceEvent> {
     let mut events: Vec<ServiceEvent> = world
         .take_events()
         .into_iter()
-        .map(|(service, Event { type_, reason, message })| {
-            let (type_, reason, message) = (text(type_), text(reason), text(message));
-            ServiceEvent { service, type_, reason, message }
-        })
+        .map(
+            |(
+                service,
+                Event {
+                    type_,
+                    reason,
+                    message,
+                },
+            )| {
+                let (type_, reason, message) = (text(type_), text(reason), text(message));
+                ServiceEvent {
+                    service,
+                    type_,
+                    reason,
+                    message,
+                }
+            },
+        )
         .collect();
     events.sort_by(|a, b| a.service.cmp(&b.service));
     events

@@ -25,7 +25,10 @@ struct Expect {
 pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Change = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
-    let (old, new) = (service("given.old", &given.old)?, service("given.new", &given.new)?);
+    let (old, new) = (
+        service("given.old", &given.old)?,
+        service("given.new", &given.new)?,
+    );
     let patch = difference(&old, &new);
     let mut comparison = Comparison::default();
     comparison.key("patch", &expect.patch, &patch);
@@ -33,17 +36,29 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     // On the wire as every write of a Service; an empty patch is not sent at all (D-8).
     let api = Api::default();
     api.seed_service(given.old);
-    let (name, namespace) = (old.metadata.name.unwrap_or_default(), old.metadata.namespace.unwrap_or_default());
+    let (name, namespace) = (
+        old.metadata.name.unwrap_or_default(),
+        old.metadata.namespace.unwrap_or_default(),
+    );
     let services: kube::Api<Service> = kube::Api::namespaced(api.client(), &namespace);
     strategic_patch(&services, &name, Some(SUBRESOURCE), &patch).await?;
     let requests = api.requests();
     let unsent = is_empty_patch(&patch);
-    comparison
-        .forbid((requests.len() != usize::from(!unsent)).then(|| format!("{} requests were sent", requests.len())));
+    comparison.forbid(
+        (requests.len() != usize::from(!unsent))
+            .then(|| format!("{} requests were sent", requests.len())),
+    );
     for request in requests {
         comparison.key("patch_type", &expect.patch_type, &request.content_type);
-        let subresource = request.what.rsplit_once('/').map(|(_, subresource)| subresource.to_owned());
-        comparison.key("subresource", &expect.subresource, &subresource.unwrap_or_default());
+        let subresource = request
+            .what
+            .rsplit_once('/')
+            .map(|(_, subresource)| subresource.to_owned());
+        comparison.key(
+            "subresource",
+            &expect.subresource,
+            &subresource.unwrap_or_default(),
+        );
     }
     Ok(comparison)
 }

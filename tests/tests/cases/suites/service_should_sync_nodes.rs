@@ -18,8 +18,15 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Change = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (old, new) = (node("given.old", &given.old)?, node("given.new", &given.new)?);
+    let (old, new) = (
+        node("given.old", &given.old)?,
+        node("given.new", &given.new)?,
+    );
     let mut comparison = Comparison::default();
-    comparison.key("should_sync", &expect.should_sync, &needs_node_sync(&old, &new));
+    comparison.key(
+        "should_sync",
+        &expect.should_sync,
+        &needs_node_sync(&old, &new),
+    );
     Ok(comparison)
 }

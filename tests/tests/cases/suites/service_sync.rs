@@ -105,45 +105,89 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     }
     let faults = given.api.unwrap_or_default();
     if let Some(error) = faults.finalizer_patch_error {
-        world.api.refuse(ApiRequest::changes_finalizers, error.kind, None);
+        world
+            .api
+            .refuse(ApiRequest::changes_finalizers, error.kind, None);
     }
     if let Some(error) = faults.status_patch_error {
-        world.api.refuse(ApiRequest::changes_status, error.kind, None);
+        world
+            .api
+            .refuse(ApiRequest::changes_status, error.kind, None);
     }
-    let Some(key) = key else { anyhow::bail!("given.key: is missing") };
+    let Some(key) = key else {
+        anyhow::bail!("given.key: is missing")
+    };
 
-    let (requeue, failures) = work_once(&controller, &key, given.prior_failures.unwrap_or_default()).await?;
+    let (requeue, failures) =
+        work_once(&controller, &key, given.prior_failures.unwrap_or_default()).await?;
 
     let mut comparison = Comparison::default();
     comparison.key("requeue", &expect.requeue, &requeue);
-    comparison.key("failure_count_after", &expect.failure_count_after, &failures);
-    comparison.key("provider_calls", &expect.provider_calls, &world.cloud.calls());
-    comparison.key("ensure_hosts", &expect.ensure_hosts, &ensure_hosts(&world.cloud));
+    comparison.key(
+        "failure_count_after",
+        &expect.failure_count_after,
+        &failures,
+    );
+    comparison.key(
+        "provider_calls",
+        &expect.provider_calls,
+        &world.cloud.calls(),
+    );
+    comparison.key(
+        "ensure_hosts",
+        &expect.ensure_hosts,
+        &ensure_hosts(&world.cloud),
+    );
     let (about, events): (Vec<String>, Vec<Event>) = world.take_events().into_iter().unzip();
     comparison.events(&expect.events, &events);
-    comparison.forbid(about.into_iter().filter(|other| *other != key).map(|other| format!("an event about {other}")));
-    let now = world.api.service(&key).map(|object| service("the API's service", &object)).transpose()?;
-    let finalizers = now.as_ref().map(|service| service.metadata.finalizers.clone().unwrap_or_default());
+    comparison.forbid(
+        about
+            .into_iter()
+            .filter(|other| *other != key)
+            .map(|other| format!("an event about {other}")),
+    );
+    let now = world
+        .api
+        .service(&key)
+        .map(|object| service("the API's service", &object))
+        .transpose()?;
+    let finalizers = now
+        .as_ref()
+        .map(|service| service.metadata.finalizers.clone().unwrap_or_default());
     comparison.key("finalizers", &expect.finalizers, &finalizers);
     comparison.key("ingress", &expect.ingress, &now.map(ingress));
-    let uid = controller.remembered(&key).and_then(|service| service.metadata.uid.clone());
+    let uid = controller
+        .remembered(&key)
+        .and_then(|service| service.metadata.uid.clone());
     comparison.key("cached_uid", &expect.cached_uid, &uid);
     let targets = controller.remembered_targets(&key);
     let targets = targets.map(|members| members.names().map(str::to_owned).collect());
     comparison.key("last_synced_nodes", &expect.last_synced_nodes, &targets);
-    let patches = world.api.requests().iter().filter(|request| request.is_patch()).count();
+    let patches = world
+        .api
+        .requests()
+        .iter()
+        .filter(|request| request.is_patch())
+        .count();
     comparison.key("patches", &expect.patches, &patches);
     world.forbid_surprises(&mut comparison);
     Ok(comparison)
 }
 
 /// Processes the key once, after `prior` failures; returns its requeueing and its failures after that.
-async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -> Result<(Requeue, u32)> {
+async fn work_once(
+    controller: &Arc<ServiceController>,
+    key: &str,
+    prior: u32,
+) -> Result<(Requeue, u32)> {
     let limiter = RateLimiter::exponential(Duration::from_secs(5), Duration::from_secs(300));
     let queue: Queue<String> = Queue::new("service", limiter, Arc::new(NoMetrics));
     for _ in 0..prior {
         queue.add_rate_limited(key.to_owned());
-        ensure!(queue.next().await.as_deref() == Some(key), "the queue hands out another key");
+        ensure!(
+            queue.next().await.as_deref() == Some(key),
+            "the queue hands out another key"
+        );
         queue.done(&key.to_owned());
     }
     queue.add(key.to_owned());
@@ -153,9 +197,19 @@ async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -
         worked.lock().push((Instant::now(), failures));
     };
     let worker = {
-        let (controller, queue, stop, worked) = (controller.clone(), queue.clone(), stop.clone(), worked.clone());
+        let (controller, queue, stop, worked) = (
+            controller.clone(),
+            queue.clone(),
+            stop.clone(),
+            worked.clone(),
+        );
         move |claim: runtime::claim::Claim<String>| {
-            let (controller, queue, stop, worked) = (controller.clone(), queue.clone(), stop.clone(), worked.clone());
+            let (controller, queue, stop, worked) = (
+                controller.clone(),
+                queue.clone(),
+                stop.clone(),
+                worked.clone(),
+            );
             async move {
                 if worked.lock().is_empty() {
                     let key = claim.key().clone();
@@ -177,18 +231,24 @@ async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -
         () = patience => {}
     }
     let worked = worked.lock().clone();
-    let Some((ended, failures)) = worked.first().copied() else { anyhow::bail!("the key was not worked on") };
+    let Some((ended, failures)) = worked.first().copied() else {
+        anyhow::bail!("the key was not worked on")
+    };
     let requeue = match worked.get(1).map(|(again, _)| *again - ended) {
         None => Requeue::None,
         Some(_) if failures > prior => Requeue::Backoff,
-        Some(pause) => Requeue::After { after_ms: u64::try_from(pause.as_millis())? },
+        Some(pause) => Requeue::After {
+            after_ms: u64::try_from(pause.as_millis())?,
+        },
     };
     Ok((requeue, failures))
 }
 
 fn ensure_hosts(cloud: &ScriptedProvider) -> Vec<Vec<String>> {
     let calls = cloud.balancer_calls();
-    let ensures = calls.iter().filter(|call| call.action == BalancerAction::Ensure);
+    let ensures = calls
+        .iter()
+        .filter(|call| call.action == BalancerAction::Ensure);
     let sorted = |mut hosts: Vec<&str>| {
         hosts.sort_unstable();
         hosts.into_iter().map(str::to_owned).collect()

@@ -29,10 +29,25 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Given = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (service, options) = (service("given.service", &given.service)?, Options::reference().service);
+    let (service, options) = (
+        service("given.service", &given.service)?,
+        Options::reference().service,
+    );
     let mut comparison = Comparison::default();
-    comparison.key("wants_load_balancer", &expect.wants_load_balancer, &wants_load_balancer(&service, &options));
-    comparison.key("needs_cleanup", &expect.needs_cleanup, &needs_cleanup(&service));
-    comparison.key("enqueue_on_add", &expect.enqueue_on_add, &concerns_us(&service, &options));
+    comparison.key(
+        "wants_load_balancer",
+        &expect.wants_load_balancer,
+        &wants_load_balancer(&service, &options),
+    );
+    comparison.key(
+        "needs_cleanup",
+        &expect.needs_cleanup,
+        &needs_cleanup(&service),
+    );
+    comparison.key(
+        "enqueue_on_add",
+        &expect.enqueue_on_add,
+        &concerns_us(&service, &options),
+    );
     Ok(comparison)
 }

@@ -33,14 +33,26 @@ pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Given = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
     let mut service = Service::default();
-    service.spec.get_or_insert_default().load_balancer_source_ranges = given.spec_ranges;
-    service.metadata.annotations = given.annotation.map(|value| [(ANNOTATION_SOURCE_RANGES.to_owned(), value)].into());
+    service
+        .spec
+        .get_or_insert_default()
+        .load_balancer_source_ranges = given.spec_ranges;
+    service.metadata.annotations = given
+        .annotation
+        .map(|value| [(ANNOTATION_SOURCE_RANGES.to_owned(), value)].into());
 
     let ranges = source_ranges(&service);
 
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, ranges.as_ref().err().map(ToString::to_string).as_deref());
-    comparison.key("allow_all", &expect.allow_all, &ranges.as_ref().ok().map(allows_all));
+    comparison.error(
+        &expect.error,
+        ranges.as_ref().err().map(ToString::to_string).as_deref(),
+    );
+    comparison.key(
+        "allow_all",
+        &expect.allow_all,
+        &ranges.as_ref().ok().map(allows_all),
+    );
     let texts = ranges.ok().map(|ranges| {
         let mut texts: Vec<String> = ranges.iter().map(ToString::to_string).collect();
         texts.sort();

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::cases::api::{Api, ApiRequest};
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::{ApiErrorKind, ErrorText, TaintForm, read, taints, take_function, unknown_function};
+use crate::cases::schema::{
+    ApiErrorKind, ErrorText, TaintForm, read, taints, take_function, unknown_function,
+};
 
 const NODE: &str = "node0";
 
@@ -47,25 +49,48 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
     if let Some(times) = given.patch_conflicts {
         api.refuse(ApiRequest::is_patch, ApiErrorKind::Conflict, Some(times));
     }
-    let (nodes, wanted) = (kube::Api::<NodeObject>::all(api.client()), taints(&given.taints.unwrap_or_default()));
+    let (nodes, wanted) = (
+        kube::Api::<NodeObject>::all(api.client()),
+        taints(&given.taints.unwrap_or_default()),
+    );
 
-    let target = Target { name: NODE, uid: None };
+    let target = Target {
+        name: NODE,
+        uid: None,
+    };
     let result = match function.as_str() {
         "add_or_update" => add_or_update_taints(&nodes, target, &wanted).await,
         "remove" => {
-            let cached =
-                given.cached_taints.map(|list| serde_json::from_value::<Node>(node(Some(&list)))).transpose()?;
+            let cached = given
+                .cached_taints
+                .map(|list| serde_json::from_value::<Node>(node(Some(&list))))
+                .transpose()?;
             remove_taints(&nodes, target, cached.as_ref(), &wanted).await
         }
         other => return Err(unknown_function(other, "add_or_update, remove")),
     };
 
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, result.as_ref().err().map(|error| api_error(error).to_string()).as_deref());
+    comparison.error(
+        &expect.error,
+        result
+            .as_ref()
+            .err()
+            .map(|error| api_error(error).to_string())
+            .as_deref(),
+    );
     let found: Option<Node> = api.node(NODE).map(serde_json::from_value).transpose()?;
     let found: Option<Vec<Taint>> = found.map(|node| node.taints.into());
-    comparison.key("taints", &expect.taints.map(|list| list.map(|list| taints(&list))), &found);
-    let requests = api.requests().into_iter().map(|request| request.what).collect();
+    comparison.key(
+        "taints",
+        &expect.taints.map(|list| list.map(|list| taints(&list))),
+        &found,
+    );
+    let requests = api
+        .requests()
+        .into_iter()
+        .map(|request| request.what)
+        .collect();
     comparison.key("requests", &expect.requests, &requests);
     Ok(comparison)
 }

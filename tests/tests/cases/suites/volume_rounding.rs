@@ -45,7 +45,10 @@ pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     };
 
     let mut comparison = Comparison::default();
-    comparison.error(&expect.error, rounded.as_ref().err().map(ToString::to_string).as_deref());
+    comparison.error(
+        &expect.error,
+        rounded.as_ref().err().map(ToString::to_string).as_deref(),
+    );
     comparison.key("value", &expect.value, &rounded.ok());
     Ok(comparison)
 }

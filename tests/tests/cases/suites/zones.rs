@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use ccm_tests::zones::{
-    Selection, Zones, choose_zones, choose_zones_including, hash_and_index, label_zone_list, label_zones, listed_zones,
-    select_zone, select_zones, topology_zones,
+    Selection, Zones, choose_zones, choose_zones_including, hash_and_index, label_zone_list,
+    label_zones, listed_zones, select_zone, select_zones, topology_zones,
 };
 use cloud_provider::StringMap;
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
@@ -82,7 +82,10 @@ pub(super) fn run(mut given: Value, expect: &Value) -> Result<Comparison> {
         return Ok(comparison);
     }
     let zones = zones(&function, &given)?;
-    comparison.error(&expect.error, zones.as_ref().err().map(ToString::to_string).as_deref());
+    comparison.error(
+        &expect.error,
+        zones.as_ref().err().map(ToString::to_string).as_deref(),
+    );
     comparison.key("zones", &expect.zones, &zones.ok());
     Ok(comparison)
 }
@@ -93,9 +96,16 @@ fn zones(function: &str, given: &Value) -> Result<cloud_provider::Result<Vec<Str
         "zones_to_set" => listed_zones(&text()?),
         "label_zones_to_set" => label_zones(&text()?),
         "label_zones_to_list" => return Ok(label_zone_list(&text()?)),
-        "zones_from_allowed_topologies" => topology_zones(&read::<Topologies>("given", given)?.allowed_topologies),
+        "zones_from_allowed_topologies" => {
+            topology_zones(&read::<Topologies>("given", given)?.allowed_topologies)
+        }
         "choose_zones" | "choose_zones_including" => {
-            let Choice { zones, claim, include, count } = read("given", given)?;
+            let Choice {
+                zones,
+                claim,
+                include,
+                count,
+            } = read("given", given)?;
             match include {
                 None => Ok(choose_zones(&zones, &claim, count)),
                 Some(include) => choose_zones_including(&zones, &claim, &include, count),
@@ -114,10 +124,17 @@ fn zones(function: &str, given: &Value) -> Result<cloud_provider::Result<Vec<Str
 }
 
 fn select(given: &GivenSelection) -> cloud_provider::Result<Zones> {
-    let node_labels: Option<StringMap> = given.node_labels.as_ref().map(|labels| labels.iter().collect());
+    let node_labels: Option<StringMap> = given
+        .node_labels
+        .as_ref()
+        .map(|labels| labels.iter().collect());
     let selection = Selection {
-        zone: given.zone_parameter_present.then_some(&*given.zone_parameter),
-        zones: given.zones_parameter_present.then_some(&given.zones_parameter),
+        zone: given
+            .zone_parameter_present
+            .then_some(&*given.zone_parameter),
+        zones: given
+            .zones_parameter_present
+            .then_some(&given.zones_parameter),
         zones_with_nodes: &given.zones_with_nodes,
         node_labels: node_labels.as_ref(),
         allowed_topologies: &given.allowed_topologies,

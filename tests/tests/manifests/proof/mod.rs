@@ -48,7 +48,11 @@ fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
     let mut documents = vec![accounts::document(ACCOUNT)];
     let namespaces: BTreeSet<_> = atoms.iter().map(|atom| atom.namespace.clone()).collect();
     for namespace in namespaces {
-        let rules: Vec<_> = atoms.iter().filter(|atom| atom.namespace == namespace).map(Atom::rule).collect();
+        let rules: Vec<_> = atoms
+            .iter()
+            .filter(|atom| atom.namespace == namespace)
+            .map(Atom::rule)
+            .collect();
         documents.extend(bound("e2e-ccm", &namespace, &json!(rules), ACCOUNT));
     }
     documents
@@ -57,7 +61,11 @@ fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
 /// Returns a role and its binding to an account.
 fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2] {
     let (home, subject) = account.split_once('/').unwrap_or_default();
-    let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
+    let kind = if namespace.is_empty() {
+        "ClusterRole"
+    } else {
+        "Role"
+    };
     let mut metadata = json!({"name": name});
     if !namespace.is_empty() {
         metadata["namespace"] = json!(namespace);
@@ -74,7 +82,11 @@ fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2
 /// Returns an account that may scrape the metrics.
 fn scraper() -> Vec<Value> {
     let rules = json!([{"nonResourceURLs": ["/metrics", "/metrics/slis"], "verbs": ["get"]}]);
-    [vec![accounts::document(SCRAPER)], bound("e2e-scraper", "", &rules, SCRAPER).to_vec()].concat()
+    [
+        vec![accounts::document(SCRAPER)],
+        bound("e2e-scraper", "", &rules, SCRAPER).to_vec(),
+    ]
+    .concat()
 }
 
 /// Applies roles, waits until they count, plays, and removes them whatever happened.
@@ -89,7 +101,12 @@ async fn with_roles<T>(
     apply(&admin, &all, false).await?;
     let played = async {
         let mut granted = granted(&all)?;
-        may_do(environment, &admin, &granted.remove(ACCOUNT).unwrap_or_default()).await?;
+        may_do(
+            environment,
+            &admin,
+            &granted.remove(ACCOUNT).unwrap_or_default(),
+        )
+        .await?;
         for (account, atoms) in granted.iter().filter(|(account, _)| *account != SCRAPER) {
             may_do_at_least(environment, account, atoms).await?;
         }
@@ -103,12 +120,22 @@ async fn with_roles<T>(
 
 /// Returns the permissions that apply in a namespace. The result does not name the namespace.
 fn within(atoms: &BTreeSet<Atom>, namespace: &str) -> BTreeSet<Atom> {
-    let counts = atoms.iter().filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace);
-    counts.map(|atom| Atom { namespace: String::new(), ..atom.clone() }).collect()
+    let counts = atoms
+        .iter()
+        .filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace);
+    counts
+        .map(|atom| Atom {
+            namespace: String::new(),
+            ..atom.clone()
+        })
+        .collect()
 }
 
 fn say<'a>(atoms: impl Iterator<Item = &'a Atom>) -> String {
-    atoms.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    atoms
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 const NAMESPACES: [&str; 2] = ["kube-system", "default"];
@@ -116,46 +143,73 @@ const NAMESPACES: [&str; 2] = ["kube-system", "default"];
 /// Waits until the account has exactly these permissions, apart from those of all users. New accounts and roles apply
 /// after a delay.
 async fn may_do(environment: &Environment, admin: &Client, atoms: &BTreeSet<Atom>) -> Result<()> {
-    let (account, nobody) =
-        (accounts::client(environment, admin, ACCOUNT).await?, accounts::client(environment, admin, SCRAPER).await?);
+    let (account, nobody) = (
+        accounts::client(environment, admin, ACCOUNT).await?,
+        accounts::client(environment, admin, SCRAPER).await?,
+    );
     for namespace in NAMESPACES {
         let expected = within(atoms, namespace);
-        until(&format!("the account's permissions in {namespace}"), LIMIT, async || {
-            let everybody = accounts::may(&nobody, namespace).await?;
-            let has: BTreeSet<_> = accounts::may(&account, namespace).await?.difference(&everybody).cloned().collect();
-            ensure!(
-                has == expected,
-                "in {namespace} the account may also: {}; and may not: {}",
-                say(has.difference(&expected)),
-                say(expected.difference(&has))
-            );
-            Ok(())
-        })
+        until(
+            &format!("the account's permissions in {namespace}"),
+            LIMIT,
+            async || {
+                let everybody = accounts::may(&nobody, namespace).await?;
+                let has: BTreeSet<_> = accounts::may(&account, namespace)
+                    .await?
+                    .difference(&everybody)
+                    .cloned()
+                    .collect();
+                ensure!(
+                    has == expected,
+                    "in {namespace} the account may also: {}; and may not: {}",
+                    say(has.difference(&expected)),
+                    say(expected.difference(&has))
+                );
+                Ok(())
+            },
+        )
         .await?;
     }
     Ok(())
 }
 
 /// Waits until another account may do this.
-async fn may_do_at_least(environment: &Environment, account: &str, atoms: &BTreeSet<Atom>) -> Result<()> {
+async fn may_do_at_least(
+    environment: &Environment,
+    account: &str,
+    atoms: &BTreeSet<Atom>,
+) -> Result<()> {
     let client = accounts::acting_as(environment, account).await?;
     for namespace in NAMESPACES {
         let expected = within(atoms, namespace);
-        until(&format!("{account}'s permissions in {namespace}"), LIMIT, async || {
-            let has = accounts::may(&client, namespace).await?;
-            ensure!(expected.is_subset(&has), "it may not: {}", say(expected.difference(&has)));
-            Ok(())
-        })
+        until(
+            &format!("{account}'s permissions in {namespace}"),
+            LIMIT,
+            async || {
+                let has = accounts::may(&client, namespace).await?;
+                ensure!(
+                    expected.is_subset(&has),
+                    "it may not: {}",
+                    say(expected.difference(&has))
+                );
+                Ok(())
+            },
+        )
         .await?;
     }
     Ok(())
 }
 
 /// Checks that `can-i --list` of the account is what the program needs (acceptance check 1 of the deployment rules).
-pub(crate) async fn the_account_may_do_what_is_needed_and_nothing_else(environment: &Environment) -> Result<()> {
+pub(crate) async fn the_account_may_do_what_is_needed_and_nothing_else(
+    environment: &Environment,
+) -> Result<()> {
     let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
     let needed = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
-    with_roles(environment, documents, async |admin| may_do(environment, admin, &needed).await).await
+    with_roles(environment, documents, async |admin| {
+        may_do(environment, admin, &needed).await
+    })
+    .await
 }
 
 /// Runs the whole scenario, and returns the refused requests.
@@ -167,15 +221,31 @@ async fn live(environment: &Environment, cast: Cast, label: &str) -> Result<Vec<
         Ok(()) => scenario.end().await,
         Err(error) => Err(error),
     };
-    ended.map_err(|error| anyhow!("{error:#}\n\nrefused: {refused:?}\n\nits last lines:\n{}", scenario.tail()))?;
+    ended.map_err(|error| {
+        anyhow!(
+            "{error:#}\n\nrefused: {refused:?}\n\nits last lines:\n{}",
+            scenario.tail()
+        )
+    })?;
     Ok(scenario.refused())
 }
 
-pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environment: &Environment) -> Result<()> {
+pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(
+    environment: &Environment,
+) -> Result<()> {
     for streams in [true, false] {
         let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
         with_roles(environment, documents, async |_| {
-            let refused = live(environment, Cast { streams, vanishes: streams, ..Cast::default() }, "ours").await?;
+            let refused = live(
+                environment,
+                Cast {
+                    streams,
+                    vanishes: streams,
+                    ..Cast::default()
+                },
+                "ours",
+            )
+            .await?;
             ensure!(refused.is_empty(), "it was refused: {refused:?}");
             Ok(())
         })
@@ -185,22 +255,46 @@ pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environme
 }
 
 /// Accounts that the controllers act as; kube-controller-manager creates some of them, if it runs.
-const CONTROLLERS: [&str; 4] = ["node-controller", "route-controller", "service-controller", "pvl-controller"];
+const CONTROLLERS: [&str; 4] = [
+    "node-controller",
+    "route-controller",
+    "service-controller",
+    "pvl-controller",
+];
 
 pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
     environment: &Environment,
     helm: &Helm,
 ) -> Result<()> {
-    let values = ["cloudProvider=simulated", "clusterCIDR=10.244.0.0/16", "controllers.volume=true"];
-    let values = values.into_iter().chain(["useServiceAccountCredentials=true"]).map(str::to_owned);
+    let values = [
+        "cloudProvider=simulated",
+        "clusterCIDR=10.244.0.0/16",
+        "controllers.volume=true",
+    ];
+    let values = values
+        .into_iter()
+        .chain(["useServiceAccountCredentials=true"])
+        .map(str::to_owned);
     let mut documents = helm.render(&values.collect::<Vec<_>>())?;
-    documents.retain(|it| it["kind"].as_str().is_some_and(|kind| kind.contains("Role") || kind == "ServiceAccount"));
+    documents.retain(|it| {
+        it["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.contains("Role") || kind == "ServiceAccount")
+    });
     let admin = connect(environment).await?;
     let accounts = CONTROLLERS.map(|name| accounts::document(&format!("kube-system/{name}")));
     // The program creates missing accounts.
     remove(&admin, &accounts[..3]).await?;
     with_roles(environment, documents, async |_| {
-        let refused = live(environment, Cast { accounts: true, ..Cast::default() }, "accounts").await?;
+        let refused = live(
+            environment,
+            Cast {
+                accounts: true,
+                ..Cast::default()
+            },
+            "accounts",
+        )
+        .await?;
         ensure!(refused.is_empty(), "it was refused: {refused:?}");
         Ok(())
     })
@@ -217,17 +311,35 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
             .remove(ACCOUNT)
             .unwrap_or_default()
             .into_iter()
-            .filter(|atom| ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)),
+            .filter(|atom| {
+                ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)
+            }),
     );
     with_roles(environment, roles(&atoms), async |_| {
-        let refused =
-            live(environment, Cast { volumes: false, vanishes: true, ..Cast::default() }, "reference").await?;
-        let kinds: BTreeSet<_> = refused.iter().map(|it| format!("{} {} {}", it.verb, it.resource, it.name)).collect();
+        let refused = live(
+            environment,
+            Cast {
+                volumes: false,
+                vanishes: true,
+                ..Cast::default()
+            },
+            "reference",
+        )
+        .await?;
+        let kinds: BTreeSet<_> = refused
+            .iter()
+            .map(|it| format!("{} {} {}", it.verb, it.resource, it.name))
+            .collect();
         println!("with the reference's role it works; refused were: {kinds:?}");
         let known = |it: &str| {
-            it.starts_with("GET namespaces") || it.starts_with("WATCH leases") || it.starts_with("LIST leases")
+            it.starts_with("GET namespaces")
+                || it.starts_with("WATCH leases")
+                || it.starts_with("LIST leases")
         };
-        ensure!(kinds.iter().all(|it| known(it)), "it was refused: {kinds:?}");
+        ensure!(
+            kinds.iter().all(|it| known(it)),
+            "it was refused: {kinds:?}"
+        );
         Ok(())
     })
     .await
@@ -254,7 +366,11 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
     with_roles(environment, roles(&without), async |_| {
         // A server that streams lists is never asked for one; and a Lease is only created if it does not exist.
         let vanishes = atom.verb == "create" && atom.resource == "leases";
-        let cast = Cast { streams: atom.verb != "list", vanishes, ..Cast::default() };
+        let cast = Cast {
+            streams: atom.verb != "list",
+            vanishes,
+            ..Cast::default()
+        };
         let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;
         let refusal = async || loop {
             let fits = |it: &ApiRequest| verb(it) == atom.verb && it.resource == atom.resource;
@@ -274,21 +390,36 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
         let others = scenario.refused();
         match played {
             Ok(()) => bail!("without it all went well; refused: {others:?}"),
-            Err(error) => bail!("it was not refused, but: {error:#}; refused: {others:?}\n{}", scenario.tail()),
+            Err(error) => bail!(
+                "it was not refused, but: {error:#}; refused: {others:?}\n{}",
+                scenario.tail()
+            ),
         }
     })
     .await
 }
 
-pub(crate) async fn without_any_one_permission_something_is_refused(environment: &Environment) -> Result<()> {
-    let needed = wanted(&everything()).remove(ACCOUNT).context("no permissions")?;
+pub(crate) async fn without_any_one_permission_something_is_refused(
+    environment: &Environment,
+) -> Result<()> {
+    let needed = wanted(&everything())
+        .remove(ACCOUNT)
+        .context("no permissions")?;
     let only = std::env::var("CCM_TEST_PERMISSION").unwrap_or_default();
     let mut superfluous = Vec::new();
     println!("| permission that is removed | what is refused then |\n|---|---|");
-    for (number, atom) in needed.iter().enumerate().filter(|(_, atom)| atom.to_string().contains(&only)) {
+    for (number, atom) in needed
+        .iter()
+        .enumerate()
+        .filter(|(_, atom)| atom.to_string().contains(&only))
+    {
         match missed(environment, atom, number).await {
             Ok(request) => {
-                let name = if request.name.is_empty() { String::new() } else { format!(" {}", request.name) };
+                let name = if request.name.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {}", request.name)
+                };
                 println!("| {atom} | {} {}{name} |", request.verb, request.resource);
             }
             Err(error) => {

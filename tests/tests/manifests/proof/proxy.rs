@@ -37,7 +37,9 @@ struct Shared {
 impl Proxy {
     /// Starts the proxy; `server` is a client of the API server without credentials.
     pub(crate) async fn start(server: Client) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the proxy")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("a port for the proxy")?;
         let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             server,
@@ -46,7 +48,9 @@ impl Proxy {
             streams: AtomicBool::new(true),
         });
         let shutdown = CancellationToken::new();
-        let router = Router::new().fallback(forward).with_state(Arc::clone(&shared));
+        let router = Router::new()
+            .fallback(forward)
+            .with_state(Arc::clone(&shared));
         let until = shutdown.clone().drop_guard();
         tokio::spawn(async move {
             tokio::select! {
@@ -54,7 +58,11 @@ impl Proxy {
                 () = shutdown.cancelled() => {}
             }
         });
-        Ok(Self { shared, url, _until: until })
+        Ok(Self {
+            shared,
+            url,
+            _until: until,
+        })
     }
 
     pub(crate) fn requests(&self) -> &ApiRequests {
@@ -79,7 +87,8 @@ impl Proxy {
             "users": [{"name": "test", "user": {"token": token}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         });
-        std::fs::write(path, config.to_string()).with_context(|| format!("writing {}", path.display()))
+        std::fs::write(path, config.to_string())
+            .with_context(|| format!("writing {}", path.display()))
     }
 }
 
@@ -95,11 +104,17 @@ impl Shared {
             return Some((StatusCode::UNPROCESSABLE_ENTITY, status));
         }
         let mut conflict = self.conflict.lock();
-        if conflict.is_some_and(|(verb, resource)| verb == request.verb && resource == request.resource) {
+        if conflict
+            .is_some_and(|(verb, resource)| verb == request.verb && resource == request.resource)
+        {
             *conflict = None;
             return Some((
                 StatusCode::CONFLICT,
-                refusal(StatusCode::CONFLICT, "Conflict", "the object has been modified"),
+                refusal(
+                    StatusCode::CONFLICT,
+                    "Conflict",
+                    "the object has been modified",
+                ),
             ));
         }
         None

@@ -48,7 +48,12 @@ pub(crate) struct Cast {
 
 impl Default for Cast {
     fn default() -> Self {
-        Self { volumes: true, streams: true, accounts: false, vanishes: false }
+        Self {
+            volumes: true,
+            streams: true,
+            accounts: false,
+            vanishes: false,
+        }
     }
 }
 
@@ -69,10 +74,13 @@ impl Scenario {
     /// Creates the harness: a Lease whose holder no longer exists, and the program with its account.
     pub(crate) async fn set(environment: &Environment, cast: Cast, label: &str) -> Result<Self> {
         let client = connect(environment).await?;
-        clean_up(&client).await.context("removing what an earlier run left behind")?;
+        clean_up(&client)
+            .await
+            .context("removing what an earlier run left behind")?;
         let directory = TempDir::with_prefix("ccm-rbac-")?;
         let served = ServedCloud::start(directory.path()).await?;
-        let proxy = Proxy::start(Client::try_from(accounts::anonymous(environment).await?)?).await?;
+        let proxy =
+            Proxy::start(Client::try_from(accounts::anonymous(environment).await?)?).await?;
         if !cast.streams {
             proxy.stop_streaming();
         }
@@ -82,15 +90,34 @@ impl Scenario {
         let port = free_port()?;
         let arguments = arguments(cast, &served, &kubeconfig, port);
         let log = directory.path().join("log");
-        let controller = Controller::start(environment.binary()?, arguments.into_iter().map(Into::into), &log)?;
+        let controller = Controller::start(
+            environment.binary()?,
+            arguments.into_iter().map(Into::into),
+            &log,
+        )?;
         let label = format!("e2e-{}-{label}", std::process::id());
         let kubelets = Kubelets::start(&client);
-        Ok(Self { cast, client, kubelets, controller, served, proxy, port, label, _directory: directory })
+        Ok(Self {
+            cast,
+            client,
+            kubelets,
+            controller,
+            served,
+            proxy,
+            port,
+            label,
+            _directory: directory,
+        })
     }
 
     /// Returns the program's requests that were refused so far.
     pub(crate) fn refused(&self) -> Vec<ApiRequest> {
-        self.proxy.requests().all().into_iter().filter(|request| request.status == 403).collect()
+        self.proxy
+            .requests()
+            .all()
+            .into_iter()
+            .filter(|request| request.status == 403)
+            .collect()
     }
 
     /// Returns the program's last lines.
@@ -124,7 +151,9 @@ impl Scenario {
         self.asked("GET", "leases").await?;
         if self.refused().is_empty() {
             // Whether it may watch the Lease shows before the Lease is free.
-            tokio::time::timeout(Duration::from_secs(5), self.asked("WATCH", "leases")).await.ok();
+            tokio::time::timeout(Duration::from_secs(5), self.asked("WATCH", "leases"))
+                .await
+                .ok();
         }
         if self.cast.vanishes {
             leases.delete(LEASE, &DeleteParams::default()).await?;
@@ -134,8 +163,14 @@ impl Scenario {
         }
         until("it leads", SOON, async || {
             let lease = leases.get(LEASE).await?;
-            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-            ensure!(!holder.is_empty() && holder != "nobody", "the holder is {holder:?}");
+            let holder = lease
+                .spec
+                .and_then(|spec| spec.holder_identity)
+                .unwrap_or_default();
+            ensure!(
+                !holder.is_empty() && holder != "nobody",
+                "the holder is {holder:?}"
+            );
             Ok(())
         })
         .await?;
@@ -146,7 +181,10 @@ impl Scenario {
     async fn nodes(&self) -> Result<()> {
         let names = self.names(4);
         for name in &names {
-            self.served.cloud.add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
+            self.served.cloud.add_machine(NewMachine {
+                name: name.clone(),
+                ..NewMachine::default()
+            });
         }
         self.kubelets.register(&names, true).await?;
         let nodes: Api<Node> = Api::all(self.client.clone());
@@ -157,14 +195,24 @@ impl Scenario {
             _ = nodes.patch(name, &PatchParams::default(), &patch).await;
         }
         for name in &names {
-            until(&format!("{name} is initialised and routed"), SOON, async || {
-                let node = nodes.get(name).await?;
-                ensure!(!has_taint(&node, TAINT_UNINITIALIZED), "it has the taint");
-                let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-                let said = conditions.iter().find(|it| it.type_ == "NetworkUnavailable").map(|it| &*it.status);
-                ensure!(said == Some("False"), "NetworkUnavailable is {said:?}");
-                Ok(())
-            })
+            until(
+                &format!("{name} is initialised and routed"),
+                SOON,
+                async || {
+                    let node = nodes.get(name).await?;
+                    ensure!(!has_taint(&node, TAINT_UNINITIALIZED), "it has the taint");
+                    let conditions = node
+                        .status
+                        .and_then(|status| status.conditions)
+                        .unwrap_or_default();
+                    let said = conditions
+                        .iter()
+                        .find(|it| it.type_ == "NetworkUnavailable")
+                        .map(|it| &*it.status);
+                    ensure!(said == Some("False"), "NetworkUnavailable is {said:?}");
+                    Ok(())
+                },
+            )
             .await?;
         }
         Ok(())
@@ -177,18 +225,25 @@ impl Scenario {
         let name = &self.names(1)[0];
         let mut object = load_balancer(name, &[80]);
         object["metadata"]["labels"][OURS] = json!("true");
-        services.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        services
+            .create(&PostParams::default(), &serde_json::from_value(object)?)
+            .await?;
         for kind in ["LoadBalancer", "ClusterIP", "LoadBalancer"] {
             let patch = Patch::Merge(json!({"spec": {"type": kind}}));
-            services.patch(name, &PatchParams::default(), &patch).await?;
-            self.balanced(&services, name, kind == "LoadBalancer").await?;
+            services
+                .patch(name, &PatchParams::default(), &patch)
+                .await?;
+            self.balanced(&services, name, kind == "LoadBalancer")
+                .await?;
         }
         self.asked("PATCH", "events").await?;
         for _ in 0..20 {
             // Between the two requests it may not put its finalizer back: then it would be a deletion like any other.
             self.controller.freeze()?;
             let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            services.patch_metadata(name, &PatchParams::default(), &free).await?;
+            services
+                .patch_metadata(name, &PatchParams::default(), &free)
+                .await?;
             services.delete(name, &DeleteParams::background()).await?;
             self.controller.resume()?;
             until("the Service is gone", SOON, async || {
@@ -197,7 +252,10 @@ impl Scenario {
             })
             .await?;
             until("its load balancer is gone", SOON, async || {
-                ensure!(self.served.cloud.load_balancers().is_empty(), "it is still there");
+                ensure!(
+                    self.served.cloud.load_balancers().is_empty(),
+                    "it is still there"
+                );
                 Ok(())
             })
             .await?;
@@ -206,23 +264,35 @@ impl Scenario {
             }
             let mut object = load_balancer(name, &[80]);
             object["metadata"]["labels"][OURS] = json!("true");
-            services.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+            services
+                .create(&PostParams::default(), &serde_json::from_value(object)?)
+                .await?;
             self.balanced(&services, name, true).await?;
         }
         anyhow::bail!("it never asked for the Service that vanished")
     }
 
     async fn balanced(&self, services: &Api<Service>, name: &str, is_balanced: bool) -> Result<()> {
-        until(&format!("{name} is balanced: {is_balanced}"), SOON, async || {
-            let service = services.get(name).await?;
-            let held = service.finalizers().iter().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER);
-            let ingress = service.status.and_then(|status| status.load_balancer?.ingress).unwrap_or_default();
-            ensure!(
-                held == is_balanced && ingress.is_empty() != is_balanced,
-                "finalizer: {held}, addresses: {ingress:?}"
-            );
-            Ok(())
-        })
+        until(
+            &format!("{name} is balanced: {is_balanced}"),
+            SOON,
+            async || {
+                let service = services.get(name).await?;
+                let held = service
+                    .finalizers()
+                    .iter()
+                    .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER);
+                let ingress = service
+                    .status
+                    .and_then(|status| status.load_balancer?.ingress)
+                    .unwrap_or_default();
+                ensure!(
+                    held == is_balanced && ingress.is_empty() != is_balanced,
+                    "finalizer: {held}, addresses: {ingress:?}"
+                );
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -246,10 +316,16 @@ impl Scenario {
                 "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": "simulated.csi", "volumeHandle": "v-1"},
             },
         });
-        volumes.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        volumes
+            .create(&PostParams::default(), &serde_json::from_value(object)?)
+            .await?;
         until("the volume has its zone", SOON, async || {
             let volume = volumes.get(name).await?;
-            ensure!(volume.labels().contains_key(LABEL_ZONE), "it has the labels {:?}", volume.labels());
+            ensure!(
+                volume.labels().contains_key(LABEL_ZONE),
+                "it has the labels {:?}",
+                volume.labels()
+            );
             Ok(())
         })
         .await
@@ -269,7 +345,10 @@ impl Scenario {
         self.served.cloud.terminate(&names[1]);
         self.kubelets.report(&names[1], false).await?;
         until("the Node is deleted", SOON, async || {
-            ensure!(nodes.get_opt(&names[1]).await?.is_none(), "it is still there");
+            ensure!(
+                nodes.get_opt(&names[1]).await?.is_none(),
+                "it is still there"
+            );
             Ok(())
         })
         .await
@@ -286,13 +365,20 @@ impl Scenario {
         let metrics = || http::Request::get("/metrics").body(Vec::new());
         until("the metrics", SOON, async || {
             let text = scraper.request_text(metrics()?).await?;
-            ensure!(text.contains("running_managed_controllers"), "no series of ours in {} bytes", text.len());
+            ensure!(
+                text.contains("running_managed_controllers"),
+                "no series of ours in {} bytes",
+                text.len()
+            );
             Ok(())
         })
         .await?;
         // The requests of the manifests' probes (DEP-50, DEP-51).
         for probe in ["/healthz", "/readyz"] {
-            stranger.request_text(http::Request::get(probe).body(Vec::new())?).await.context(probe)?;
+            stranger
+                .request_text(http::Request::get(probe).body(Vec::new())?)
+                .await
+                .context(probe)?;
         }
         match stranger.request_text(metrics()?).await {
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
@@ -301,11 +387,17 @@ impl Scenario {
     }
 
     fn names(&self, count: usize) -> Vec<String> {
-        (1..=count).map(|number| format!("{}-{number}", self.label)).collect()
+        (1..=count)
+            .map(|number| format!("{}-{number}", self.label))
+            .collect()
     }
 
     fn has_asked(&self, verb: &str, resource: &str) -> bool {
-        self.proxy.requests().all().iter().any(|request| request.verb == verb && request.resource == resource)
+        self.proxy
+            .requests()
+            .all()
+            .iter()
+            .any(|request| request.verb == verb && request.resource == resource)
     }
 
     async fn asked(&self, verb: &str, resource: &str) -> Result<()> {
@@ -319,7 +411,11 @@ impl Scenario {
 
 fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> Vec<String> {
     let file = kubeconfig.display();
-    let controllers = if cast.volumes { "*,persistent-volume-label-controller" } else { "*" };
+    let controllers = if cast.volumes {
+        "*,persistent-volume-label-controller"
+    } else {
+        "*"
+    };
     vec![
         "--cloud-provider=simulated".to_owned(),
         format!("--cloud-config={}", served.config().display()),
@@ -330,8 +426,14 @@ fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> 
         "--cluster-cidr=10.244.0.0/16".to_owned(),
         "--leader-elect=true".to_owned(),
         // A candidate that sees a deleted Lease waits for the whole lease duration.
-        format!("--leader-elect-lease-duration={}s", if cast.vanishes { 8 } else { 60 }),
-        format!("--leader-elect-renew-deadline={}s", if cast.vanishes { 7 } else { 50 }),
+        format!(
+            "--leader-elect-lease-duration={}s",
+            if cast.vanishes { 8 } else { 60 }
+        ),
+        format!(
+            "--leader-elect-renew-deadline={}s",
+            if cast.vanishes { 7 } else { 50 }
+        ),
         "--leader-elect-retry-period=1s".to_owned(),
         format!("--use-service-account-credentials={}", cast.accounts),
         format!("--secure-port={port}"),
@@ -351,13 +453,21 @@ fn free_port() -> Result<u16> {
 
 /// Creates a Lease whose holder ended recently.
 async fn hold_the_lease(client: &Client) -> Result<()> {
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let now = Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string();
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE},
         "spec": {"holderIdentity": "nobody", "leaseDurationSeconds": 4, "acquireTime": now, "renewTime": now, "leaseTransitions": 0},
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
-    leases.patch(LEASE, &PatchParams::apply("e2e").force(), &Patch::Apply(lease)).await?;
+    leases
+        .patch(
+            LEASE,
+            &PatchParams::apply("e2e").force(),
+            &Patch::Apply(lease),
+        )
+        .await?;
     Ok(())
 }
 
@@ -377,8 +487,12 @@ where
     let ours = kube::api::ListParams::default().labels(OURS);
     for object in api.list_metadata(&ours).await? {
         let free: Patch<Value> = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        _ = api.patch_metadata(&object.name_any(), &PatchParams::default(), &free).await;
-        _ = api.delete(&object.name_any(), &DeleteParams::background()).await;
+        _ = api
+            .patch_metadata(&object.name_any(), &PatchParams::default(), &free)
+            .await;
+        _ = api
+            .delete(&object.name_any(), &DeleteParams::background())
+            .await;
     }
     Ok(())
 }

@@ -23,7 +23,9 @@ impl InjectedFault {
         match moment {
             Moment::Created => {
                 cloud.inject(Fault::new(FaultKind::LostAnswer).on(CREATE).times(1));
-                Self::Cloud { more_than: Some(cloud.load_balancers().len()) }
+                Self::Cloud {
+                    more_than: Some(cloud.load_balancers().len()),
+                }
             }
             Moment::Deleting => {
                 cloud.inject(Fault::new(FaultKind::Hang).on(DELETE).times(1));
@@ -31,8 +33,13 @@ impl InjectedFault {
             }
             Moment::Deleted(service) => {
                 // The first patch removes the finalizer. It is neither answered nor carried out.
-                let patch = Matcher::any().verb("patch").resource("services/status").name(service);
-                Self::Kubernetes { rule: kubernetes.add(patch, Action::Hang) }
+                let patch = Matcher::any()
+                    .verb("patch")
+                    .resource("services/status")
+                    .name(service);
+                Self::Kubernetes {
+                    rule: kubernetes.add(patch, Action::Hang),
+                }
             }
         }
     }
@@ -41,11 +48,13 @@ impl InjectedFault {
     pub(super) fn is_applied(&self, cloud: &Cloud, kubernetes: &Faults) -> bool {
         match self {
             Self::Cloud { more_than } => {
-                cloud.faults().is_empty() && more_than.is_none_or(|count| cloud.load_balancers().len() > count)
+                cloud.faults().is_empty()
+                    && more_than.is_none_or(|count| cloud.load_balancers().len() > count)
             }
-            Self::Kubernetes { rule } => {
-                kubernetes.list().iter().any(|listed| listed.id == *rule && listed.applied > 0)
-            }
+            Self::Kubernetes { rule } => kubernetes
+                .list()
+                .iter()
+                .any(|listed| listed.id == *rule && listed.applied > 0),
         }
     }
 }

@@ -20,7 +20,10 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> ExpectationVerdict {
     let mut routes: HashMap<&str, &CloudRoute> = HashMap::with_capacity(now.cloud.routes.len());
     for route in &now.cloud.routes {
         if routes.insert(&route.route.destination, route).is_some() {
-            return ExpectationVerdict::Broken(format!("two routes to {}", route.route.destination));
+            return ExpectationVerdict::Broken(format!(
+                "two routes to {}",
+                route.route.destination
+            ));
         }
     }
     let (mut done, mut wanted, mut other) = (0, 0, None);
@@ -32,7 +35,11 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> ExpectationVerdict {
         }
     }
     if other.is_none() && routes.len() > wanted {
-        let is_of_a_node = |range: &str| now.nodes.iter().any(|node| node.pod_cidrs.iter().any(|own| &**own == range));
+        let is_of_a_node = |range: &str| {
+            now.nodes
+                .iter()
+                .any(|node| node.pod_cidrs.iter().any(|own| &**own == range))
+        };
         other = routes
             .iter()
             .find(|(range, _)| !is_of_a_node(range))
@@ -45,7 +52,10 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> ExpectationVerdict {
     ExpectationVerdict::Waiting {
         done,
         of: nodes,
-        seen: format!("{done} of {nodes} Nodes are so, {} routes{other}", routes.len()),
+        seen: format!(
+            "{done} of {nodes} Nodes are so, {} routes{other}",
+            routes.len()
+        ),
     }
 }
 
@@ -59,10 +69,15 @@ fn problem(node: &Node, routes: &HashMap<&str, &CloudRoute>) -> Option<String> {
     if node.pod_cidrs.is_empty() {
         return Some(format!("Node {name} has no Pod range"));
     }
-    let address =
-        |hop: &String| node.addresses.iter().any(|own| own.kind == AddressType::InternalIP && *own.address == **hop);
+    let address = |hop: &String| {
+        node.addresses
+            .iter()
+            .any(|own| own.kind == AddressType::InternalIP && *own.address == **hop)
+    };
     for range in &node.pod_cidrs {
-        let Some(route) = routes.get(&**range) else { return Some(format!("no route {range} of Node {name}")) };
+        let Some(route) = routes.get(&**range) else {
+            return Some(format!("no route {range} of Node {name}"));
+        };
         let leads_there = !route.blackhole
             && machine_id(node) == Some(&*route.route.machine)
             && !route.route.next_hop.is_empty()
@@ -72,10 +87,16 @@ fn problem(node: &Node, routes: &HashMap<&str, &CloudRoute>) -> Option<String> {
         }
     }
     match &node.network_unavailable {
-        Some(condition) if condition.status == ConditionStatus::False && &*condition.reason == "RouteCreated" => None,
-        Some(condition) => {
-            Some(format!("Node {name} says NetworkUnavailable={:?}/{}", condition.status, condition.reason))
+        Some(condition)
+            if condition.status == ConditionStatus::False
+                && &*condition.reason == "RouteCreated" =>
+        {
+            None
         }
+        Some(condition) => Some(format!(
+            "Node {name} says NetworkUnavailable={:?}/{}",
+            condition.status, condition.reason
+        )),
         None => Some(format!("Node {name} does not say NetworkUnavailable")),
     }
 }
@@ -93,7 +114,11 @@ mod tests {
             name: format!("n{number}").into(),
             provider_id: format!("simulated://m-{number}").into(),
             pod_cidrs: [format!("10.128.{number}.0/24").into()].into(),
-            addresses: [NodeAddress::new(AddressType::InternalIP, &format!("10.0.0.{number}"))].into(),
+            addresses: [NodeAddress::new(
+                AddressType::InternalIP,
+                &format!("10.0.0.{number}"),
+            )]
+            .into(),
             network_unavailable: Some(NetworkCondition {
                 status: ConditionStatus::False,
                 reason: "RouteCreated".into(),
@@ -116,8 +141,15 @@ mod tests {
     }
 
     fn seen(nodes: Vec<Node>, routes: Vec<CloudRoute>) -> Observed {
-        let cloud = Arc::new(CloudState { balancers: Vec::new(), routes });
-        Observed { nodes: nodes.into_iter().map(Arc::new).collect(), cloud, ..Observed::default() }
+        let cloud = Arc::new(CloudState {
+            balancers: Vec::new(),
+            routes,
+        });
+        Observed {
+            nodes: nodes.into_iter().map(Arc::new).collect(),
+            cloud,
+            ..Observed::default()
+        }
     }
 
     fn waits_for(verdict: ExpectationVerdict) -> String {
@@ -140,28 +172,65 @@ mod tests {
             spoil(&mut node);
             waits_for(routed(&seen(vec![node], routes), 1))
         };
-        assert_eq!(one(|_| {}, vec![]), "0 of 1 Nodes are so, 0 routes; no route 10.128.1.0/24 of Node n1");
+        assert_eq!(
+            one(|_| {}, vec![]),
+            "0 of 1 Nodes are so, 0 routes; no route 10.128.1.0/24 of Node n1"
+        );
         let left = one(|_| {}, vec![route(1), route(7)]);
-        assert_eq!(left, "1 of 1 Nodes are so, 2 routes; route 10.128.7.0/24 to n7 (10.0.0.7) is left");
-        assert!(one(|node| node.pod_cidrs = [].into(), vec![]).ends_with("Node n1 has no Pod range"));
+        assert_eq!(
+            left,
+            "1 of 1 Nodes are so, 2 routes; route 10.128.7.0/24 to n7 (10.0.0.7) is left"
+        );
         assert!(
-            one(|node| node.network_unavailable = None, vec![route(1)]).ends_with("does not say NetworkUnavailable")
+            one(|node| node.pod_cidrs = [].into(), vec![]).ends_with("Node n1 has no Pod range")
+        );
+        assert!(
+            one(|node| node.network_unavailable = None, vec![route(1)])
+                .ends_with("does not say NetworkUnavailable")
         );
         let moved = one(|node| node.addresses = [].into(), vec![route(1)]);
-        assert!(moved.ends_with("Node n1 has route 10.128.1.0/24 to n1 (10.0.0.1)"), "{moved}");
-        let gone = one(|_| {}, vec![CloudRoute { blackhole: true, ..route(1) }]);
+        assert!(
+            moved.ends_with("Node n1 has route 10.128.1.0/24 to n1 (10.0.0.1)"),
+            "{moved}"
+        );
+        let gone = one(
+            |_| {},
+            vec![CloudRoute {
+                blackhole: true,
+                ..route(1)
+            }],
+        );
         assert!(gone.contains("to a machine that is gone"), "{gone}");
     }
 
     #[test]
     fn a_node_that_the_cloud_does_not_know_yet_needs_no_route() {
-        let new = Node { provider_id: "".into(), network_unavailable: None, ..node(3) };
-        assert!(matches!(routed(&seen(vec![node(1), new], vec![route(1)]), 1), ExpectationVerdict::Happened(_)));
+        let new = Node {
+            provider_id: "".into(),
+            network_unavailable: None,
+            ..node(3)
+        };
+        assert!(matches!(
+            routed(&seen(vec![node(1), new], vec![route(1)]), 1),
+            ExpectationVerdict::Happened(_)
+        ));
     }
 
     #[test]
     fn two_routes_to_one_range_never_heal() {
-        let now = seen(vec![node(1)], vec![route(1), CloudRoute { id: "r-9".to_owned(), ..route(1) }]);
-        assert_eq!(routed(&now, 1), ExpectationVerdict::Broken("two routes to 10.128.1.0/24".to_owned()));
+        let now = seen(
+            vec![node(1)],
+            vec![
+                route(1),
+                CloudRoute {
+                    id: "r-9".to_owned(),
+                    ..route(1)
+                },
+            ],
+        );
+        assert_eq!(
+            routed(&now, 1),
+            ExpectationVerdict::Broken("two routes to 10.128.1.0/24".to_owned())
+        );
     }
 }

@@ -12,10 +12,16 @@ fn requests(list: u64, patches: u64, balancers: u64) -> Requests {
         .into(),
         kubernetes: [
             (by(Sender::NodeControllers, "nodes", "patch"), patches),
-            (by(Sender::NodeControllers, "nodes/status", "patch"), patches),
+            (
+                by(Sender::NodeControllers, "nodes/status", "patch"),
+                patches,
+            ),
             (by(Sender::Shared, "nodes", "watch"), 1),
             (by(Sender::NodeControllers, "events", "create"), 5),
-            (by(Sender::ServiceController, "services/status", "patch"), 2 * balancers),
+            (
+                by(Sender::ServiceController, "services/status", "patch"),
+                2 * balancers,
+            ),
             (by(Sender::ServiceController, "events", "create"), balancers),
             (by(Sender::Kubelets, "nodes", "create"), 5),
         ]
@@ -24,7 +30,11 @@ fn requests(list: u64, patches: u64, balancers: u64) -> Requests {
 }
 
 pub(in crate::demo) fn report() -> Report {
-    let step = |name, millis, requests| StepCost { name, took: Duration::from_millis(millis), requests };
+    let step = |name, millis, requests| StepCost {
+        name,
+        took: Duration::from_millis(millis),
+        requests,
+    };
     Report {
         nodes: 5,
         services: 4,
@@ -59,13 +69,20 @@ fn tables_are_aligned_and_each_step_shows_its_own_share() {
             "created              0.00           1.00            2.00          1.00",
         ]
     );
-    assert!(sections[4].rows[1].starts_with("2.00 writes"), "{:?}", sections[4].rows);
+    assert!(
+        sections[4].rows[1].starts_with("2.00 writes"),
+        "{:?}",
+        sections[4].rows
+    );
 }
 
 #[test]
 fn programs_get_the_same_figures() {
     let object = report().object();
-    assert_eq!((&object["ok"], &object["writesPerNode"]), (&json!(true), &json!(2.0)));
+    assert_eq!(
+        (&object["ok"], &object["writesPerNode"]),
+        (&json!(true), &json!(2.0))
+    );
     assert_eq!(
         object["steps"][2],
         json!({
@@ -81,6 +98,9 @@ fn programs_get_the_same_figures() {
 
 #[test]
 fn peak_memory_is_read_from_the_status_file() {
-    assert_eq!(vm_hwm("Name:\tx\nVmPeak:\t  99 kB\nVmHWM:\t   12345 kB\n"), Some(12345));
+    assert_eq!(
+        vm_hwm("Name:\tx\nVmPeak:\t  99 kB\nVmHWM:\t   12345 kB\n"),
+        Some(12345)
+    );
     assert_eq!(vm_hwm(""), None);
 }

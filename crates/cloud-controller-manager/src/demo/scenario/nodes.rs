@@ -15,7 +15,11 @@ pub(super) fn joining(nodes: usize) -> Vec<ScenarioStep> {
             "initialise",
             "the cloud controller manager starts: Nodes get provider ID, addresses and labels, and lose the taint",
             &[Action::StartControllers],
-            &[Expectation::Initialised { nodes, passes: 0, show: None }],
+            &[Expectation::Initialised {
+                nodes,
+                passes: 0,
+                show: None,
+            }],
         ),
         step(
             "routes",
@@ -32,12 +36,24 @@ pub(super) fn joining(nodes: usize) -> Vec<ScenarioStep> {
 pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioStep> {
     let [stopped, terminated, silent, joining] = [name(2), name(3), name(4), name(nodes + 1)];
     // One machine was terminated and one was added, so the number of Nodes is the same as before.
-    let most: Vec<String> = (1..=nodes + 1).filter(|n| *n != 3).take(nodes / 2 + 1).map(name).collect();
-    let balanced = Expectation::Balanced { ports: ports.to_vec() };
-    let kept = |nodes: &[String], why, refused| Expectation::Kept { nodes: nodes.to_vec(), why, refused };
+    let most: Vec<String> = (1..=nodes + 1)
+        .filter(|n| *n != 3)
+        .take(nodes / 2 + 1)
+        .map(name)
+        .collect();
+    let balanced = Expectation::Balanced {
+        ports: ports.to_vec(),
+    };
+    let kept = |nodes: &[String], why, refused| Expectation::Kept {
+        nodes: nodes.to_vec(),
+        why,
+        refused,
+    };
     let routed = |nodes| Expectation::Routed { nodes };
     // One change of a route, and one of the targets of each load balancer.
-    let follows = Expectation::AtMost { changes: 1 + ports.len() as u64 };
+    let follows = Expectation::AtMost {
+        changes: 1 + ports.len() as u64,
+    };
     let nothing_moves = Expectation::AtMost { changes: 0 };
     let quiet = |it, nodes| [it, balanced.clone(), routed(nodes), nothing_moves.clone()];
     let follow = |it, nodes| [it, balanced.clone(), routed(nodes), follows.clone()];
@@ -46,7 +62,12 @@ pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioSte
             "stop",
             &format!("the machine of {stopped} is stopped: its Node is tainted"),
             &[Action::Stop(stopped.clone())],
-            &quiet(Expectation::ShutDown { node: stopped.clone() }, nodes),
+            &quiet(
+                Expectation::ShutDown {
+                    node: stopped.clone(),
+                },
+                nodes,
+            ),
         ),
         step(
             "start",
@@ -56,16 +77,28 @@ pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioSte
         ),
         step(
             "terminate",
-            &format!("the machine of {terminated} is terminated: its Node, route and targets are deleted"),
+            &format!(
+                "the machine of {terminated} is terminated: its Node, route and targets are deleted"
+            ),
             &[Action::Terminate(terminated.clone())],
             &follow(Expectation::Deleted { node: terminated }, nodes - 1),
         ),
         step(
             "revoke",
-            &format!("{silent} goes silent, the cloud revokes the token, {joining} joins: nothing is deleted"),
-            &[Action::Silence(vec![silent.clone()]), Action::RevokeToken, Action::AddMachine(joining.clone())],
+            &format!(
+                "{silent} goes silent, the cloud revokes the token, {joining} joins: nothing is deleted"
+            ),
             &[
-                kept(std::slice::from_ref(&silent), "the lookup in the cloud failed", Some(joining.clone())),
+                Action::Silence(vec![silent.clone()]),
+                Action::RevokeToken,
+                Action::AddMachine(joining.clone()),
+            ],
+            &[
+                kept(
+                    std::slice::from_ref(&silent),
+                    "the lookup in the cloud failed",
+                    Some(joining.clone()),
+                ),
                 balanced.clone(),
             ],
         ),
@@ -75,7 +108,14 @@ pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioSte
                 "the token is good again: {joining} is initialised, gets its route and becomes a target everywhere"
             ),
             &[Action::RestoreToken],
-            &follow(Expectation::Initialised { nodes, passes: 2, show: Some(joining) }, nodes),
+            &follow(
+                Expectation::Initialised {
+                    nodes,
+                    passes: 2,
+                    show: Some(joining),
+                },
+                nodes,
+            ),
         ),
         step(
             "empty",
@@ -91,9 +131,20 @@ pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioSte
         ),
         step(
             "landslide",
-            &format!("{} of {nodes} machines vanish together: nothing is deleted", most.len()),
-            &[Action::Settle, Action::Silence(most.clone()), Action::Vanish(most.clone())],
-            &[kept(&most, "without a machine", None), balanced.clone(), nothing_moves.clone()],
+            &format!(
+                "{} of {nodes} machines vanish together: nothing is deleted",
+                most.len()
+            ),
+            &[
+                Action::Settle,
+                Action::Silence(most.clone()),
+                Action::Vanish(most.clone()),
+            ],
+            &[
+                kept(&most, "without a machine", None),
+                balanced.clone(),
+                nothing_moves.clone(),
+            ],
         ),
         step(
             "heal",

@@ -16,7 +16,10 @@ pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> ScenarioStep {
     let changes = ports.len() as u64;
     step(
         "expose",
-        &format!("{} Services of type LoadBalancer get addresses, and {nodes} Nodes as targets", ports.len()),
+        &format!(
+            "{} Services of type LoadBalancer get addresses, and {nodes} Nodes as targets",
+            ports.len()
+        ),
         &[Action::CreateServices(ports.to_vec())],
         &[balanced(ports, &[]), Expectation::AtMost { changes }],
     )
@@ -27,7 +30,10 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
     let [first, second, third] = [service(1), service(2), service(3)];
     let flapping = name(1);
     let one = Expectation::AtMost { changes: 1 };
-    let still = Expectation::Still { dwell: AFTER_A_FLAP, silent: false };
+    let still = Expectation::Still {
+        dwell: AFTER_A_FLAP,
+        silent: false,
+    };
     let changed = with_new_port(ports);
     vec![
         step(
@@ -38,19 +44,25 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
         ),
         step(
             "port",
-            &format!("the port of {first} becomes {NEW_PORT}: its listener changes, its address does not"),
+            &format!(
+                "the port of {first} becomes {NEW_PORT}: its listener changes, its address does not"
+            ),
             &[Action::ChangePort(first, NEW_PORT)],
             &[balanced(&changed, &[]), one.clone()],
         ),
         step(
             "flip",
-            &format!("{second} becomes a ClusterIP: load balancer, address and finalizer are deleted"),
+            &format!(
+                "{second} becomes a ClusterIP: load balancer, address and finalizer are deleted"
+            ),
             &[Action::ChangeType(second.clone(), "ClusterIP")],
             &[balanced(&changed, &[&second]), one.clone()],
         ),
         step(
             "flop",
-            &format!("{second} becomes a LoadBalancer again: load balancer, address and finalizer are back"),
+            &format!(
+                "{second} becomes a LoadBalancer again: load balancer, address and finalizer are back"
+            ),
             &[Action::ChangeType(second, "LoadBalancer")],
             &[balanced(&changed, &[]), one.clone()],
         ),
@@ -58,7 +70,13 @@ pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
             "delete",
             &format!("{third} is deleted: nothing of it is left in the cloud"),
             &[Action::DeleteService(third.clone())],
-            &[Expectation::Gone { service: third.clone() }, balanced(&changed, &[&third]), one],
+            &[
+                Expectation::Gone {
+                    service: third.clone(),
+                },
+                balanced(&changed, &[&third]),
+                one,
+            ],
         ),
     ]
 }
@@ -69,7 +87,9 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
     let mut all = with_new_port(ports);
     all.push((new.clone(), 443));
     let at_most = |changes| Expectation::AtMost { changes };
-    let gone = |service: &String| Expectation::Gone { service: service.clone() };
+    let gone = |service: &String| Expectation::Gone {
+        service: service.clone(),
+    };
     let interrupted = |service: &String, deleting, in_cloud| Expectation::Interrupted {
         service: service.clone(),
         deleting,
@@ -92,7 +112,9 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
         ),
         step(
             "adopt",
-            &format!("the controllers start again: {new} has that load balancer, and no second one"),
+            &format!(
+                "the controllers start again: {new} has that load balancer, and no second one"
+            ),
             &[Action::StartControllers],
             &[balanced(&all, &[&third]), at_most(0)],
         ),
@@ -110,7 +132,10 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
                 Action::AwaitStuck,
                 Action::KillControllers,
             ],
-            &[interrupted(&new, true, false), interrupted(&first, true, true)],
+            &[
+                interrupted(&new, true, false),
+                interrupted(&first, true, true),
+            ],
         ),
         step(
             "restart",
@@ -132,7 +157,10 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
                 Expectation::Settled { nodes },
                 left,
                 Expectation::Routed { nodes },
-                Expectation::Still { dwell: STEADY, silent: true },
+                Expectation::Still {
+                    dwell: STEADY,
+                    silent: true,
+                },
             ],
         ),
     ]
@@ -140,9 +168,18 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<ScenarioStep
 
 fn with_new_port(ports: &[(String, u16)]) -> Vec<(String, u16)> {
     let first = service(1);
-    ports.iter().map(|(name, port)| (name.clone(), if *name == first { NEW_PORT } else { *port })).collect()
+    ports
+        .iter()
+        .map(|(name, port)| (name.clone(), if *name == first { NEW_PORT } else { *port }))
+        .collect()
 }
 
 fn balanced(ports: &[(String, u16)], except: &[&String]) -> Expectation {
-    Expectation::Balanced { ports: ports.iter().filter(|(name, _)| !except.contains(&name)).cloned().collect() }
+    Expectation::Balanced {
+        ports: ports
+            .iter()
+            .filter(|(name, _)| !except.contains(&name))
+            .cloned()
+            .collect(),
+    }
 }

@@ -29,7 +29,13 @@ fn volume(labels: Value, affinity: Value) -> Value {
 }
 
 fn says(zone: &str, region: &str) -> Result<Option<BTreeMap<String, String>>> {
-    Ok(Some([(LABEL_ZONE.to_owned(), zone.to_owned()), (LABEL_REGION.to_owned(), region.to_owned())].into()))
+    Ok(Some(
+        [
+            (LABEL_ZONE.to_owned(), zone.to_owned()),
+            (LABEL_REGION.to_owned(), region.to_owned()),
+        ]
+        .into(),
+    ))
 }
 
 /// Returns the response without its UID and with the patch decoded.
@@ -37,11 +43,16 @@ fn answer(request: &Value, cloud: &Result<Option<BTreeMap<String, String>>>) -> 
     let response = review(request, cloud).unwrap()["response"].clone();
     assert_eq!(response["uid"], "17");
     assert_eq!(response["allowed"], true, "nothing is ever refused");
-    assert_eq!(response.get("patchType").is_some(), response.get("patch").is_some());
+    assert_eq!(
+        response.get("patchType").is_some(),
+        response.get("patch").is_some()
+    );
     match response["patch"].as_str() {
         None => json!({"warnings": response["warnings"]}),
         Some(patch) => {
-            let patch = base64::engine::general_purpose::STANDARD.decode(patch).unwrap();
+            let patch = base64::engine::general_purpose::STANDARD
+                .decode(patch)
+                .unwrap();
             let patch: Value = serde_json::from_slice(&patch).unwrap();
             json!({"patch": patch, "warnings": response["warnings"]})
         }
@@ -58,8 +69,14 @@ const TERMS: &str = "/spec/nodeAffinity/required/nodeSelectorTerms";
 
 #[test]
 fn a_bare_volume_gets_everything() {
-    let found = answer(&create(volume(Value::Null, Value::Null)), &says("b__a", "r"));
-    let expressions = [requires(LABEL_ZONE, &["a", "b"]), requires(LABEL_REGION, &["r"])];
+    let found = answer(
+        &create(volume(Value::Null, Value::Null)),
+        &says("b__a", "r"),
+    );
+    let expressions = [
+        requires(LABEL_ZONE, &["a", "b"]),
+        requires(LABEL_REGION, &["r"]),
+    ];
     let expected = json!([
         {"op": "add", "path": "/metadata/labels", "value": {LABEL_ZONE: "a__b", LABEL_REGION: "r"}},
         {"op": "add", "path": "/spec/nodeAffinity",
@@ -77,7 +94,10 @@ fn labels_and_terms_that_are_there_stay() {
         {"matchExpressions": [requires(LABEL_ZONE_BETA, &["a"]), requires(LABEL_REGION, &["r"])]},
         {},
     ]);
-    let found = answer(&create(volume(json!({"app": "x"}), affinity)), &says("a", "r"));
+    let found = answer(
+        &create(volume(json!({"app": "x"}), affinity)),
+        &says("a", "r"),
+    );
     let (zone, region) = (requires(LABEL_ZONE, &["a"]), requires(LABEL_REGION, &["r"]));
     let expected = json!([
         {"op": "add", "path": REGION_PATH, "value": "r"},
@@ -107,27 +127,56 @@ fn volume_that_needs_nothing_is_admitted_without_a_look_up() {
     );
     let table = [
         ("an update", with("/request/operation", json!("UPDATE"))),
-        ("another kind", with("/request/kind/kind", json!("PersistentVolumeClaim"))),
-        ("another group", with("/request/kind/group", json!("example.com"))),
+        (
+            "another kind",
+            with("/request/kind/kind", json!("PersistentVolumeClaim")),
+        ),
+        (
+            "another group",
+            with("/request/kind/group", json!("example.com")),
+        ),
         ("no volume", with("/request/object", json!({"spec": 1}))),
         ("a status", status),
         ("a deletion", create(terminating)),
         ("complete", create(complete)),
-        ("a placeholder", with("/request/object/spec/csi/volumeHandle", json!(VOLUME_PLACEHOLDER))),
+        (
+            "a placeholder",
+            with(
+                "/request/object/spec/csi/volumeHandle",
+                json!(VOLUME_PLACEHOLDER),
+            ),
+        ),
     ];
     for (what, request) in table {
         assert!(subject(&request).is_none(), "{what}");
-        assert_eq!(answer(&request, &says("a", "r")), json!({"warnings": null}), "{what}");
+        assert_eq!(
+            answer(&request, &says("a", "r")),
+            json!({"warnings": null}),
+            "{what}"
+        );
     }
     assert!(subject(&create(open())).is_some());
-    assert_eq!(answer(&create(open()), &Ok(None)), json!({"warnings": null}), "another driver");
-    assert_eq!(answer(&create(open()), &Ok(Some(BTreeMap::new()))), json!({"warnings": null}), "nothing known");
+    assert_eq!(
+        answer(&create(open()), &Ok(None)),
+        json!({"warnings": null}),
+        "another driver"
+    );
+    assert_eq!(
+        answer(&create(open()), &Ok(Some(BTreeMap::new()))),
+        json!({"warnings": null}),
+        "nothing known"
+    );
 }
 
 #[test]
 fn a_user_who_knows_better_is_warned_and_not_overruled() {
-    let found = answer(&create(volume(json!({LABEL_ZONE: "b"}), Value::Null)), &says("a", "r"));
-    let warning = format!("label {LABEL_ZONE} is \"b\", but the cloud says \"a\": correct the label or remove it");
+    let found = answer(
+        &create(volume(json!({LABEL_ZONE: "b"}), Value::Null)),
+        &says("a", "r"),
+    );
+    let warning = format!(
+        "label {LABEL_ZONE} is \"b\", but the cloud says \"a\": correct the label or remove it"
+    );
     assert_eq!(found, json!({"warnings": [warning]}));
 }
 
@@ -135,9 +184,17 @@ fn a_user_who_knows_better_is_warned_and_not_overruled() {
 fn a_cloud_that_fails_stops_no_volume() {
     let request = create(volume(Value::Null, Value::Null));
     let found = answer(&request, &Err(Error::other("503 from the volume API")));
-    assert_eq!(found, json!({"warnings": ["zone and region were not set: 503 from the volume API"]}));
+    assert_eq!(
+        found,
+        json!({"warnings": ["zone and region were not set: 503 from the volume API"]})
+    );
     let found = answer(&request, &says("a__", "r"));
-    assert!(found["warnings"][0].as_str().unwrap().starts_with("zone and region were not set: the cloud's value"));
+    assert!(
+        found["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("zone and region were not set: the cloud's value")
+    );
 }
 
 #[test]
@@ -151,7 +208,10 @@ fn request_that_is_no_review_is_refused_with_the_reason() {
     ] {
         let mut bad = good.clone();
         *bad.pointer_mut(path).unwrap() = value;
-        assert!(review(&bad, &Ok(None)).is_err_and(|error| error.is_invalid()), "{path}");
+        assert!(
+            review(&bad, &Ok(None)).is_err_and(|error| error.is_invalid()),
+            "{path}"
+        );
     }
 }
 
@@ -181,10 +241,19 @@ impl CloudProvider for Acme {
 #[tokio::test(start_paused = true)]
 async fn answer_comes_in_time_whatever_the_provider_does() {
     let request = create(volume(Value::Null, Value::Null));
-    for (hangs, why) in [(true, "acme gave no answer within 8 s"), (false, "acme panicked")] {
+    for (hangs, why) in [
+        (true, "acme gave no answer within 8 s"),
+        (false, "acme panicked"),
+    ] {
         let start = tokio::time::Instant::now();
         let found = handle(&Acme { hangs }, &request).await.unwrap();
         assert!(start.elapsed() < Duration::from_secs(10));
-        assert!(found["response"]["warnings"][0].as_str().unwrap().ends_with(why), "{found}");
+        assert!(
+            found["response"]["warnings"][0]
+                .as_str()
+                .unwrap()
+                .ends_with(why),
+            "{found}"
+        );
     }
 }

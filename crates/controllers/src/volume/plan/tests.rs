@@ -13,7 +13,8 @@ fn volume(labels: Value, affinity: Value) -> PersistentVolume {
 }
 
 fn topology(zone: &str, region: &str) -> Topology {
-    let labels = [(LABEL_ZONE, zone), (LABEL_REGION, region)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let labels = [(LABEL_ZONE, zone), (LABEL_REGION, region)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
     Topology::from_labels(&labels.into()).unwrap()
 }
 
@@ -30,7 +31,10 @@ fn outcome(volume: &PersistentVolume, topology: &Topology) -> Result<Value, Stri
     let plan = Plan::make(volume, topology).map_err(|conflicts| conflicts[0].to_string())?;
     let mut patch = plan.patch(volume);
     assert_eq!(patch["metadata"]["resourceVersion"], "7");
-    patch["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    patch["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("resourceVersion");
     Ok(patch)
 }
 
@@ -51,38 +55,83 @@ fn plan_sets_only_missing_labels() {
     let other = json!([term(&[requires("kubernetes.io/hostname", "In", &["n"])])]);
     let all = json!({LABEL_ZONE: "a", LABEL_REGION: "r"});
     let table = [
-        ("the region", json!({LABEL_ZONE: "a"}), other.clone(), Some(json!({LABEL_REGION: "r"}))),
-        ("labels beside an affinity", json!({"app": "x"}), other.clone(), Some(all.clone())),
+        (
+            "the region",
+            json!({LABEL_ZONE: "a"}),
+            other.clone(),
+            Some(json!({LABEL_REGION: "r"})),
+        ),
+        (
+            "labels beside an affinity",
+            json!({"app": "x"}),
+            other.clone(),
+            Some(all.clone()),
+        ),
         ("nothing", all, other.clone(), None),
-        ("nothing beside deprecated keys", json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"}), other.clone(), None),
-        ("the region beside a deprecated zone", json!({LABEL_ZONE_BETA: "a"}), other, Some(json!({LABEL_REGION: "r"}))),
+        (
+            "nothing beside deprecated keys",
+            json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"}),
+            other.clone(),
+            None,
+        ),
+        (
+            "the region beside a deprecated zone",
+            json!({LABEL_ZONE_BETA: "a"}),
+            other,
+            Some(json!({LABEL_REGION: "r"})),
+        ),
     ];
     for (what, labels, affinity, expected) in table {
         let found = outcome(&volume(labels, affinity), &topology("a", "r")).unwrap();
-        let expected =
-            expected.map_or_else(|| json!({"metadata": {}}), |labels| json!({"metadata": {"labels": labels}}));
+        let expected = expected.map_or_else(
+            || json!({"metadata": {}}),
+            |labels| json!({"metadata": {"labels": labels}}),
+        );
         assert_eq!(found, expected, "{what}");
     }
-    let deprecated = volume(json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"}), Value::Null);
+    let deprecated = volume(
+        json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"}),
+        Value::Null,
+    );
     let found = outcome(&deprecated, &topology("a", "r")).unwrap();
-    assert!(found["metadata"] == json!({}) && found["spec"]["nodeAffinity"].is_object(), "{found}");
+    assert!(
+        found["metadata"] == json!({}) && found["spec"]["nodeAffinity"].is_object(),
+        "{found}"
+    );
 }
 
 #[test]
 fn a_cloud_that_says_nothing_changes_nothing() {
-    let found = outcome(&volume(json!({LABEL_ZONE: "a"}), Value::Null), &Topology::default()).unwrap();
+    let found = outcome(
+        &volume(json!({LABEL_ZONE: "a"}), Value::Null),
+        &Topology::default(),
+    )
+    .unwrap();
     assert_eq!(found, json!({"metadata": {}}));
     let found = outcome(&volume(json!({}), Value::Null), &topology("a", "")).unwrap();
-    assert_eq!(found["metadata"]["labels"], json!({LABEL_ZONE: "a"}), "a cloud without regions");
+    assert_eq!(
+        found["metadata"]["labels"],
+        json!({LABEL_ZONE: "a"}),
+        "a cloud without regions"
+    );
 }
 
 #[test]
 fn conflict_with_a_label_of_the_user_is_reported_and_nothing_changed() {
     let hint = "correct the label or remove it";
     let table = [
-        (json!({LABEL_ZONE: "b"}), format!("label {LABEL_ZONE} is \"b\", but the cloud says \"a\": {hint}")),
-        (json!({LABEL_ZONE: "a__b"}), format!("label {LABEL_ZONE} is \"a__b\", but the cloud says \"a\": {hint}")),
-        (json!({LABEL_ZONE: ""}), format!("label {LABEL_ZONE} is \"\", but the cloud says \"a\": {hint}")),
+        (
+            json!({LABEL_ZONE: "b"}),
+            format!("label {LABEL_ZONE} is \"b\", but the cloud says \"a\": {hint}"),
+        ),
+        (
+            json!({LABEL_ZONE: "a__b"}),
+            format!("label {LABEL_ZONE} is \"a__b\", but the cloud says \"a\": {hint}"),
+        ),
+        (
+            json!({LABEL_ZONE: ""}),
+            format!("label {LABEL_ZONE} is \"\", but the cloud says \"a\": {hint}"),
+        ),
         (
             json!({LABEL_REGION_BETA: "s"}),
             format!("label {LABEL_REGION_BETA} is \"s\", but the cloud says \"r\": {hint}"),
@@ -93,10 +142,17 @@ fn conflict_with_a_label_of_the_user_is_reported_and_nothing_changed() {
         ),
     ];
     for (labels, expected) in table {
-        assert_eq!(outcome(&volume(labels.clone(), Value::Null), &topology("a", "r")), Err(expected), "{labels}");
+        assert_eq!(
+            outcome(&volume(labels.clone(), Value::Null), &topology("a", "r")),
+            Err(expected),
+            "{labels}"
+        );
     }
     let same = volume(json!({LABEL_ZONE: "b__a"}), Value::Null);
-    assert!(outcome(&same, &topology("a__b", "r")).is_ok(), "the order of zones is no difference");
+    assert!(
+        outcome(&same, &topology("a__b", "r")).is_ok(),
+        "the order of zones is no difference"
+    );
 }
 
 #[test]
@@ -106,11 +162,26 @@ fn an_affinity_is_a_conflict_only_if_it_leaves_no_node() {
     let table = [
         (json!([term(std::slice::from_ref(&here))]), None),
         (json!([term(std::slice::from_ref(&there))]), Some("In [b]")),
-        (json!([term(std::slice::from_ref(&there)), term(&[here])]), None),
-        (json!([term(std::slice::from_ref(&there)), {}]), Some("In [b]")),
-        (json!([term(&[requires(LABEL_ZONE_BETA, "NotIn", &["a"])])]), Some("NotIn [a]")),
-        (json!([term(&[requires(LABEL_ZONE, "NotIn", &["b"])])]), None),
-        (json!([term(&[requires("x", "In", &["y"]), there])]), Some("In [b]")),
+        (
+            json!([term(std::slice::from_ref(&there)), term(&[here])]),
+            None,
+        ),
+        (
+            json!([term(std::slice::from_ref(&there)), {}]),
+            Some("In [b]"),
+        ),
+        (
+            json!([term(&[requires(LABEL_ZONE_BETA, "NotIn", &["a"])])]),
+            Some("NotIn [a]"),
+        ),
+        (
+            json!([term(&[requires(LABEL_ZONE, "NotIn", &["b"])])]),
+            None,
+        ),
+        (
+            json!([term(&[requires("x", "In", &["y"]), there])]),
+            Some("In [b]"),
+        ),
         (json!([{}]), None),
     ];
     for (affinity, expected) in table {
@@ -119,7 +190,10 @@ fn an_affinity_is_a_conflict_only_if_it_leaves_no_node() {
         match expected {
             None => assert_eq!(found, None, "{affinity}"),
             Some(demands) => {
-                assert!(found.as_ref().is_some_and(|text| text.contains(demands)), "{affinity}: {found:?}");
+                assert!(
+                    found.as_ref().is_some_and(|text| text.contains(demands)),
+                    "{affinity}: {found:?}"
+                );
             }
         }
     }
@@ -127,26 +201,55 @@ fn an_affinity_is_a_conflict_only_if_it_leaves_no_node() {
 
 #[test]
 fn zones_that_are_too_long_for_a_label_stand_in_the_affinity() {
-    let zones: Vec<String> = (0..5).map(|n| format!("very-long-region-name-{n}")).collect();
-    let plan = Plan::make(&volume(json!({}), Value::Null), &topology(&zones.join("__"), "r")).unwrap();
+    let zones: Vec<String> = (0..5)
+        .map(|n| format!("very-long-region-name-{n}"))
+        .collect();
+    let plan = Plan::make(
+        &volume(json!({}), Value::Null),
+        &topology(&zones.join("__"), "r"),
+    )
+    .unwrap();
     assert_eq!(plan.labels.keys().collect::<Vec<_>>(), [LABEL_REGION]);
     let affinity = json!(plan.affinity);
-    assert_eq!(affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"], json!(zones));
-    assert!(plan.note().unwrap().starts_with("label topology.kubernetes.io/zone cannot hold"));
+    assert_eq!(
+        affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"],
+        json!(zones)
+    );
+    assert!(
+        plan.note()
+            .unwrap()
+            .starts_with("label topology.kubernetes.io/zone cannot hold")
+    );
 }
 
 #[test]
 fn only_volumes_that_lack_something_are_open() {
     let bare = || volume(json!({}), Value::Null);
     assert!(is_open(&bare()));
-    assert!(is_open(&volume(json!({LABEL_ZONE: "a", LABEL_REGION: "r"}), Value::Null)), "no affinity");
+    assert!(
+        is_open(&volume(
+            json!({LABEL_ZONE: "a", LABEL_REGION: "r"}),
+            Value::Null
+        )),
+        "no affinity"
+    );
     let affinity = json!([term(&[requires(LABEL_ZONE, "In", &["a"])])]);
-    assert!(is_open(&volume(json!({LABEL_ZONE: "a"}), affinity.clone())), "no region");
-    assert!(!is_open(&volume(json!({LABEL_ZONE: "a", LABEL_REGION_BETA: "r"}), affinity)), "complete");
+    assert!(
+        is_open(&volume(json!({LABEL_ZONE: "a"}), affinity.clone())),
+        "no region"
+    );
+    assert!(
+        !is_open(&volume(
+            json!({LABEL_ZONE: "a", LABEL_REGION_BETA: "r"}),
+            affinity
+        )),
+        "complete"
+    );
 
     let mut terminating = bare();
-    terminating.metadata.deletion_timestamp =
-        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+    terminating.metadata.deletion_timestamp = Some(
+        k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
+    );
     assert!(!is_open(&terminating));
 
     let id = VOLUME_PLACEHOLDER;
@@ -158,7 +261,8 @@ fn only_volumes_that_lack_something_are_open() {
         json!({"cinder": {"volumeID": id}}),
         json!({"vsphereVolume": {"volumePath": id}}),
     ] {
-        let volume: PersistentVolume = serde_json::from_value(json!({"metadata": {}, "spec": source})).unwrap();
+        let volume: PersistentVolume =
+            serde_json::from_value(json!({"metadata": {}, "spec": source})).unwrap();
         assert!(!is_open(&volume), "{source}");
     }
 }

@@ -144,5 +144,8 @@ fn an_item_without_its_merge_key_is_refused() {
     let mut object = json!({"status": {"conditions": [{"type": "Ready"}]}});
     let patch = json!({"status": {"conditions": [{"status": "True"}]}});
     let error = apply(&mut object, patch, &Schema::get().type_of("core.v1.Node")).unwrap_err();
-    assert_eq!(error, "map: map[status:True] does not contain declared merge key: type");
+    assert_eq!(
+        error,
+        "map: map[status:True] does not contain declared merge key: type"
+    );
 }

@@ -20,7 +20,11 @@ use crate::threads::block_on;
 const UNUSABLE: u8 = 2;
 
 /// Runs the subcommand. The first argument is the program's name.
-pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(
+    providers: &Registry,
+    program: &Program,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> ExitCode {
     let check = match CheckFlags::parse(program, SUBCOMMAND, arguments) {
         Parsed::Flags(check) => check,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
@@ -41,7 +45,10 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         if check.output == Output::Json {
             return print_json(&report.json(), report.exit_code().into());
         }
-        report.errors.iter().for_each(|error| print_error(&visible(error)));
+        report
+            .errors
+            .iter()
+            .for_each(|error| print_error(&visible(error)));
         print(&report.text(), report.exit_code().into())
     })
 }
@@ -58,18 +65,25 @@ fn provider(flags: &Flags, providers: &Registry) -> Result<Arc<dyn CloudProvider
         ..Setup::default()
     };
     let name = &flags.cloud.cloud_provider;
-    let provider = providers.init(name, flags.cloud.cloud_config.as_deref(), setup).map_err(|err| err.to_string())?;
-    let provider = provider.ok_or_else(|| format!("--cloud-provider={name} is not a provider of this binary"))?;
+    let provider = providers
+        .init(name, flags.cloud.cloud_config.as_deref(), setup)
+        .map_err(|err| err.to_string())?;
+    let provider = provider
+        .ok_or_else(|| format!("--cloud-provider={name} is not a provider of this binary"))?;
     match provider.load_balancers() {
         Some(_) => Ok(provider),
-        None => Err(format!("cloud provider {name:?} runs no load balancers with this configuration")),
+        None => Err(format!(
+            "cloud provider {name:?} runs no load balancers with this configuration"
+        )),
     }
 }
 
 fn run(check: &CheckFlags, provider: &dyn CloudProvider, report: &mut Report) {
     let files = check.files();
     if files.is_empty() {
-        report.errors.push("no files: name files or directories with -f, or - for standard input".to_owned());
+        report.errors.push(
+            "no files: name files or directories with -f, or - for standard input".to_owned(),
+        );
     }
     for Input { name, text } in input::read(&files, check.recursive) {
         match text {
@@ -82,14 +96,25 @@ fn run(check: &CheckFlags, provider: &dyn CloudProvider, report: &mut Report) {
 }
 
 /// Reviews the Services of one document.
-fn examine(check: &CheckFlags, provider: &dyn CloudProvider, file: &str, document: &Document<'_>, report: &mut Report) {
+fn examine(
+    check: &CheckFlags,
+    provider: &dyn CloudProvider,
+    file: &str,
+    document: &Document<'_>,
+    report: &mut Report,
+) {
     let objects = match document.objects() {
         Ok(objects) => objects,
         Err(error) => return report.errors.push(format!("{file}: {error}")),
     };
     let options = check.flags.configuration().options.service;
     let mut places = document.places();
-    for Object { is_service, name, value } in objects {
+    for Object {
+        is_service,
+        name,
+        value,
+    } in objects
+    {
         let at = places.of(&value);
         if !is_service {
             report.skipped += 1;
@@ -98,7 +123,14 @@ fn examine(check: &CheckFlags, provider: &dyn CloudProvider, file: &str, documen
         let mut found = |severity, text: String| {
             let line = at.line(&text);
             let (file, service) = (file.to_owned(), name.clone());
-            report.findings.push(Finding { file, line, document: document.index, service, severity, text });
+            report.findings.push(Finding {
+                file,
+                line,
+                document: document.index,
+                service,
+                severity,
+                text,
+            });
         };
         let service = match stored::service(value) {
             Ok(service) => service,
@@ -112,8 +144,14 @@ fn examine(check: &CheckFlags, provider: &dyn CloudProvider, file: &str, documen
             report.skipped += 1;
             continue;
         };
-        review.errors.into_iter().for_each(|text| found(Severity::Error, text));
-        review.warnings.into_iter().for_each(|text| found(Severity::Warning, text));
+        review
+            .errors
+            .into_iter()
+            .for_each(|text| found(Severity::Error, text));
+        review
+            .warnings
+            .into_iter()
+            .for_each(|text| found(Severity::Warning, text));
         report.services += 1;
     }
 }

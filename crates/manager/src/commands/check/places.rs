@@ -30,13 +30,19 @@ enum Named {
 
 impl<'a> Places<'a> {
     pub(super) fn new(lines: Vec<&'a str>, first: usize) -> Self {
-        Self { lines, first, seen: BTreeMap::new() }
+        Self {
+            lines,
+            first,
+            seen: BTreeMap::new(),
+        }
     }
 
     /// Finds the lines of the next object.
     pub(super) fn of(&mut self, object: &Value) -> Place {
         let mut named = Vec::new();
-        let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let annotations = object
+            .pointer("/metadata/annotations")
+            .and_then(Value::as_object);
         for key in annotations.into_iter().flat_map(serde_json::Map::keys) {
             let line = self.next(key, |line| is_field(line, key) || is_inner_field(line, key));
             named.push((Named::Key(key.clone()), line));
@@ -47,14 +53,23 @@ impl<'a> Places<'a> {
             named.push((Named::Key(key.to_owned()), line));
         }
         let ports = object.pointer("/spec/ports").and_then(Value::as_array);
-        for port in ports.into_iter().flatten().filter_map(|port| port["port"].as_u64()) {
+        for port in ports
+            .into_iter()
+            .flatten()
+            .filter_map(|port| port["port"].as_u64())
+        {
             let field = format!("port {port}");
-            let line = self.next(&field, |line| is_field_with(line, "port", &port.to_string()));
+            let line = self.next(&field, |line| {
+                is_field_with(line, "port", &port.to_string())
+            });
             named.push((Named::Port(port), line));
         }
         let is_content = |line: &&str| !line.trim().is_empty() && !is_comment(line);
         let start = self.lines.iter().position(is_content).unwrap_or_default();
-        Place { named, start: self.first + start }
+        Place {
+            named,
+            start: self.first + start,
+        }
     }
 
     /// Finds the line of a field, skipping the occurrences in earlier objects. Returns the first line of the document
@@ -76,15 +91,26 @@ impl<'a> Places<'a> {
 impl Place {
     /// Returns the line of a finding.
     pub(super) fn line(&self, text: &str) -> usize {
-        let port =
-            text.strip_prefix("port ").map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+        let port = text.strip_prefix("port ").map(|rest| {
+            rest.chars()
+                .take_while(char::is_ascii_digit)
+                .collect::<String>()
+        });
         let lower = text.to_ascii_lowercase();
         // Of the keys named first, the longest: a key may be the beginning of another.
         let position = |named: &Named| match named {
-            Named::Key(key) => lower.find(&key.to_ascii_lowercase()).map(|at| (at, usize::MAX - key.len())),
-            Named::Port(number) => (port.as_deref() == Some(&*number.to_string())).then_some((0, 0)),
+            Named::Key(key) => lower
+                .find(&key.to_ascii_lowercase())
+                .map(|at| (at, usize::MAX - key.len())),
+            Named::Port(number) => {
+                (port.as_deref() == Some(&*number.to_string())).then_some((0, 0))
+            }
         };
-        let best = self.named.iter().filter_map(|(named, line)| Some((position(named)?, *line))).min();
+        let best = self
+            .named
+            .iter()
+            .filter_map(|(named, line)| Some((position(named)?, *line)))
+            .min();
         best.map_or(self.start, |(_, line)| line)
     }
 }
@@ -95,7 +121,9 @@ fn is_comment(line: &str) -> bool {
 
 /// Returns `true` for a field within braces.
 fn is_inner_field(line: &str, key: &str) -> bool {
-    ["", "\"", "'"].iter().any(|quote| line.contains(&format!("{key}{quote}:")))
+    ["", "\"", "'"]
+        .iter()
+        .any(|quote| line.contains(&format!("{key}{quote}:")))
 }
 
 /// Returns `true` for `key: …`, with or without quotes, and as the first field of an item.
@@ -113,7 +141,10 @@ fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let line = line.trim_start().trim_start_matches("- ").trim_start();
     let quote = line.chars().next().filter(|it| ['"', '\''].contains(it));
     let rest = match quote {
-        Some(quote) => line.strip_prefix(quote)?.strip_prefix(key)?.strip_prefix(quote)?,
+        Some(quote) => line
+            .strip_prefix(quote)?
+            .strip_prefix(key)?
+            .strip_prefix(quote)?,
         None => line.strip_prefix(key)?,
     };
     rest.trim_start().strip_prefix(':').map(str::trim)
@@ -151,12 +182,16 @@ items:
         let spec = |ports: &[u16]| json!({"ports": ports.iter().map(|port| json!({"port": port})).collect::<Vec<_>>()});
         let keys = json!({"annotations": {"acme/type": "a", "acme/type-of-port": "b"}});
         let first = places.of(&json!({"metadata": keys, "spec": spec(&[80, 53])}));
-        let mut second = json!({"metadata": {"annotations": {"acme/type": "c"}}, "spec": spec(&[80])});
+        let mut second =
+            json!({"metadata": {"annotations": {"acme/type": "c"}}, "spec": spec(&[80])});
         second["spec"]["loadBalancerSourceRanges"] = json!(["x"]);
         let second = places.of(&second);
         for (text, line) in [
             ("annotation acme/type: \"a\" is not", 15),
-            ("annotation acme/type-of-port: \"b\" is not, beside acme/type", 16),
+            (
+                "annotation acme/type-of-port: \"b\" is not, beside acme/type",
+                16,
+            ),
             ("port 53: protocol \"SCTP\" is not", 21),
             ("port 80/UDP is not served", 19),
             ("the Service has no ports", 11),
@@ -165,7 +200,10 @@ items:
         }
         for (text, line) in [
             ("annotation acme/type: \"c\" is not", 23),
-            ("service.Spec.LoadBalancerSourceRanges: [x] is not valid", 25),
+            (
+                "service.Spec.LoadBalancerSourceRanges: [x] is not valid",
+                25,
+            ),
             ("port 80/UDP is not served", 27),
         ] {
             assert_eq!(second.line(text), line, "{text}");

@@ -54,15 +54,29 @@ impl Severity {
 impl Report {
     pub(super) fn new(provider: &str, is_strict: bool) -> Self {
         let (findings, errors) = (Vec::new(), Vec::new());
-        Self { provider: provider.to_owned(), is_strict, findings, errors, services: 0, skipped: 0 }
+        Self {
+            provider: provider.to_owned(),
+            is_strict,
+            findings,
+            errors,
+            services: 0,
+            skipped: 0,
+        }
     }
 
     fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == severity).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 
     pub(super) fn exit_code(&self) -> u8 {
-        match (self.errors.len(), self.count(Severity::Error), self.count(Severity::Warning)) {
+        match (
+            self.errors.len(),
+            self.count(Severity::Error),
+            self.count(Severity::Warning),
+        ) {
             (1.., ..) => 2,
             (0, 1.., _) => 1,
             (0, 0, 1..) => self.is_strict.into(),
@@ -73,8 +87,19 @@ impl Report {
     /// Returns one line for each finding in the format of compilers, and a summary.
     pub(super) fn text(&self) -> String {
         let mut out = Lines::default();
-        for Finding { file, line, service, severity, text, .. } in &self.findings {
-            out.line(format_args!("{file}:{line}: {}: Service {service}: {text}", severity.as_str()));
+        for Finding {
+            file,
+            line,
+            service,
+            severity,
+            text,
+            ..
+        } in &self.findings
+        {
+            out.line(format_args!(
+                "{file}:{line}: {}: Service {service}: {text}",
+                severity.as_str()
+            ));
         }
         out.line(format_args!(
             "{} checked: {}, {}; {} skipped",
@@ -87,7 +112,14 @@ impl Report {
     }
 
     pub(super) fn json(&self) -> Value {
-        let finding = |Finding { file, line, document, service, severity, text }: &Finding| {
+        let finding = |Finding {
+                           file,
+                           line,
+                           document,
+                           service,
+                           severity,
+                           text,
+                       }: &Finding| {
             json!({
                 "file": file, "line": line, "document": document, "service": service, "severity": severity.as_str(),
                 "text": text,
@@ -118,14 +150,16 @@ mod tests {
         use Severity::{Error, Warning};
         let report = |severities: &[Severity], errors: usize, is_strict| {
             let mut report = Report::new("acme", is_strict);
-            report.findings.extend(severities.iter().map(|severity| Finding {
-                file: "f".to_owned(),
-                line: 1,
-                document: 1,
-                service: "web".to_owned(),
-                severity: *severity,
-                text: "wrong".to_owned(),
-            }));
+            report
+                .findings
+                .extend(severities.iter().map(|severity| Finding {
+                    file: "f".to_owned(),
+                    line: 1,
+                    document: 1,
+                    service: "web".to_owned(),
+                    severity: *severity,
+                    text: "wrong".to_owned(),
+                }));
             report.errors = vec![String::new(); errors];
             report
         };
@@ -138,7 +172,11 @@ mod tests {
             (&[], 1, false, 2),
         ];
         for (severities, errors, is_strict, code) in table {
-            assert_eq!(report(severities, errors, is_strict).exit_code(), code, "{severities:?} {errors} {is_strict}");
+            assert_eq!(
+                report(severities, errors, is_strict).exit_code(),
+                code,
+                "{severities:?} {errors} {is_strict}"
+            );
         }
         let text = report(&[Error, Warning], 0, false).text();
         let expected = "f:1: error: Service web: wrong\nf:1: warning: Service web: wrong\n\

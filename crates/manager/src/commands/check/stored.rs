@@ -19,9 +19,16 @@ pub(super) fn service(value: Value) -> Result<Service, String> {
         format!("{}: {}{hint}", error.path(), error.inner())
     })?;
     service.status = None;
-    let Some(spec) = &mut service.spec else { return Ok(service) };
+    let Some(spec) = &mut service.spec else {
+        return Ok(service);
+    };
     let allocates = spec.allocate_load_balancer_node_ports != Some(false);
-    for port in spec.ports.iter_mut().flatten().filter(|port| port.node_port.is_none() && allocates) {
+    for port in spec
+        .ports
+        .iter_mut()
+        .flatten()
+        .filter(|port| port.node_port.is_none() && allocates)
+    {
         port.node_port = Some(NODE_PORT);
     }
     if spec.external_traffic_policy.as_deref() == Some("Local") {
@@ -39,12 +46,23 @@ mod tests {
     #[test]
     fn node_ports_are_those_that_the_api_server_would_allocate() {
         let node_ports = |spec: Value| {
-            let spec = service(json!({"kind": "Service", "spec": spec})).unwrap().spec.unwrap();
-            let ports: Vec<_> = spec.ports.unwrap().iter().map(|port| port.node_port).collect();
+            let spec = service(json!({"kind": "Service", "spec": spec}))
+                .unwrap()
+                .spec
+                .unwrap();
+            let ports: Vec<_> = spec
+                .ports
+                .unwrap()
+                .iter()
+                .map(|port| port.node_port)
+                .collect();
             (ports, spec.health_check_node_port)
         };
         let ports = json!([{"port": 80}, {"port": 443, "nodePort": 30443}]);
-        assert_eq!(node_ports(json!({"ports": ports})), (vec![Some(30_000), Some(30_443)], None));
+        assert_eq!(
+            node_ports(json!({"ports": ports})),
+            (vec![Some(30_000), Some(30_443)], None)
+        );
         let local = json!({"ports": ports, "externalTrafficPolicy": "Local", "allocateLoadBalancerNodePorts": false});
         assert_eq!(node_ports(local), (vec![None, Some(30_443)], Some(30_000)));
     }
@@ -52,7 +70,10 @@ mod tests {
     #[test]
     fn field_of_another_type_is_named() {
         let error = service(json!({"metadata": {"annotations": {"acme/flag": true}}})).unwrap_err();
-        assert!(error.starts_with("metadata.annotations.acme/flag: ") && error.ends_with("; put the value in quotes"));
+        assert!(
+            error.starts_with("metadata.annotations.acme/flag: ")
+                && error.ends_with("; put the value in quotes")
+        );
         let error = service(json!({"spec": {"ports": [{"port": "http"}]}})).unwrap_err();
         assert!(error.starts_with("spec.ports[0].port: "), "{error}");
     }

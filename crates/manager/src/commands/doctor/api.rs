@@ -31,7 +31,9 @@ pub(super) struct Version {
 
 /// Reads `/version` and the time from the API server.
 pub(super) async fn ask(client: &Client, clock: &dyn Clock) -> Result<Version, kube::Error> {
-    let request = Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
+    let request = Request::get("/version")
+        .body(Body::empty())
+        .map_err(kube::Error::HttpError)?;
     let (before, began) = (clock.now(), Instant::now());
     let answer = client.send(request).await?;
     let (took, after) = (began.elapsed(), clock.now());
@@ -41,12 +43,28 @@ pub(super) async fn ask(client: &Client, clock: &dyn Clock) -> Result<Version, k
         return Err(refused(head.status.as_u16(), &body));
     }
     let version: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-    let text = version["gitVersion"].as_str().unwrap_or_default().to_owned();
-    let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok());
-    let date = date.and_then(|date| rfc2822::parse(date).ok()).map(|date| date.timestamp());
+    let text = version["gitVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let date = head
+        .headers
+        .get(header::DATE)
+        .and_then(|date| date.to_str().ok());
+    let date = date
+        .and_then(|date| rfc2822::parse(date).ok())
+        .map(|date| date.timestamp());
     let skew = date.map(|date| skew(date, before, after));
-    let server_time = skew.and_then(|skew| after.checked_add(skew).ok()).unwrap_or(after);
-    Ok(Version { number: number(&text), text, took, skew, server_time })
+    let server_time = skew
+        .and_then(|skew| after.checked_add(skew).ok())
+        .unwrap_or(after);
+    Ok(Version {
+        number: number(&text),
+        text,
+        took,
+        skew,
+        server_time,
+    })
 }
 
 fn refused(code: u16, body: &[u8]) -> kube::Error {
@@ -57,7 +75,9 @@ fn refused(code: u16, body: &[u8]) -> kube::Error {
 /// Returns the clock skew. `Date` has whole seconds and was written between `before` and `after`, so differences that
 /// may be measurement errors count as zero.
 fn skew(date: Timestamp, before: Timestamp, after: Timestamp) -> SignedDuration {
-    let end_of_second = date.checked_add(SignedDuration::from_secs(1)).unwrap_or(date);
+    let end_of_second = date
+        .checked_add(SignedDuration::from_secs(1))
+        .unwrap_or(date);
     if end_of_second < before {
         end_of_second.duration_since(before)
     } else if date > after {
@@ -70,15 +90,28 @@ fn skew(date: Timestamp, before: Timestamp, after: Timestamp) -> SignedDuration 
 /// Returns the major and minor version: `v1.37.2-eks-1` is 1.37.
 fn number(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.trim_start_matches('v').split('.');
-    let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    let digits = |part: &str| {
+        part.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    };
     Some((digits(parts.next()?)?, digits(parts.next()?)?))
 }
 
 pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
-    let server = if situation.server.is_empty() { "the API server" } else { &situation.server };
+    let server = if situation.server.is_empty() {
+        "the API server"
+    } else {
+        &situation.server
+    };
     let mut findings = vec![Finding::ok(
         "api",
-        format!("{server} answers in {} ms, from {}", version.took.as_millis(), situation.origin),
+        format!(
+            "{server} answers in {} ms, from {}",
+            version.took.as_millis(),
+            situation.origin
+        ),
     )];
     if is_open(&situation.server) {
         findings.push(Finding::warning(
@@ -94,7 +127,11 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
 /// Compares the version with the supported range. An unsupported version is never a failure: nothing in a cluster
 /// depends on a field that only some versions have.
 fn judge_version(version: &Version) -> Finding {
-    let text = if version.text.is_empty() { "unknown" } else { &version.text };
+    let text = if version.text.is_empty() {
+        "unknown"
+    } else {
+        &version.text
+    };
     let of = |(major, minor): (u32, u32)| format!("{major}.{minor}");
     match version.number {
         Some(number) if number < OLDEST_EXPECTED_TO_WORK => Finding::warning(
@@ -118,7 +155,10 @@ fn judge_version(version: &Version) -> Finding {
         ),
         Some(number) if number > NEWEST => Finding::ok(
             "api version",
-            format!("{text}; newer than {}, the newest version that this release is tested with", of(NEWEST)),
+            format!(
+                "{text}; newer than {}, the newest version that this release is tested with",
+                of(NEWEST)
+            ),
         ),
         Some(_) => Finding::ok("api version", text),
         None => Finding::warning(
@@ -132,18 +172,32 @@ fn judge_version(version: &Version) -> Finding {
 /// Returns a warning for each candidate that was tried before the one in use, and failed (APP-175).
 pub(super) fn unused(attempts: &[Attempt]) -> Vec<Finding> {
     let warning = |attempt: &Attempt| {
-        let text = format!("{} was tried and cannot be used: {}", attempt.url, attempt.problem);
-        Finding::warning("api candidates", text, uncapitalized(&remedy_of(std::slice::from_ref(attempt))))
+        let text = format!(
+            "{} was tried and cannot be used: {}",
+            attempt.url, attempt.problem
+        );
+        Finding::warning(
+            "api candidates",
+            text,
+            uncapitalized(&remedy_of(std::slice::from_ref(attempt))),
+        )
     };
     attempts.iter().map(warning).collect()
 }
 
 /// Returns `true` if requests to this URL pass over a network, unencrypted.
 fn is_open(server: &str) -> bool {
-    let Ok(url) = server.parse::<Uri>() else { return false };
+    let Ok(url) = server.parse::<Uri>() else {
+        return false;
+    };
     let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    url.scheme_str() == Some("http") && host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    url.scheme_str() == Some("http")
+        && host != "localhost"
+        && !address.is_ok_and(|address| address.is_loopback())
 }
 
 pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding {
@@ -153,7 +207,11 @@ pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding
         Some((what, remedy)) => (what.to_owned(), uncapitalized(remedy)),
         None => (text, "look at the API server's log".to_owned()),
     };
-    let check = if Cause::of(error) == Cause::Unauthorized { "api credential" } else { "api" };
+    let check = if Cause::of(error) == Cause::Unauthorized {
+        "api credential"
+    } else {
+        "api"
+    };
     Finding::failure(check, text, remedy)
 }
 
@@ -161,7 +219,11 @@ pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding
 fn uncapitalized(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest.next();
-    first.into_iter().flat_map(char::to_lowercase).chain(rest).collect()
+    first
+        .into_iter()
+        .flat_map(char::to_lowercase)
+        .chain(rest)
+        .collect()
 }
 
 #[cfg(test)]
@@ -172,7 +234,13 @@ mod tests {
 
     fn version(text: &str) -> Version {
         let (took, server_time) = (Duration::from_millis(7), Timestamp::UNIX_EPOCH);
-        Version { number: number(text), text: text.to_owned(), took, skew: None, server_time }
+        Version {
+            number: number(text),
+            text: text.to_owned(),
+            took,
+            skew: None,
+            server_time,
+        }
     }
 
     #[test]
@@ -182,10 +250,22 @@ mod tests {
             ("v1.37.2", Severity::Ok, "v1.37.2"),
             ("v1.34.0-eks-abc", Severity::Ok, "v1.34.0-eks-abc"),
             ("v1.34+", Severity::Ok, "v1.34+"),
-            ("v1.38.0-beta.0", Severity::Ok, "newer than 1.37, the newest version that this release is tested with"),
+            (
+                "v1.38.0-beta.0",
+                Severity::Ok,
+                "newer than 1.37, the newest version that this release is tested with",
+            ),
             ("v2.0.0", Severity::Ok, "newer than 1.37"),
-            ("v1.33.9", Severity::Warning, "older than 1.34, the oldest version that is supported"),
-            ("v1.30.0", Severity::Warning, "versions since 1.30 are expected to work, but are not tested"),
+            (
+                "v1.33.9",
+                Severity::Warning,
+                "older than 1.34, the oldest version that is supported",
+            ),
+            (
+                "v1.30.0",
+                Severity::Warning,
+                "versions since 1.30 are expected to work, but are not tested",
+            ),
             ("v1.29.14", Severity::Warning, "drops ipMode"),
             ("v1.9.1", Severity::Warning, "older than 1.30"),
             ("", Severity::Warning, "not a version"),
@@ -198,12 +278,29 @@ mod tests {
 
     #[test]
     fn failed_candidate_is_a_warning_with_a_remedy() {
-        let attempt = |is_refused| Attempt { url: "https://10.96.0.1".into(), problem: "no answer".into(), is_refused };
+        let attempt = |is_refused| Attempt {
+            url: "https://10.96.0.1".into(),
+            problem: "no answer".into(),
+            is_refused,
+        };
         for (is_refused, part) in [(false, "kube-proxy"), (true, "not of this cluster")] {
-            let [finding] = &unused(&[attempt(is_refused)])[..] else { panic!("one finding") };
-            assert_eq!((finding.severity, finding.check.as_str()), (Severity::Warning, "api candidates"));
-            assert!(finding.text.contains("https://10.96.0.1 was tried"), "{}", finding.text);
-            assert!(finding.remedy.as_ref().unwrap().contains(part), "{:?}", finding.remedy);
+            let [finding] = &unused(&[attempt(is_refused)])[..] else {
+                panic!("one finding")
+            };
+            assert_eq!(
+                (finding.severity, finding.check.as_str()),
+                (Severity::Warning, "api candidates")
+            );
+            assert!(
+                finding.text.contains("https://10.96.0.1 was tried"),
+                "{}",
+                finding.text
+            );
+            assert!(
+                finding.remedy.as_ref().unwrap().contains(part),
+                "{:?}",
+                finding.remedy
+            );
         }
     }
 
@@ -215,9 +312,16 @@ mod tests {
             ("http://127.0.0.1:8080", false),
             ("", false),
         ] {
-            let situation = Situation { server: server.to_owned(), ..Situation::default() };
+            let situation = Situation {
+                server: server.to_owned(),
+                ..Situation::default()
+            };
             let findings = judge(&version("v1.37.2"), &situation);
-            assert_eq!(findings.iter().any(|it| it.check == "api transport"), is_warned, "{server}");
+            assert_eq!(
+                findings.iter().any(|it| it.check == "api transport"),
+                is_warned,
+                "{server}"
+            );
         }
     }
 

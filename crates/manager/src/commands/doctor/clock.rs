@@ -16,13 +16,23 @@ const MARGIN: Duration = Duration::from_secs(15);
 pub(super) fn judge(skew: Option<SignedDuration>, lease: Option<Duration>) -> Finding {
     let margin = lease.unwrap_or(MARGIN);
     let Some(skew) = skew else {
-        return Finding::ok("clock", "not compared: the API server's answer has no Date header");
+        return Finding::ok(
+            "clock",
+            "not compared: the API server's answer has no Date header",
+        );
     };
     let size = skew.unsigned_abs();
     if size <= TOLERATED {
         return Finding::ok("clock", "equal to the API server's");
     }
-    let (seconds, side) = (size.as_secs_f64(), if skew.is_negative() { "ahead of" } else { "behind" });
+    let (seconds, side) = (
+        size.as_secs_f64(),
+        if skew.is_negative() {
+            "ahead of"
+        } else {
+            "behind"
+        },
+    );
     let text = format!("this machine's clock is {seconds:.0} s {side} the API server's");
     let remedy = "run a time service (chrony, systemd-timesyncd) on both";
     if size > margin {
@@ -30,7 +40,9 @@ pub(super) fn judge(skew: Option<SignedDuration>, lease: Option<Duration>) -> Fi
         return Finding::failure(
             "clock",
             text,
-            format!("{remedy}: certificates and tokens are refused, times in leases, events and logs are wrong"),
+            format!(
+                "{remedy}: certificates and tokens are refused, times in leases, events and logs are wrong"
+            ),
         );
     }
     Finding::warning("clock", text, remedy)
@@ -44,7 +56,12 @@ mod tests {
 
     #[test]
     fn a_few_seconds_warn_and_more_than_a_lease_fails() {
-        let judged = |seconds| judge(Some(SignedDuration::from_secs(seconds)), Some(Duration::from_secs(15)));
+        let judged = |seconds| {
+            judge(
+                Some(SignedDuration::from_secs(seconds)),
+                Some(Duration::from_secs(15)),
+            )
+        };
         for (seconds, severity) in [
             (0, Severity::Ok),
             (-2, Severity::Ok),
@@ -55,7 +72,11 @@ mod tests {
             assert_eq!(judged(seconds).severity, severity, "{seconds}");
         }
         assert!(judged(3).text.contains("3 s behind the API server's"));
-        assert!(judged(-16).text.contains("16 s ahead of the API server's, more than a lease lasts (15 s)"));
+        assert!(
+            judged(-16)
+                .text
+                .contains("16 s ahead of the API server's, more than a lease lasts (15 s)")
+        );
         assert_eq!(judge(None, None).severity, Severity::Ok);
     }
 }

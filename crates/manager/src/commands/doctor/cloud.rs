@@ -30,21 +30,42 @@ pub(super) async fn check(
         Ok(provider) => provider,
         Err(error) => {
             let remedy = "correct --cloud-provider, the file that --cloud-config names, or the variables that the provider reads";
-            report.add(Finding::failure("cloud configuration", error.clone(), remedy));
+            report.add(Finding::failure(
+                "cloud configuration",
+                error.clone(),
+                remedy,
+            ));
             return true;
         }
     };
     if let Some(refusal) = &subject.refusal {
-        report.add(Finding::failure("cloud configuration", refusal.clone(), BEFORE_A_START));
+        report.add(Finding::failure(
+            "cloud configuration",
+            refusal.clone(),
+            BEFORE_A_START,
+        ));
     }
     let (deadline, shutdown) = (subject.timeout * REQUESTS, CancellationToken::new());
     let start = async {
         let (client, cluster) = cluster?;
-        Some(initialize(subject.settings, deadline, provider, client, cluster, &shutdown).await)
+        Some(
+            initialize(
+                subject.settings,
+                deadline,
+                provider,
+                client,
+                cluster,
+                &shutdown,
+            )
+            .await,
+        )
     };
     // The start begins first, which gives the provider its context: its own checks may read Kubernetes objects. Both run
     // at once, so that the findings about a cloud that hangs are as early as without a start.
-    let (mut start, mut checks) = (std::pin::pin!(start), std::pin::pin!(guarded(deadline, provider.diagnose())));
+    let (mut start, mut checks) = (
+        std::pin::pin!(start),
+        std::pin::pin!(guarded(deadline, provider.diagnose())),
+    );
     let mut started = None;
     let findings = loop {
         tokio::select! {
@@ -54,12 +75,22 @@ pub(super) async fn check(
         }
     };
     let failed = findings.is_err()
-        || findings.as_ref().is_ok_and(|it| it.iter().any(|finding| finding.severity == Severity::Failure));
+        || findings.as_ref().is_ok_and(|it| {
+            it.iter()
+                .any(|finding| finding.severity == Severity::Failure)
+        });
     match findings {
         Ok(findings) => {
-            report.extend(findings.into_iter().map(|it| Finding { check: format!("cloud {}", it.check), ..it }));
+            report.extend(findings.into_iter().map(|it| Finding {
+                check: format!("cloud {}", it.check),
+                ..it
+            }));
         }
-        Err(error) => report.add(Finding::failure("cloud", error, "report this to the provider's authors")),
+        Err(error) => report.add(Finding::failure(
+            "cloud",
+            error,
+            "report this to the provider's authors",
+        )),
     }
     // The provider's messages at a start, unless they have just been reported.
     if !failed {
@@ -88,7 +119,11 @@ async fn initialize(
     let name = provider.name();
     match initialized {
         Ok(Ok(())) => match provider::check_cluster_id(settings, &**provider) {
-            Err(refusal) => vec![Finding::failure("cluster ID", refusal.to_string(), BEFORE_A_START)],
+            Err(refusal) => vec![Finding::failure(
+                "cluster ID",
+                refusal.to_string(),
+                BEFORE_A_START,
+            )],
             Ok(()) => {
                 let untagged = provider::lacks_cluster_id(&**provider).then(|| untagged(name));
                 let ok = Finding::ok("cloud", format!("provider {name:?} can start"));
@@ -100,7 +135,11 @@ async fn initialize(
             format!("provider {name:?} cannot start: {error}"),
             "correct what it names, in the file of --cloud-config or in the environment",
         )],
-        Err(error) => vec![Finding::failure("cloud", error, "report this to the provider's authors")],
+        Err(error) => vec![Finding::failure(
+            "cloud",
+            error,
+            "report this to the provider's authors",
+        )],
     }
 }
 

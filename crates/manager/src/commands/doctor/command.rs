@@ -12,7 +12,9 @@ use super::{ElectedBy, Report, Subject, SystemNames, examine, files, json};
 use crate::controller_set::Settings;
 use crate::diagnosis::Situation;
 use crate::election::migration;
-use crate::flags::{Configuration, Flags, Output, Parsed, PathFlag, Program, ReportCommand, ReportFlags};
+use crate::flags::{
+    Configuration, Flags, Output, Parsed, PathFlag, Program, ReportCommand, ReportFlags,
+};
 use crate::kubernetes::Clients;
 use crate::output::{print, print_error, print_json};
 use crate::permissions::Features;
@@ -29,7 +31,11 @@ const COMMAND: ReportCommand = ReportCommand {
 };
 
 /// Runs the subcommand. The first argument is the program's name.
-pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(
+    providers: &Registry,
+    program: &Program,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> ExitCode {
     let given = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
@@ -72,7 +78,10 @@ async fn run(
     let mut options = configuration.client_options.clone();
     options.request_timeout = Some(timeout);
     let situation = Situation::find(&options);
-    let settings = Settings { clients: Clients::Configured(Box::new(options)), ..configuration.settings() };
+    let settings = Settings {
+        clients: Clients::Configured(Box::new(options)),
+        ..configuration.settings()
+    };
     let provider =
         // The fence refuses every change, whatever the provider does.
         match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(&configuration, timeout)) {
@@ -88,8 +97,14 @@ async fn run(
         duration: election.lease_duration,
     });
     let migration = migration(configuration.election.as_ref());
-    let refusal = provider.as_ref().ok().and_then(|it| provider::check(&configuration, &settings, &**it).err());
-    let features = Features::of(&configuration, migration.as_ref().ok().and_then(Option::as_ref));
+    let refusal = provider
+        .as_ref()
+        .ok()
+        .and_then(|it| provider::check(&configuration, &settings, &**it).err());
+    let features = Features::of(
+        &configuration,
+        migration.as_ref().ok().and_then(Option::as_ref),
+    );
     let subject = Subject {
         features,
         settings: &settings,
@@ -103,7 +118,10 @@ async fn run(
         clock: &SystemClock,
     };
     let mut report = examine(&subject, told).await;
-    let given = [&flags.cloud.cloud_config, &flags.misc.kubeconfig].map(PathFlag::to_path_buf).into_iter().flatten();
+    let given = [&flags.cloud.cloud_config, &flags.misc.kubeconfig]
+        .map(PathFlag::to_path_buf)
+        .into_iter()
+        .flatten();
     let provider = subject.provider.as_ref().ok().map(|provider| &**provider);
     for finding in files::check(&files::of(given, provider, &Environment::of_process())) {
         told(&finding);

@@ -23,7 +23,10 @@ pub struct SystemNames;
 #[async_trait]
 impl Names for SystemNames {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+        Ok(tokio::net::lookup_host((name, 0))
+            .await?
+            .map(|address| address.ip())
+            .collect())
     }
 }
 
@@ -33,16 +36,22 @@ pub(super) async fn check(situation: &Situation, names: &dyn Names, timeout: Dur
         return Finding::ok("dns", "not checked: the API server's address is not known");
     }
     if host.parse::<IpAddr>().is_ok() {
-        return Finding::ok("dns", format!("not needed: the API server's address {host} is an IP address"));
+        return Finding::ok(
+            "dns",
+            format!("not needed: the API server's address {host} is an IP address"),
+        );
     }
     let answer = tokio::time::timeout(timeout, names.resolve(&host)).await;
-    match answer.unwrap_or_else(|_| Err(io::Error::other(format!("no answer within {timeout:?}")))) {
+    match answer.unwrap_or_else(|_| Err(io::Error::other(format!("no answer within {timeout:?}"))))
+    {
         Ok(addresses) if !addresses.is_empty() => {
             let shown: Vec<_> = addresses.iter().take(3).map(ToString::to_string).collect();
             Finding::ok("dns", format!("{host} is {}", shown.join(", ")))
         }
         result => {
-            let why = result.err().map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
+            let why = result
+                .err()
+                .map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
             let asked = match situation.resolvers.as_slice() {
                 [] => "/etc/resolv.conf names no server".to_owned(),
                 servers => format!("asked {}, from /etc/resolv.conf", servers.join(" and ")),

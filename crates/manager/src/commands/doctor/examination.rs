@@ -10,7 +10,9 @@ use runtime::clock::Clock;
 
 use super::lease::ElectedBy;
 use super::report::Findings;
-use super::{Names, Report, api, clock, cloud, dns, lease, nodes, orphans, permissions, rivals, services};
+use super::{
+    Names, Report, api, clock, cloud, dns, lease, nodes, orphans, permissions, rivals, services,
+};
 use crate::commands::read_only_client;
 use crate::controller_set::Settings;
 use crate::diagnosis::Situation;
@@ -71,14 +73,25 @@ pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Se
     }
     report.add(dns::check(&subject.situation, subject.names, subject.timeout).await);
     if let Some((clients, version)) = &api {
-        report.add(clock::judge(version.skew, subject.lease.as_ref().map(|lease| lease.duration)));
+        report.add(clock::judge(
+            version.skew,
+            subject.lease.as_ref().map(|lease| lease.duration),
+        ));
         // The server's clock is closer to that of the lease's holder than the local clock.
         let now = version.server_time;
         report.add(lease::check(&clients.read_only, subject.lease.as_ref(), now).await);
         let cluster = cluster(subject, &clients.read_only).await;
-        let has_failed = cloud::check(subject, Some((&clients.read_only, &cluster)), &mut report).await;
+        let has_failed =
+            cloud::check(subject, Some((&clients.read_only, &cluster)), &mut report).await;
         nodes::check(subject, &clients.read_only, now, has_failed, &mut report).await;
-        services::check(subject, (&clients.read_only, &cluster), now, has_failed, &mut report).await;
+        services::check(
+            subject,
+            (&clients.read_only, &cluster),
+            now,
+            has_failed,
+            &mut report,
+        )
+        .await;
         if !has_failed {
             orphans::check(subject, &clients.read_only, &cluster, now, &mut report).await;
         }
@@ -104,16 +117,29 @@ struct Clients {
 async fn clients(subject: &Subject<'_>) -> Result<Clients, String> {
     // A client's error includes its causes.
     let text = |error: anyhow::Error| {
-        error.downcast_ref::<ClientError>().map_or_else(|| format!("{error:#}"), ToString::to_string)
+        error
+            .downcast_ref::<ClientError>()
+            .map_or_else(|| format!("{error:#}"), ToString::to_string)
     };
-    let any = subject.settings.client(super::SUBCOMMAND).await.map_err(text)?;
-    Ok(Clients { read_only: read_only_client(subject.settings, super::SUBCOMMAND).await.map_err(text)?, any })
+    let any = subject
+        .settings
+        .client(super::SUBCOMMAND)
+        .await
+        .map_err(text)?;
+    Ok(Clients {
+        read_only: read_only_client(subject.settings, super::SUBCOMMAND)
+            .await
+            .map_err(text)?,
+        any,
+    })
 }
 
 /// Returns the environment, with the API server that was chosen, if there was a choice (APP-175).
 fn situation(subject: &Subject<'_>) -> Situation {
     match &subject.settings.clients {
-        kubernetes::Clients::Configured(options) if options.api_servers.in_use().is_some() => Situation::find(options),
+        kubernetes::Clients::Configured(options) if options.api_servers.in_use().is_some() => {
+            Situation::find(options)
+        }
         _ => subject.situation.clone(),
     }
 }
@@ -131,12 +157,23 @@ fn features(subject: &Subject<'_>) -> Features {
         Ok(provider) => controllers_that_run(subject.settings, &**provider),
         Err(_) => subject.features.controllers.clone(),
     };
-    Features { controllers, ..subject.features.clone() }
+    Features {
+        controllers,
+        ..subject.features.clone()
+    }
 }
 
 /// Returns the identity of the cluster, as the manager reads it (D-11).
 async fn cluster(subject: &Subject<'_>, client: &Client) -> Cluster {
-    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client.clone());
-    let id = namespaces.get("kube-system").await.ok().and_then(|namespace| namespace.metadata.uid);
-    Cluster { name: subject.cluster_name.to_owned(), id }
+    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+        kube::Api::all(client.clone());
+    let id = namespaces
+        .get("kube-system")
+        .await
+        .ok()
+        .and_then(|namespace| namespace.metadata.uid);
+    Cluster {
+        name: subject.cluster_name.to_owned(),
+        id,
+    }
 }

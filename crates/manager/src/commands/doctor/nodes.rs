@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
 use cloud_provider::{
-    CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node, Result, counted,
+    CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node,
+    Result, counted,
 };
 use controllers::look_up::look_up;
-use controllers::node_identity::{NodeIdentity, REMEDY_ALL_FOREIGN, REMEDY_MISSING, all_are_foreign};
+use controllers::node_identity::{
+    NodeIdentity, REMEDY_ALL_FOREIGN, REMEDY_MISSING, all_are_foreign,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
@@ -36,37 +39,66 @@ pub(super) async fn check(
     has_failed: bool,
     report: &mut Findings<'_>,
 ) {
-    let wanted = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|names| subject.settings.wants(names));
-    let Ok(provider) = &subject.provider else { return };
+    let wanted = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER]
+        .into_iter()
+        .any(|names| subject.settings.wants(names));
+    let Ok(provider) = &subject.provider else {
+        return;
+    };
     if !wanted || provider.instances().is_none() {
         return;
     }
     let all = match list::<Node>(client).await {
         Ok(nodes) => nodes,
         Err(error) => {
-            report.add(Finding::failure("nodes", error, "see the permissions above"));
+            report.add(Finding::failure(
+                "nodes",
+                error,
+                "see the permissions above",
+            ));
             return;
         }
     };
     let count = all.len();
-    let nodes: Vec<_> =
-        all.iter().filter(|node| !node.terminating && provider.owns_node(node)).cloned().map(Arc::new).collect();
-    let mut answers = look_up(&**provider, &nodes, LookupRequest::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
+    let nodes: Vec<_> = all
+        .iter()
+        .filter(|node| !node.terminating && provider.owns_node(node))
+        .cloned()
+        .map(Arc::new)
+        .collect();
+    let mut answers = look_up(
+        &**provider,
+        &nodes,
+        LookupRequest::EXISTENCE.and_shutdown().fresh(),
+        NO_INSTANCES,
+    )
+    .await;
     find_closest_names(&**provider, &nodes, &mut answers).await;
     let mut findings = unanswered(&nodes, &answers, has_failed);
     findings.extend(without_id(subject, &**provider, &nodes));
     if all_are_foreign(&**provider, &all) {
-        let example = all.first().map(|node| &*node.provider_id).unwrap_or_default();
+        let example = all
+            .first()
+            .map(|node| &*node.provider_id)
+            .unwrap_or_default();
         let text = format!(
             "all {count} Nodes have the provider ID of another cloud, such as {example:?}, so they are left alone and are no \
              targets of load balancers"
         );
         findings.push(Finding::warning("nodes", text, REMEDY_ALL_FOREIGN));
     }
-    findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
+    findings.extend(
+        nodes
+            .iter()
+            .zip(&answers)
+            .filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)),
+    );
     if findings.is_empty() {
         let waiting = nodes.iter().filter(|node| node.is_uninitialized()).count();
-        report.add(Finding::ok("nodes", all_well(nodes.len(), waiting, count - nodes.len())));
+        report.add(Finding::ok(
+            "nodes",
+            all_well(nodes.len(), waiting, count - nodes.len()),
+        ));
     }
     add_some(findings, "Node", report);
 }
@@ -84,16 +116,28 @@ fn all_well(own: usize, waiting: usize, others: usize) -> String {
         (others > 0).then(|| format!("{others} of {all} belong to another provider, or are being deleted")),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "the cluster has no Nodes".to_owned() } else { parts.join("; ") }
+    if parts.is_empty() {
+        "the cluster has no Nodes".to_owned()
+    } else {
+        parts.join("; ")
+    }
 }
 
 /// Returns one finding for all Nodes without a provider ID that no controller initializes (P-8).
-fn without_id(subject: &Subject<'_>, provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Option<Finding> {
+fn without_id(
+    subject: &Subject<'_>,
+    provider: &dyn CloudProvider,
+    nodes: &[Arc<Node>],
+) -> Option<Finding> {
     if subject.settings.options.node.adopt && subject.settings.wants(NODE_CONTROLLER) {
         return None;
     }
     let is_missing = |node: &&Arc<Node>| NodeIdentity::of(provider, node) == NodeIdentity::Missing;
-    let names: Vec<&str> = nodes.iter().filter(is_missing).map(|node| &*node.name).collect();
+    let names: Vec<&str> = nodes
+        .iter()
+        .filter(is_missing)
+        .map(|node| &*node.name)
+        .collect();
     let text = format!(
         "{}: neither a provider ID nor the taint {TAINT_UNINITIALIZED}, so nobody initialises the Node, and it is no target of \
          load balancers",
@@ -105,7 +149,9 @@ fn without_id(subject: &Subject<'_>, provider: &dyn CloudProvider, nodes: &[Arc<
 /// Returns the names of Nodes in a finding.
 fn whose(names: &[&str]) -> String {
     match names.split_at_checked(NAMED) {
-        Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
+        Some((some, more)) if !more.is_empty() => {
+            format!("{} and {} more", some.join(", "), more.len())
+        }
         _ => names.join(", "),
     }
 }
@@ -114,29 +160,64 @@ fn whose(names: &[&str]) -> String {
 /// tells which names are similar. A provider lists all machines when single reads would cost more requests: with few
 /// Nodes, one unmatched Node is looked up often enough to cause the list, then all unmatched Nodes are looked up again
 /// at no further cost.
-async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], answers: &mut [Result<InstanceState>]) {
+async fn find_closest_names(
+    provider: &dyn CloudProvider,
+    nodes: &[Arc<Node>],
+    answers: &mut [Result<InstanceState>],
+) {
     let unmatched: Vec<usize> = (0..nodes.len())
-        .filter(|index| matches!(answers[*index], Ok(InstanceState::Gone(_))) && nodes[*index].provider_id().is_none())
+        .filter(|index| {
+            matches!(answers[*index], Ok(InstanceState::Gone(_)))
+                && nodes[*index].provider_id().is_none()
+        })
         .collect();
-    let Some(first) = unmatched.first() else { return };
+    let Some(first) = unmatched.first() else {
+        return;
+    };
     let often = vec![Arc::clone(&nodes[*first]); WORTH_A_LIST];
-    look_up(provider, &often, LookupRequest::EXISTENCE.fresh(), NO_INSTANCES).await;
-    let again: Vec<_> = unmatched.iter().map(|index| Arc::clone(&nodes[*index])).collect();
-    let better = look_up(provider, &again, LookupRequest::EXISTENCE.fresh(), NO_INSTANCES).await;
+    look_up(
+        provider,
+        &often,
+        LookupRequest::EXISTENCE.fresh(),
+        NO_INSTANCES,
+    )
+    .await;
+    let again: Vec<_> = unmatched
+        .iter()
+        .map(|index| Arc::clone(&nodes[*index]))
+        .collect();
+    let better = look_up(
+        provider,
+        &again,
+        LookupRequest::EXISTENCE.fresh(),
+        NO_INSTANCES,
+    )
+    .await;
     for (index, answer) in unmatched.into_iter().zip(better) {
         answers[index] = answer;
     }
 }
 
 /// Returns findings for Nodes that the cloud did not answer for, one for all Nodes with the same error.
-fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed: bool) -> Vec<Finding> {
+fn unanswered(
+    nodes: &[Arc<Node>],
+    answers: &[Result<InstanceState>],
+    has_failed: bool,
+) -> Vec<Finding> {
     let mut by_error = BTreeMap::<(bool, String), Vec<&str>>::new();
     for (node, answer) in nodes.iter().zip(answers) {
         if let Err(error) = answer {
             let silence = error.is_unanswered();
             // The cloud's own checks report why the cloud does not answer.
-            let text = if silence && has_failed { String::new() } else { error.to_string() };
-            by_error.entry((silence, text)).or_default().push(&node.name);
+            let text = if silence && has_failed {
+                String::new()
+            } else {
+                error.to_string()
+            };
+            by_error
+                .entry((silence, text))
+                .or_default()
+                .push(&node.name);
         }
     }
     let finding = |((silence, error), names): ((bool, String), Vec<&str>)| {
@@ -146,10 +227,16 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
             false => "remove the cause that the error names, and run doctor again",
         };
         match silence {
-            true if has_failed => {
-                Finding::warning("nodes", format!("{whose}: not checked, because the cloud does not answer"), remedy)
-            }
-            true => Finding::failure("nodes", format!("{whose}: the lookup in the cloud failed: {error}"), remedy),
+            true if has_failed => Finding::warning(
+                "nodes",
+                format!("{whose}: not checked, because the cloud does not answer"),
+                remedy,
+            ),
+            true => Finding::failure(
+                "nodes",
+                format!("{whose}: the lookup in the cloud failed: {error}"),
+                remedy,
+            ),
             false => Finding::failure("nodes", format!("{whose}: {error}"), remedy),
         }
     };
@@ -159,7 +246,9 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
 /// Returns the problem of a Node; `None` if the Node has no problem.
 fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> {
     let name = &*node.name;
-    let age = node.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
+    let age = node
+        .created
+        .map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
     match state {
         InstanceState::Gone(gone) if node.provider_id().is_none() => Some(Finding::failure(
             "nodes",
@@ -201,7 +290,10 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
 pub(super) fn add_some(mut findings: Vec<Finding>, noun: &str, report: &mut Findings<'_>) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let more = findings.len().saturating_sub(SHOWN);
-    let check = findings.first().map(|finding| finding.check.clone()).unwrap_or_default();
+    let check = findings
+        .first()
+        .map(|finding| finding.check.clone())
+        .unwrap_or_default();
     let severity = findings.get(SHOWN).map(|finding| finding.severity);
     findings.truncate(SHOWN);
     report.extend(findings);
@@ -225,14 +317,19 @@ mod tests {
     const NOW: &str = "2026-01-01T01:00:00Z";
 
     fn node(minutes_old: i64, uninitialized: bool, provider_id: &str) -> Node {
-        let created = NOW.parse::<Timestamp>().unwrap() - k8s_openapi::jiff::SignedDuration::from_mins(minutes_old);
+        let created = NOW.parse::<Timestamp>().unwrap()
+            - k8s_openapi::jiff::SignedDuration::from_mins(minutes_old);
         let taint = Taint::new(TAINT_UNINITIALIZED, "NoSchedule");
         Node {
             name: "worker-1".into(),
             created: Some(created),
             provider_id: provider_id.into(),
             ready: ConditionStatus::True,
-            taints: if uninitialized { [taint].into() } else { [].into() },
+            taints: if uninitialized {
+                [taint].into()
+            } else {
+                [].into()
+            },
             ..Node::default()
         }
     }
@@ -243,18 +340,36 @@ mod tests {
 
     #[test]
     fn node_without_a_machine_fails_and_one_that_waits_long_warns() {
-        let present = InstanceState::Present { shutdown: None, metadata: None };
-        let gone = InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\""));
-        let shut_down = InstanceState::Present { shutdown: Some(true), metadata: None };
-        let not_ready = Node { ready: ConditionStatus::Unknown, ..node(60, false, "x://1") };
+        let present = InstanceState::Present {
+            shutdown: None,
+            metadata: None,
+        };
+        let gone =
+            InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\""));
+        let shut_down = InstanceState::Present {
+            shutdown: Some(true),
+            metadata: None,
+        };
+        let not_ready = Node {
+            ready: ConditionStatus::Unknown,
+            ..node(60, false, "x://1")
+        };
         assert_eq!(severity(&node(60, false, "x://1"), &present), None);
         assert_eq!(severity(&not_ready, &present), Some(Severity::Warning));
         assert_eq!(severity(&not_ready, &shut_down), Some(Severity::Warning));
         assert_eq!(severity(&node(4, true, ""), &present), None);
-        assert_eq!(severity(&node(6, true, ""), &present), Some(Severity::Warning));
+        assert_eq!(
+            severity(&node(6, true, ""), &present),
+            Some(Severity::Warning)
+        );
         assert_eq!(severity(&node(1, true, ""), &gone), Some(Severity::Failure));
-        assert_eq!(severity(&node(1, false, "x://1"), &gone), Some(Severity::Warning));
-        let text = judge(&node(1, true, ""), &gone, NOW.parse().unwrap()).unwrap().text;
+        assert_eq!(
+            severity(&node(1, false, "x://1"), &gone),
+            Some(Severity::Warning)
+        );
+        let text = judge(&node(1, true, ""), &gone, NOW.parse().unwrap())
+            .unwrap()
+            .text;
         assert!(text.contains("closest: \"worker-01\""), "{text}");
     }
 
@@ -263,7 +378,10 @@ mod tests {
         let table = [
             ((0, 0, 0), "the cluster has no Nodes"),
             ((5, 0, 0), "5 of 5 have a machine and are initialised"),
-            ((0, 0, 5), "5 of 5 belong to another provider, or are being deleted"),
+            (
+                (0, 0, 5),
+                "5 of 5 belong to another provider, or are being deleted",
+            ),
             (
                 (3, 0, 2),
                 "3 of 5 have a machine and are initialised; 2 of 5 belong to another provider, or are being deleted",
@@ -282,36 +400,64 @@ mod tests {
     #[test]
     fn findings_of_the_cloud_are_cited_only_if_one_of_them_failed() {
         let (nodes, answers) = ([Arc::new(node(60, false, ""))], [Err(Error::other("503"))]);
-        let remedy = |has_failed| unanswered(&nodes, &answers, has_failed)[0].remedy.clone().unwrap();
+        let remedy = |has_failed| {
+            unanswered(&nodes, &answers, has_failed)[0]
+                .remedy
+                .clone()
+                .unwrap()
+        };
         assert_eq!(remedy(true), "see the cloud's findings above");
         assert!(!remedy(false).contains("above"), "{}", remedy(false));
     }
 
     #[test]
     fn nodes_that_the_same_error_hides_are_one_finding() {
-        let named = |name: &str| Arc::new(Node { name: name.into(), ..node(60, false, "") });
+        let named = |name: &str| {
+            Arc::new(Node {
+                name: name.into(),
+                ..node(60, false, "")
+            })
+        };
         let nodes: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().map(named).collect();
         let fails = |text: &str| Err(Error::other(text.to_owned()));
         let silent = || Err(Error::unanswered("GET / was not answered: timed out"));
-        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let present = Ok(InstanceState::Present {
+            shutdown: None,
+            metadata: None,
+        });
         let answers = [fails("503"), fails("503"), silent(), present, fails("503")];
         let told = |answers: &[Result<InstanceState>], has_failed| -> Vec<_> {
-            unanswered(&nodes, answers, has_failed).into_iter().map(|it| (it.severity, it.text)).collect()
+            unanswered(&nodes, answers, has_failed)
+                .into_iter()
+                .map(|it| (it.severity, it.text))
+                .collect()
         };
-        let lost = "c: the lookup in the cloud failed: GET / was not answered: timed out".to_owned();
+        let lost =
+            "c: the lookup in the cloud failed: GET / was not answered: timed out".to_owned();
         let failed = (Severity::Failure, "a, b, e: 503".to_owned());
-        assert_eq!(told(&answers, false), [failed.clone(), (Severity::Failure, lost)]);
+        assert_eq!(
+            told(&answers, false),
+            [failed.clone(), (Severity::Failure, lost)]
+        );
         let unchecked = "c: not checked, because the cloud does not answer".to_owned();
-        assert_eq!(told(&answers, true), [failed, (Severity::Warning, unchecked)]);
+        assert_eq!(
+            told(&answers, true),
+            [failed, (Severity::Warning, unchecked)]
+        );
         let all = [0; 5].map(|_| fails("503"));
-        assert_eq!(told(&all, false), [(Severity::Failure, "a, b, c and 2 more: 503".to_owned())]);
+        assert_eq!(
+            told(&all, false),
+            [(Severity::Failure, "a, b, c and 2 more: 503".to_owned())]
+        );
     }
 
     #[test]
     fn worst_findings_are_shown_and_the_rest_is_counted() {
         let mut ignore = |_: &Finding| ();
         let mut report = Findings::new(&mut ignore);
-        let mut findings: Vec<_> = (0..12).map(|n| Finding::warning("nodes", format!("w{n}"), "")).collect();
+        let mut findings: Vec<_> = (0..12)
+            .map(|n| Finding::warning("nodes", format!("w{n}"), ""))
+            .collect();
         findings.push(Finding::failure("nodes", "the one", ""));
         add_some(findings, "Node", &mut report);
         let report = report.into_report();

@@ -22,7 +22,9 @@ pub(super) async fn check(
     now: Timestamp,
     report: &mut Findings<'_>,
 ) {
-    let Ok(provider) = &subject.provider else { return };
+    let Ok(provider) = &subject.provider else {
+        return;
+    };
     if provider.load_balancers().is_none() {
         return;
     }
@@ -31,8 +33,10 @@ pub(super) async fn check(
         Ok(found) if found.is_supported => add_some(judge(&found), "orphan", report),
         Ok(_) => {}
         Err(_) => {
-            let text =
-                format!("resources of deleted Services and Nodes could not be listed within {} s", deadline.as_secs());
+            let text = format!(
+                "resources of deleted Services and Nodes could not be listed within {} s",
+                deadline.as_secs()
+            );
             report.add(Finding::warning("orphans", text, "raise --timeout"));
         }
     }
@@ -40,17 +44,38 @@ pub(super) async fn check(
 
 fn judge(found: &OrphanReport) -> Vec<Finding> {
     if let Some(error) = found.errors.first() {
-        return vec![Finding::warning("orphans", error.clone(), "fix the other failures in this report first")];
+        return vec![Finding::warning(
+            "orphans",
+            error.clone(),
+            "fix the other failures in this report first",
+        )];
     }
     if found.orphans.is_empty() {
-        return vec![Finding::ok("orphans", "no load balancer of a deleted Service is left")];
+        return vec![Finding::ok(
+            "orphans",
+            "no load balancer of a deleted Service is left",
+        )];
     }
-    found.orphans.iter().map(|orphan| finding(orphan, found.time)).collect()
+    found
+        .orphans
+        .iter()
+        .map(|orphan| finding(orphan, found.time))
+        .collect()
 }
 
 fn finding(Orphan { resource, .. }: &Orphan, now: Timestamp) -> Finding {
-    let age = resource.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
-    let age = age.map(|age| format!(", created {} ago", seconds(age))).unwrap_or_default();
-    let text = format!("{resource} carries owner tags of this cluster, and its owner no longer exists{age}");
-    Finding::warning("orphans", text, "run the subcommand orphans to list them, and orphans --delete to delete them")
+    let age = resource
+        .created
+        .map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
+    let age = age
+        .map(|age| format!(", created {} ago", seconds(age)))
+        .unwrap_or_default();
+    let text = format!(
+        "{resource} carries owner tags of this cluster, and its owner no longer exists{age}"
+    );
+    Finding::warning(
+        "orphans",
+        text,
+        "run the subcommand orphans to list them, and orphans --delete to delete them",
+    )
 }

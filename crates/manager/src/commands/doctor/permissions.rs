@@ -6,11 +6,20 @@ use kube::Client;
 use crate::permissions::{Checked, Features, check as ask};
 
 pub(super) async fn check(client: &Client, features: &Features) -> Vec<Finding> {
-    let Checked { missing, asked, unknown, error } = ask(client, features).await;
+    let Checked {
+        missing,
+        asked,
+        unknown,
+        error,
+    } = ask(client, features).await;
     let mut findings: Vec<_> = missing
         .iter()
         .map(|missing| {
-            let text = format!("may not {} ({})", missing.what(), missing.reasons.join("; "));
+            let text = format!(
+                "may not {} ({})",
+                missing.what(),
+                missing.reasons.join("; ")
+            );
             match missing.rule.optional {
                 true => Finding::warning("permissions", text, missing.remedy()),
                 false => Finding::failure("permissions", text, missing.remedy()),
@@ -25,7 +34,10 @@ pub(super) async fn check(client: &Client, features: &Features) -> Vec<Finding> 
         ));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok("permissions", format!("all {asked} are granted")));
+        findings.push(Finding::ok(
+            "permissions",
+            format!("all {asked} are granted"),
+        ));
     }
     findings
 }

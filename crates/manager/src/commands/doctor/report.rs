@@ -20,7 +20,10 @@ pub(super) struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     pub(super) fn new(told: &'a mut (dyn FnMut(&Finding) + Send)) -> Self {
-        Self { report: Report::default(), told }
+        Self {
+            report: Report::default(),
+            told,
+        }
     }
 
     pub(super) fn add(&mut self, finding: Finding) {
@@ -41,7 +44,10 @@ impl Report {
     /// Returns the number of findings of this severity.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == severity).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 
     /// Returns the exit code: 1 if there is a failure, else 0.
@@ -60,7 +66,12 @@ pub(super) struct Lines {
 impl Lines {
     /// Returns the line of a finding: `ok|warn|FAIL  check: text; remedy`.
     pub(super) fn line(&mut self, finding: &Finding) -> String {
-        let Finding { check, severity, text, remedy } = finding;
+        let Finding {
+            check,
+            severity,
+            text,
+            remedy,
+        } = finding;
         let mark = match severity {
             Severity::Ok => "ok",
             Severity::Warning => "warn",
@@ -82,14 +93,23 @@ impl Lines {
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut lines = Lines::default();
-    let findings: String = report.findings.iter().map(|finding| lines.line(finding)).collect();
+    let findings: String = report
+        .findings
+        .iter()
+        .map(|finding| lines.line(finding))
+        .collect();
     findings + &summary(report)
 }
 
 /// Returns the summary line with the number of findings by severity.
 pub(super) fn summary(report: &Report) -> String {
-    let [ok, warnings, failures] = [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
-    format!("{}, {}, {ok} ok. Nothing was changed.\n", counted(failures, "failure"), counted(warnings, "warning"))
+    let [ok, warnings, failures] =
+        [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
+    format!(
+        "{}, {}, {ok} ok. Nothing was changed.\n",
+        counted(failures, "failure"),
+        counted(warnings, "warning")
+    )
 }
 
 /// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
@@ -158,7 +178,9 @@ mod tests {
 
     #[test]
     fn advice_is_given_once() {
-        let findings = ["a", "b"].map(|node| Finding::warning("nodes", node, "start the instance")).to_vec();
+        let findings = ["a", "b"]
+            .map(|node| Finding::warning("nodes", node, "start the instance"))
+            .to_vec();
         assert_eq!(
             text(&Report { findings }),
             "warn  nodes: a; start the instance\n\
@@ -170,7 +192,13 @@ mod tests {
     #[test]
     fn only_a_failure_makes_the_exit_code_1() {
         let mut report = report();
-        assert_eq!((report.exit_code(), json(&report)["summary"]["exitCode"].clone()), (1, json!(1)));
+        assert_eq!(
+            (
+                report.exit_code(),
+                json(&report)["summary"]["exitCode"].clone()
+            ),
+            (1, json!(1))
+        );
         report.findings.pop();
         assert_eq!(report.exit_code(), 0);
         assert_eq!(

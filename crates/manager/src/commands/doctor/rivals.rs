@@ -14,11 +14,19 @@ const NAMES: [&str; 2] = ["cloud-controller-manager", "cloud-provider"];
 
 /// Looks for other leases that are renewed. Returns nothing if the identity may not list leases, because the manager
 /// does not need that permission.
-pub(super) async fn check(client: &Client, ours: Option<&ElectedBy>, now: Timestamp) -> Vec<Finding> {
+pub(super) async fn check(
+    client: &Client,
+    ours: Option<&ElectedBy>,
+    now: Timestamp,
+) -> Vec<Finding> {
     let namespace = ours.map_or("kube-system", |lease| &lease.namespace);
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     match api.list(&ListParams::default()).await {
-        Ok(leases) => leases.items.iter().filter_map(|lease| judge(lease, ours, now)).collect(),
+        Ok(leases) => leases
+            .items
+            .iter()
+            .filter_map(|lease| judge(lease, ours, now))
+            .collect(),
         Err(_) => Vec::new(),
     }
 }

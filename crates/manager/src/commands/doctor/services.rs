@@ -34,21 +34,36 @@ pub(super) async fn check(
     has_failed: bool,
     report: &mut Findings<'_>,
 ) {
-    let Ok(provider) = &subject.provider else { return };
+    let Ok(provider) = &subject.provider else {
+        return;
+    };
     if provider.load_balancers().is_none() || !subject.settings.wants(SERVICE_CONTROLLER) {
         return;
     }
     let options = &subject.settings.options.service;
     match list::<Service>(client).await {
-        Err(error) => report.add(Finding::failure("services", error, "see the permissions above")),
+        Err(error) => report.add(Finding::failure(
+            "services",
+            error,
+            "see the permissions above",
+        )),
         Ok(services) => {
-            let ours = services.iter().filter(|service| Operation::at_start(service, options).is_some()).count();
-            let mut findings: Vec<_> = services.iter().filter_map(|service| judge(service, options, now)).collect();
+            let ours = services
+                .iter()
+                .filter(|service| Operation::at_start(service, options).is_some())
+                .count();
+            let mut findings: Vec<_> = services
+                .iter()
+                .filter_map(|service| judge(service, options, now))
+                .collect();
             if !has_failed {
                 findings.extend(irregular(subject, &**provider, client, cluster, services).await);
             }
             if findings.is_empty() {
-                report.add(Finding::ok("services", format!("{ours} with a load balancer, none waits for long")));
+                report.add(Finding::ok(
+                    "services",
+                    format!("{ours} with a load balancer, none waits for long"),
+                ));
             }
             add_some(findings, "Service", report);
         }
@@ -65,10 +80,15 @@ async fn irregular(
     services: Vec<Service>,
 ) -> Vec<Finding> {
     // The check of the Nodes reports if they cannot be listed.
-    let Ok(nodes) = list::<Node>(client).await else { return Vec::new() };
+    let Ok(nodes) = list::<Node>(client).await else {
+        return Vec::new();
+    };
     let no_volumes: [PersistentVolume; 0] = [];
-    let caches =
-        SharedCaches { nodes: Cache::with(nodes), services: Cache::with(services), volumes: Cache::with(no_volumes) };
+    let caches = SharedCaches {
+        nodes: Cache::with(nodes),
+        services: Cache::with(services),
+        volumes: Cache::with(no_volumes),
+    };
     provider.set_caches(Arc::new(caches.clone()));
     let (nodes, services) = (caches.nodes.list(), caches.services.list());
     let deadline = subject.timeout * REQUESTS;
@@ -76,14 +96,28 @@ async fn irregular(
     match tokio::time::timeout(deadline, read).await {
         Ok(Ok(irregular)) => {
             let missing = irregular.missing.iter().map(|service| is_missing(service));
-            missing.chain(irregular.notes.iter().map(|(service, note)| noted(service, note))).collect()
+            missing
+                .chain(
+                    irregular
+                        .notes
+                        .iter()
+                        .map(|(service, note)| noted(service, note)),
+                )
+                .collect()
         }
         Ok(Err(error)) => {
             let text = format!("the load balancers of the Services could not be read: {error}");
-            vec![Finding::warning("services", text, "see the cloud's findings above")]
+            vec![Finding::warning(
+                "services",
+                text,
+                "see the cloud's findings above",
+            )]
         }
         Err(_) => {
-            let text = format!("the load balancers of the Services could not be read within {} s", deadline.as_secs());
+            let text = format!(
+                "the load balancers of the Services could not be read within {} s",
+                deadline.as_secs()
+            );
             vec![Finding::warning("services", text, "raise --timeout")]
         }
     }
@@ -101,7 +135,11 @@ fn is_missing(service: &Service) -> Finding {
 }
 
 fn noted(service: &Service, note: &str) -> Finding {
-    Finding::warning("services", format!("{}: {note}", name(service)), "`explain` shows both load balancers")
+    Finding::warning(
+        "services",
+        format!("{}: {note}", name(service)),
+        "`explain` shows both load balancers",
+    )
 }
 
 fn name(service: &Service) -> String {
@@ -115,18 +153,30 @@ fn name(service: &Service) -> String {
 fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<Finding> {
     let operation = Operation::at_start(service, options)?;
     let (metadata, name) = (&service.metadata, name(service));
-    let since = metadata.deletion_timestamp.as_ref().or(metadata.creation_timestamp.as_ref()).map(|time| time.0);
-    let waits =
-        since.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default()).unwrap_or_default();
+    let since = metadata
+        .deletion_timestamp
+        .as_ref()
+        .or(metadata.creation_timestamp.as_ref())
+        .map(|time| time.0);
+    let waits = since
+        .map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default())
+        .unwrap_or_default();
     let is_pending = operation != Operation::Ensure || !has_address(service);
     let what = match operation {
         Operation::Ensure if is_pending => format!("{name} has no address for {}", seconds(waits)),
         Operation::Ensure => format!("{name}: its load balancer could not be brought up to date"),
-        _ => format!("{name} has waited for the deletion of its load balancer for {}", seconds(waits)),
+        _ => format!(
+            "{name} has waited for the deletion of its load balancer for {}",
+            seconds(waits)
+        ),
     };
     if let Some(condition) = condition(service).filter(|condition| condition.status == "False") {
         let text = format!("{what}: {}", condition.reason);
-        return Some(Finding::warning("services", text, condition.message.trim_end_matches('.')));
+        return Some(Finding::warning(
+            "services",
+            text,
+            condition.message.trim_end_matches('.'),
+        ));
     }
     (is_pending && operation != Operation::Nothing && waits > LONG).then(|| {
         Finding::warning(
@@ -138,13 +188,24 @@ fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<
 }
 
 fn has_address(service: &Service) -> bool {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    status.and_then(|status| status.ingress.as_deref()).is_some_and(|ingress| !ingress.is_empty())
+    let status = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    status
+        .and_then(|status| status.ingress.as_deref())
+        .is_some_and(|ingress| !ingress.is_empty())
 }
 
 fn condition(service: &Service) -> Option<&Condition> {
-    let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
+    let conditions = service
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
 }
 
 #[cfg(test)]
@@ -162,7 +223,12 @@ mod tests {
         });
         change(&mut service);
         let now = "2026-01-01T00:11:00Z".parse().unwrap();
-        judge(&serde_json::from_value(service).unwrap(), &ServiceOptions::default(), now).map(|finding| finding.text)
+        judge(
+            &serde_json::from_value(service).unwrap(),
+            &ServiceOptions::default(),
+            now,
+        )
+        .map(|finding| finding.text)
     }
 
     #[test]
@@ -170,11 +236,20 @@ mod tests {
         let failed = json!([{"type": CONDITION_LOAD_BALANCER_READY, "status": "False", "reason": "QuotaExceeded",
             "message": "the quota is used up.", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         assert_eq!(judged(|_| {}), None);
-        assert_eq!(judged(|it| it["spec"]["loadBalancerClass"] = json!("other")), None);
+        assert_eq!(
+            judged(|it| it["spec"]["loadBalancerClass"] = json!("other")),
+            None
+        );
         let pending = |it: &mut Value| it["status"] = json!({});
-        assert_eq!(judged(pending).unwrap(), "default/web has no address for 11 min, and no condition says why");
+        assert_eq!(
+            judged(pending).unwrap(),
+            "default/web has no address for 11 min, and no condition says why"
+        );
         let with_reason = |it: &mut Value| it["status"] = json!({"conditions": failed});
-        assert_eq!(judged(with_reason).unwrap(), "default/web has no address for 11 min: QuotaExceeded");
+        assert_eq!(
+            judged(with_reason).unwrap(),
+            "default/web has no address for 11 min: QuotaExceeded"
+        );
         assert!(
             judged(|it| it["status"]["conditions"] = failed.clone())
                 .unwrap()
@@ -185,7 +260,12 @@ mod tests {
             it["metadata"]["creationTimestamp"] = json!("2026-01-01T00:05:00Z");
         };
         assert_eq!(judged(young), None);
-        let deleted = |it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
-        assert!(judged(deleted).unwrap().contains("has waited for the deletion of its load balancer for 10 min"));
+        let deleted =
+            |it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+        assert!(
+            judged(deleted)
+                .unwrap()
+                .contains("has waited for the deletion of its load balancer for 10 min")
+        );
     }
 }

@@ -18,7 +18,11 @@ pub struct Cause {
 
 impl Cause {
     pub(super) fn new(state: State, detail: impl Into<String>) -> Self {
-        Self { state, detail: detail.into(), since: None }
+        Self {
+            state,
+            detail: detail.into(),
+            since: None,
+        }
     }
 
     pub(super) fn since(self, since: Option<Timestamp>) -> Self {
@@ -62,9 +66,11 @@ impl Causes {
             self.note(State::CloudUnreachable, error.clone());
         }
         self.0.sort_by_key(|cause| cause.state.weight());
-        let is_pending = !facts.plan.steps.is_empty() || self.0.iter().any(|it| it.state.weight() == Weight::Waits);
+        let is_pending = !facts.plan.steps.is_empty()
+            || self.0.iter().any(|it| it.state.weight() == Weight::Waits);
         if let (Leader::Nobody(why), true) = (&facts.leader, is_pending) {
-            self.0.insert(0, Cause::new(State::NobodyLeads, why.clone()));
+            self.0
+                .insert(0, Cause::new(State::NobodyLeads, why.clone()));
         }
         self.0
     }

@@ -38,13 +38,22 @@ const COMMAND: ReportCommand = ReportCommand {
 };
 
 /// Runs the subcommand. The first argument is the program's name.
-pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(
+    providers: &Registry,
+    program: &Program,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> ExitCode {
     let given: ObjectFlags = match COMMAND.parse_as(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
-    let ObjectFlags { kind, name, namespace, report } = given;
+    let ObjectFlags {
+        kind,
+        name,
+        namespace,
+        report,
+    } = given;
     let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let subject = match Subject::parse(kind.as_deref(), name.as_deref(), namespace) {
         Ok(subject) => subject,
@@ -77,21 +86,43 @@ fn wrong(text: &str) -> ExitCode {
     Outcome::Incomplete.into()
 }
 
-async fn run(report: &ReportFlags, subject: &Subject, providers: &Registry) -> Result<ExitCode, String> {
+async fn run(
+    report: &ReportFlags,
+    subject: &Subject,
+    providers: &Registry,
+) -> Result<ExitCode, String> {
     let said = |error: anyhow::Error| paragraph(&error);
     let ReportFlags { flags, output, .. } = report;
     let settings = report.settings(Fence::closed("explain changes nothing"));
     let shutdown = CancellationToken::new();
-    let client = read_only_client(&settings, PROVIDER_CLIENT).await.map_err(said)?;
+    let client = read_only_client(&settings, PROVIDER_CLIENT)
+        .await
+        .map_err(said)?;
     // `explain` runs interactively, so there is only one attempt.
-    let cluster = read_cluster(&flags.cloud.cluster_name, &client, Duration::ZERO, &shutdown).await.map_err(said)?;
-    let provider = initialized(flags, &settings, providers, &client, &cluster, &shutdown).await.map_err(said);
+    let cluster = read_cluster(
+        &flags.cloud.cluster_name,
+        &client,
+        Duration::ZERO,
+        &shutdown,
+    )
+    .await
+    .map_err(said)?;
+    let provider = initialized(flags, &settings, providers, &client, &cluster, &shutdown)
+        .await
+        .map_err(said);
     let lease = flags.configuration().election.map(|election| ElectedBy {
         namespace: election.namespace,
         name: election.name,
         duration: election.lease_duration,
     });
-    let reader = Reader { settings: &settings, client, provider, cluster, lease, now: Timestamp::now() };
+    let reader = Reader {
+        settings: &settings,
+        client,
+        provider,
+        cluster,
+        lease,
+        now: Timestamp::now(),
+    };
     let explanation = explain(&reader, subject).await?;
     shutdown.cancel();
     let code = explanation.outcome().into();

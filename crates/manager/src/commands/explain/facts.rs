@@ -76,15 +76,26 @@ impl From<Event> for EventFact {
     fn from(event: Event) -> Self {
         let created = event.metadata.creation_timestamp.map(|time| time.0);
         let micro = event.event_time.map(|time| time.0);
-        let source = event.source.and_then(|source| source.component).or(event.reporting_component);
+        let source = event
+            .source
+            .and_then(|source| source.component)
+            .or(event.reporting_component);
         Self {
             reason: event.reason.unwrap_or_default(),
             is_warning: event.type_.as_deref() == Some("Warning"),
             message: event.message.unwrap_or_default(),
             source: source.unwrap_or_default(),
             count: event.count.unwrap_or(1),
-            first: event.first_timestamp.map(|time| time.0).or(micro).or(created),
-            last: event.last_timestamp.map(|time| time.0).or(micro).or(created),
+            first: event
+                .first_timestamp
+                .map(|time| time.0)
+                .or(micro)
+                .or(created),
+            last: event
+                .last_timestamp
+                .map(|time| time.0)
+                .or(micro)
+                .or(created),
         }
     }
 }
@@ -93,16 +104,24 @@ impl Facts {
     /// Returns the newest event of a reason, unless one of the reasons that end it was reported later.
     pub(super) fn current(&self, reason: EventReason, ends: &[EventReason]) -> Option<&EventFact> {
         let newest = |reason: EventReason| {
-            self.events.iter().filter(move |it| it.reason == reason.as_str()).max_by_key(|it| it.last)
+            self.events
+                .iter()
+                .filter(move |it| it.reason == reason.as_str())
+                .max_by_key(|it| it.last)
         };
         let event = newest(reason)?;
-        let is_over = ends.iter().filter_map(|end| newest(*end)).any(|end| end.last > event.last);
+        let is_over = ends
+            .iter()
+            .filter_map(|end| newest(*end))
+            .any(|end| end.last > event.last);
         (!is_over).then_some(event)
     }
 
     /// Returns `true` if a later event ended the state that `event` reports.
     pub(super) fn is_over(&self, event: &EventFact) -> bool {
-        let reason = EventReason::ALL.iter().find(|reason| event.reason == reason.as_str());
+        let reason = EventReason::ALL
+            .iter()
+            .find(|reason| event.reason == reason.as_str());
         let state = reason.and_then(|reason| Some((*reason, State::of_event(*reason)?)));
         state.is_some_and(|(reason, (_, ends))| self.current(reason, ends).is_none())
     }

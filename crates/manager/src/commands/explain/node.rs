@@ -1,6 +1,8 @@
 //! The causes of a Node's state.
 
-use cloud_provider::names::{CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN};
+use cloud_provider::names::{
+    CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN,
+};
 use cloud_provider::{ConditionStatus, Node};
 use controllers::EventReason;
 use controllers::lifecycle::preview::LifecyclePreview;
@@ -21,7 +23,11 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
         return causes.finish(facts);
     };
     if !it.is_ours {
-        let state = if it.all_foreign { State::AllNodesForeign } else { State::OtherProvider };
+        let state = if it.all_foreign {
+            State::AllNodesForeign
+        } else {
+            State::OtherProvider
+        };
         causes.note(state, format!("its provider ID is {:?}", node.provider_id));
         return causes.finish(facts);
     }
@@ -40,7 +46,11 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
     if node.is_uninitialized() {
         initialization(facts, it, node, &mut causes);
     }
-    reported(facts, &[EventReason::SharedProviderId, EventReason::LabelsLeftOut], &mut causes);
+    reported(
+        facts,
+        &[EventReason::SharedProviderId, EventReason::LabelsLeftOut],
+        &mut causes,
+    );
     lifecycle(facts, it, node, &mut causes);
     targets(it, node, &mut causes);
     if it.routes.is_some() || it.route_error.is_some() {
@@ -64,7 +74,10 @@ fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
     match &it.machine {
         Machine::Gone(reason) => match (&it.named, node.ready) {
             (Some(other), _) => {
-                let detail = format!("{reason}; the machine named {:?} has provider ID {other}", node.name);
+                let detail = format!(
+                    "{reason}; the machine named {:?} has provider ID {other}",
+                    node.name
+                );
                 causes.note(State::ProviderIdMismatch, detail);
             }
             (None, ConditionStatus::True) if node.provider_id().is_some() => {
@@ -88,12 +101,18 @@ fn initialization(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Cause
     if let (Machine::Present { metadata: None, .. }, true) = (&it.machine, facts.runs.node) {
         causes.add(Cause::new(State::MetadataMissing, "").since(node.created));
     }
-    let is_planned = facts.plan.errors.first().filter(|_| matches!(it.machine, Machine::Present { .. }));
+    let is_planned = facts
+        .plan
+        .errors
+        .first()
+        .filter(|_| matches!(it.machine, Machine::Present { .. }));
     match is_planned {
         // The event may not have been written yet, or have expired.
         Some(error) => causes.note(State::InitializationFailed, error.clone()),
         // No event explains the state.
-        None if causes.is_empty() => causes.add(Cause::new(State::Uninitialized, "").since(node.created)),
+        None if causes.is_empty() => {
+            causes.add(Cause::new(State::Uninitialized, "").since(node.created))
+        }
         None => {}
     }
 }
@@ -105,7 +124,10 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
         causes.add(Cause::new(State::Terminating, finalizers).since(since));
         return;
     }
-    let is_excluded = node.labels.get(LABEL_EXCLUDE_LIFECYCLE).is_some_and(|value| value != "false");
+    let is_excluded = node
+        .labels
+        .get(LABEL_EXCLUDE_LIFECYCLE)
+        .is_some_and(|value| value != "false");
     if is_excluded {
         causes.note(State::ExcludedFromLifecycle, "");
     }
@@ -120,7 +142,10 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
         };
         causes.add(Cause::new(state, detail));
     }
-    let is_tainted = node.taints.iter().any(|taint| &*taint.key == TAINT_SHUTDOWN);
+    let is_tainted = node
+        .taints
+        .iter()
+        .any(|taint| &*taint.key == TAINT_SHUTDOWN);
     if is_tainted && !is_ready {
         causes.add(Cause::new(State::ShutDown, "").since(since));
     }
@@ -133,12 +158,32 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     // A Node whose machine exists and is not suspected otherwise is no longer held.
     let is_found = matches!(it.machine, Machine::Present { .. });
     if !is_found {
-        reported(facts, &[EventReason::DeletionHeld, EventReason::DeletingNodeFailed], causes);
+        reported(
+            facts,
+            &[EventReason::DeletionHeld, EventReason::DeletingNodeFailed],
+            causes,
+        );
     }
-    reported(facts, if causes.has(State::ShutDown) { &[EventReason::ShutdownTaintSet] } else { &[] }, causes);
-    let is_running = matches!(it.machine, Machine::Present { shutdown: Some(false) | None, .. });
+    reported(
+        facts,
+        if causes.has(State::ShutDown) {
+            &[EventReason::ShutdownTaintSet]
+        } else {
+            &[]
+        },
+        causes,
+    );
+    let is_running = matches!(
+        it.machine,
+        Machine::Present {
+            shutdown: Some(false) | None,
+            ..
+        }
+    );
     if is_running && !causes.has(State::ShutDown) {
-        causes.add(Cause::new(State::NotReady, condition_text(&it.object, CONDITION_READY)).since(since));
+        causes.add(
+            Cause::new(State::NotReady, condition_text(&it.object, CONDITION_READY)).since(since),
+        );
     }
 }
 
@@ -151,7 +196,8 @@ fn targets(it: &NodeFacts, node: &Node, causes: &mut Causes) {
     }
     if it.waits_for_network && lacks_network(node) {
         causes.add(
-            Cause::new(State::NoNetworkForTargets, "").since(condition_time(&it.object, CONDITION_NETWORK_UNAVAILABLE)),
+            Cause::new(State::NoNetworkForTargets, "")
+                .since(condition_time(&it.object, CONDITION_NETWORK_UNAVAILABLE)),
         );
     }
 }
@@ -162,14 +208,16 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     }
     if node.pod_cidrs.is_empty() {
         causes.note(State::NoPodCidr, "");
-    } else if node.addresses.is_empty() || (node.is_uninitialized() && node.provider_id().is_none()) {
+    } else if node.addresses.is_empty() || (node.is_uninitialized() && node.provider_id().is_none())
+    {
         causes.note(State::RouteWaits, "");
     }
     let since = condition_time(&it.object, CONDITION_NETWORK_UNAVAILABLE);
     let text = condition_text(&it.object, CONDITION_NETWORK_UNAVAILABLE);
     match &node.network_unavailable {
         Some(network)
-            if network.status == ConditionStatus::True && *network.reason == *RouteCondition::NotCreated.reason() =>
+            if network.status == ConditionStatus::True
+                && *network.reason == *RouteCondition::NotCreated.reason() =>
         {
             causes.add(Cause::new(State::RouteMissing, text).since(since));
         }
@@ -178,30 +226,57 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
         }
         _ => {}
     }
-    let is_missing = lacks_network(node) || facts.plan.steps.iter().any(|step| step.step.what.starts_with("route"));
+    let is_missing = lacks_network(node)
+        || facts
+            .plan
+            .steps
+            .iter()
+            .any(|step| step.step.what.starts_with("route"));
     if is_missing {
-        reported(facts, &[EventReason::FailedToCreateRoute, EventReason::FailedToDeleteRoute], causes);
+        reported(
+            facts,
+            &[
+                EventReason::FailedToCreateRoute,
+                EventReason::FailedToDeleteRoute,
+            ],
+            causes,
+        );
     }
-    let reasons = [EventReason::RouteFlapping, EventReason::PodCidrOutside, EventReason::PodCidrRefused];
+    let reasons = [
+        EventReason::RouteFlapping,
+        EventReason::PodCidrOutside,
+        EventReason::PodCidrRefused,
+    ];
     reported(facts, &reasons, causes);
 }
 
 /// Returns the other controllers that claim the Node or its routes.
 pub(super) fn claims(it: &NodeFacts, node: &Node) -> Vec<String> {
     let scheme = node.provider_id_scheme().filter(|_| !it.is_ours);
-    let routes = it.routes.iter().flatten().filter(|route| route.contains(" leads to "));
+    let routes = it
+        .routes
+        .iter()
+        .flatten()
+        .filter(|route| route.contains(" leads to "));
     let finalizers = texts(&it.object["metadata"]["finalizers"]);
     scheme
         .map(|scheme| format!("cloud provider {scheme:?}"))
         .into_iter()
         .chain(routes.map(|route| format!("route {route}")))
-        .chain(finalizers.into_iter().map(|finalizer| format!("finalizer {finalizer}")))
+        .chain(
+            finalizers
+                .into_iter()
+                .map(|finalizer| format!("finalizer {finalizer}")),
+        )
         .collect()
 }
 
 /// Returns the condition of this type.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }
 
 fn condition_time(object: &Value, kind: &str) -> Option<Timestamp> {
@@ -210,9 +285,15 @@ fn condition_time(object: &Value, kind: &str) -> Option<Timestamp> {
 
 /// Returns the reason and the message of a condition.
 pub(super) fn condition_text(object: &Value, kind: &str) -> String {
-    let Some(condition) = condition(object, kind) else { return String::new() };
+    let Some(condition) = condition(object, kind) else {
+        return String::new();
+    };
     let parts = ["reason", "message"].map(|key| condition[key].as_str().unwrap_or_default());
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 fn time(value: &Value) -> Option<Timestamp> {
@@ -220,5 +301,11 @@ fn time(value: &Value) -> Option<Timestamp> {
 }
 
 pub(super) fn texts(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }

@@ -28,7 +28,15 @@ pub const JSON_VERSION: u32 = 1;
 #[must_use]
 pub fn text(it: &Explanation) -> String {
     let mut page = Page::default();
-    page.line(0, &format!("{} ({}, cluster {})", it.subject, provider(it), it.cluster.name));
+    page.line(
+        0,
+        &format!(
+            "{} ({}, cluster {})",
+            it.subject,
+            provider(it),
+            it.cluster.name
+        ),
+    );
     why(it, &mut page);
     section(&mut page, "Kubernetes", &it.kubernetes);
     if !it.balancers.is_empty() || !it.cloud.is_empty() {
@@ -36,15 +44,28 @@ pub fn text(it: &Explanation) -> String {
         if it.cloud.is_empty() {
             page.title("Cloud");
         }
-        it.balancers.iter().for_each(|balancer| describe(balancer, &mut page));
+        it.balancers
+            .iter()
+            .for_each(|balancer| describe(balancer, &mut page));
     }
     next(it, &mut page);
-    let is_told = |text: &str| it.causes.iter().any(|cause| is_same_error(&cause.detail, text));
-    let errors: Vec<_> = it.last_errors.iter().filter(|error| !is_told(&error.text)).collect();
+    let is_told = |text: &str| {
+        it.causes
+            .iter()
+            .any(|cause| is_same_error(&cause.detail, text))
+    };
+    let errors: Vec<_> = it
+        .last_errors
+        .iter()
+        .filter(|error| !is_told(&error.text))
+        .collect();
     if !errors.is_empty() {
         page.title("Last errors");
         for error in errors {
-            let at = error.at.map_or_else(|| "now".to_owned(), |at| format!("{}, {}", error.source, ago(it.now, at)));
+            let at = error.at.map_or_else(
+                || "now".to_owned(),
+                |at| format!("{}, {}", error.source, ago(it.now, at)),
+            );
             page.line(2, &format!("{at}:"));
             page.line(4, &error.text);
         }
@@ -53,7 +74,10 @@ pub fn text(it: &Explanation) -> String {
     page.list(&it.claims, "nobody");
     if !it.events.is_empty() {
         page.title("Events");
-        it.events.iter().take(EVENTS).for_each(|event| page.raw(&cut(&format!("  {}", shown(event, it.now)))));
+        it.events
+            .iter()
+            .take(EVENTS)
+            .for_each(|event| page.raw(&cut(&format!("  {}", shown(event, it.now)))));
         if let Some(more) = it.events.len().checked_sub(EVENTS + 1) {
             page.line(2, &format!("and {} more", more + 1));
         }
@@ -64,7 +88,12 @@ pub fn text(it: &Explanation) -> String {
         page.title("Not known");
         page.list(&it.unknown, "");
     }
-    let unread: Vec<String> = it.errors.iter().filter(|error| !is_told(error)).cloned().collect();
+    let unread: Vec<String> = it
+        .errors
+        .iter()
+        .filter(|error| !is_told(error))
+        .cloned()
+        .collect();
     if !unread.is_empty() {
         page.title("Could not be read");
         page.list(&unread, "");
@@ -94,13 +123,20 @@ fn why(it: &Explanation, page: &mut Page) {
         page.line(2, "Nothing waits, and nothing is held.");
     }
     for cause in &it.causes {
-        let since = cause.since.map(|since| format!(", since {}", age(it.now, since))).unwrap_or_default();
-        page.line(2, &format!("{}{since}: {}", cause.state.name(), cause.state.meaning()));
+        let since = cause
+            .since
+            .map(|since| format!(", since {}", age(it.now, since)))
+            .unwrap_or_default();
+        page.line(
+            2,
+            &format!("{}{since}: {}", cause.state.name(), cause.state.meaning()),
+        );
         if !cause.detail.is_empty() {
             page.line(4, &cause.detail);
         }
         // The message of a condition includes the advice already.
-        let is_said = cause.detail.contains(cause.state.advice()) || cause.detail.contains("A person must act");
+        let is_said = cause.detail.contains(cause.state.advice())
+            || cause.detail.contains("A person must act");
         if !is_said {
             page.line(4, &format!("To do: {}", cause.state.advice()));
         }
@@ -113,30 +149,65 @@ fn section(page: &mut Page, title: &str, rows: &[Row]) {
         return;
     }
     page.title(title);
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default() + 2;
+    let width = rows
+        .iter()
+        .map(|row| row.name.len())
+        .max()
+        .unwrap_or_default()
+        + 2;
     for row in rows {
         for (number, value) in row.values.iter().enumerate() {
-            let name = if number == 0 { format!("{}:", row.name) } else { String::new() };
+            let name = if number == 0 {
+                format!("{}:", row.name)
+            } else {
+                String::new()
+            };
             page.hanging(&format!("  {name:<width$}"), value);
         }
     }
 }
 
 fn describe(balancer: &LoadBalancerDescription, page: &mut Page) {
-    let LoadBalancerDescription { id, name, ownership, state, owner_tags, addresses, listeners, targets, health_error } =
-        balancer;
+    let LoadBalancerDescription {
+        id,
+        name,
+        ownership,
+        state,
+        owner_tags,
+        addresses,
+        listeners,
+        targets,
+        health_error,
+    } = balancer;
     let whose = match ownership {
         Ownership::Own => "this Service's own",
         Ownership::Twin(_) => "has this Service's owner tags, is not used and stays",
         Ownership::Free => "nobody's, taken over by the next sync",
         Ownership::Foreign(_) => "another owner's",
     };
-    page.hanging("  ", &format!("Load balancer {name:?} ({id}): {whose}, {state}"));
-    let tags: Vec<String> = owner_tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let tags = if tags.is_empty() { vec!["none".to_owned()] } else { tags };
-    for (title, values) in [("Owner tags:", &tags), ("Addresses:", addresses), ("Listeners:", listeners)] {
+    page.hanging(
+        "  ",
+        &format!("Load balancer {name:?} ({id}): {whose}, {state}"),
+    );
+    let tags: Vec<String> = owner_tags
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let tags = if tags.is_empty() {
+        vec!["none".to_owned()]
+    } else {
+        tags
+    };
+    for (title, values) in [
+        ("Owner tags:", &tags),
+        ("Addresses:", addresses),
+        ("Listeners:", listeners),
+    ] {
         for (number, value) in values.iter().enumerate() {
-            page.hanging(&format!("    {:<13}", if number == 0 { title } else { "" }), value);
+            page.hanging(
+                &format!("    {:<13}", if number == 0 { title } else { "" }),
+                value,
+            );
         }
     }
     if let Some(error) = health_error {
@@ -152,17 +223,30 @@ fn describe(balancer: &LoadBalancerDescription, page: &mut Page) {
 fn table(targets: &[TargetDescription], page: &mut Page) {
     let rows: Vec<[String; 3]> = targets.iter().take(TARGETS).map(columns).collect();
     let width = |column: usize, title: &str| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default().max(title.len()) + 2
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+            .max(title.len())
+            + 2
     };
     let (first, second) = (width(0, "TARGET"), width(1, "NODE"));
-    page.raw(&format!("    {:<first$}{:<second$}HEALTH", "TARGET", "NODE"));
+    page.raw(&format!(
+        "    {:<first$}{:<second$}HEALTH",
+        "TARGET", "NODE"
+    ));
     for [target, node, health] in &rows {
         page.hanging(&format!("    {target:<first$}{node:<second$}"), health);
     }
     if let Some(more) = targets.len().checked_sub(TARGETS + 1) {
-        let sick =
-            targets.iter().skip(TARGETS).filter(|it| it.health.as_ref().is_some_and(|health| !health.is_healthy));
-        page.line(4, &format!("and {} more, {} of them unhealthy", more + 1, sick.count()));
+        let sick = targets
+            .iter()
+            .skip(TARGETS)
+            .filter(|it| it.health.as_ref().is_some_and(|health| !health.is_healthy));
+        page.line(
+            4,
+            &format!("and {} more, {} of them unhealthy", more + 1, sick.count()),
+        );
     }
 }
 
@@ -170,25 +254,54 @@ fn columns(target: &TargetDescription) -> [String; 3] {
     let health = match &target.health {
         None => "not told by the cloud".to_owned(),
         Some(health) => {
-            let word = if health.is_healthy { "healthy" } else { "unhealthy" };
-            if health.detail.is_empty() { word.to_owned() } else { format!("{word}: {}", health.detail) }
+            let word = if health.is_healthy {
+                "healthy"
+            } else {
+                "unhealthy"
+            };
+            if health.detail.is_empty() {
+                word.to_owned()
+            } else {
+                format!("{word}: {}", health.detail)
+            }
         }
     };
-    [target.target.clone(), target.node.clone().unwrap_or_else(|| "-".to_owned()), health]
+    [
+        target.target.clone(),
+        target.node.clone().unwrap_or_else(|| "-".to_owned()),
+        health,
+    ]
 }
 
 fn next(it: &Explanation, page: &mut Page) {
     page.title("Next");
     for step in &it.plan.steps {
         let Step { side, step } = step;
-        let detail = if step.detail.is_empty() { String::new() } else { format!(": {}", step.detail) };
-        page.hanging(&format!("  {side:<10}  {:<6}  ", step.action.to_string()), &format!("{}{detail}", step.what));
+        let detail = if step.detail.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", step.detail)
+        };
+        page.hanging(
+            &format!("  {side:<10}  {:<6}  ", step.action.to_string()),
+            &format!("{}{detail}", step.what),
+        );
     }
     if it.plan.steps.is_empty() {
         let known = it.plan.errors.is_empty() && it.errors.is_empty();
-        page.line(2, if known { "nothing would change" } else { "not known, see the errors" });
+        page.line(
+            2,
+            if known {
+                "nothing would change"
+            } else {
+                "not known, see the errors"
+            },
+        );
     }
-    it.plan.notes.iter().for_each(|note| page.hanging("  note        ", note));
+    it.plan
+        .notes
+        .iter()
+        .for_each(|note| page.hanging("  note        ", note));
 }
 
 fn leader(leader: &Leader) -> String {
@@ -200,8 +313,15 @@ fn leader(leader: &Leader) -> String {
 }
 
 fn shown(event: &EventFact, now: Timestamp) -> String {
-    let at = event.last.map(|at| format!(", {}", ago(now, at))).unwrap_or_default();
-    let count = if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
+    let at = event
+        .last
+        .map(|at| format!(", {}", ago(now, at)))
+        .unwrap_or_default();
+    let count = if event.count > 1 {
+        format!(" ({} times)", event.count)
+    } else {
+        String::new()
+    };
     format!("{}{at}{count}: {}", event.reason, event.message)
 }
 
@@ -357,7 +477,10 @@ pub fn json(it: &Explanation) -> Value {
 
 fn object(rows: &[Row]) -> Value {
     let rows = rows.iter().filter(|row| !row.values.is_empty());
-    Value::Object(rows.map(|row| (row.name.to_owned(), json!(row.values))).collect::<Map<_, _>>())
+    Value::Object(
+        rows.map(|row| (row.name.to_owned(), json!(row.values)))
+            .collect::<Map<_, _>>(),
+    )
 }
 
 fn balancer(it: &LoadBalancerDescription) -> Value {
@@ -367,7 +490,11 @@ fn balancer(it: &LoadBalancerDescription) -> Value {
         Ownership::Free => "free",
         Ownership::Foreign(_) => "foreign",
     };
-    let tags: Map<String, Value> = it.owner_tags.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let tags: Map<String, Value> = it
+        .owner_tags
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
     let target = |target: &TargetDescription| {
         json!({
             "target": target.target,
@@ -401,7 +528,10 @@ mod tests {
         let text = page.0.into_text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
-        assert!(lines[0].len() <= WIDTH && lines[1].starts_with("         word"), "{text}");
+        assert!(
+            lines[0].len() <= WIDTH && lines[1].starts_with("         word"),
+            "{text}"
+        );
         assert_eq!(lines[2], "  ID:    a");
     }
 
@@ -411,6 +541,9 @@ mod tests {
         page.raw("    TARGET\nWhy:\n  Nothing waits.");
         page.hanging("  x\ny:  ", "a\nb \u{1b}[2J");
         let text = page.0.into_text();
-        assert_eq!(text, "    TARGET\\nWhy:\\n  Nothing waits.\n  x\\ny:  a b \\x1b[2J\n");
+        assert_eq!(
+            text,
+            "    TARGET\\nWhy:\\n  Nothing waits.\n  x\\ny:  a b \\x1b[2J\n"
+        );
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER};
+use cloud_provider::names::{
+    NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
+};
 use cloud_provider::{
-    CloudProvider, Cluster, Error, InstanceState, LoadBalancerRequest, LookupRequest, NO_INSTANCES, Node,
-    PersistentVolume, Service,
+    CloudProvider, Cluster, Error, InstanceState, LoadBalancerRequest, LookupRequest, NO_INSTANCES,
+    Node, PersistentVolume, Service,
 };
 use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::look_up::look_up;
@@ -24,7 +26,9 @@ use super::facts::{Balancers, EventFact, Facts, Leader, Machine, NodeFacts, Runs
 use super::report::{Explanation, LastError, is_same_error};
 use super::{Subject, node, rows, service};
 use crate::commands::doctor::ElectedBy;
-use crate::commands::plan::{Kind, NodeAnswers, ObjectPlan, Report, plan_nodes_and_routes, plan_service};
+use crate::commands::plan::{
+    Kind, NodeAnswers, ObjectPlan, Report, plan_nodes_and_routes, plan_service,
+};
 use crate::commands::{ask, list};
 use crate::controller_set::{Settings, SharedCaches};
 
@@ -60,8 +64,11 @@ pub async fn explain(reader: &Reader<'_>, subject: &Subject) -> Result<Explanati
         (Subject::Node(_), Err(_)) => Vec::new(),
     };
     let no_volumes: [PersistentVolume; 0] = [];
-    let caches =
-        SharedCaches { nodes: Cache::with(nodes), services: Cache::with(services), volumes: Cache::with(no_volumes) };
+    let caches = SharedCaches {
+        nodes: Cache::with(nodes),
+        services: Cache::with(services),
+        volumes: Cache::with(no_volumes),
+    };
     if let Ok(provider) = &reader.provider {
         provider.set_caches(Arc::new(caches.clone()));
     }
@@ -69,28 +76,42 @@ pub async fn explain(reader: &Reader<'_>, subject: &Subject) -> Result<Explanati
     let facts = Facts {
         leader: reader.leader().await,
         runs: reader.runs(),
-        events: reader.events(subject, existing(subject, &caches).as_ref()).await.unwrap_or_else(|error| {
-            errors.push(error);
-            Vec::new()
-        }),
+        events: reader
+            .events(subject, existing(subject, &caches).as_ref())
+            .await
+            .unwrap_or_else(|error| {
+                errors.push(error);
+                Vec::new()
+            }),
         plan: ObjectPlan::default(),
         cloud_error: reader.provider.as_ref().err().cloned(),
     };
     let mut explanation = match subject {
         Subject::Service { namespace, name } => {
             let key = format!("{namespace}/{name}");
-            reader.service(subject, &caches, caches.services.get(&key), facts).await
+            reader
+                .service(subject, &caches, caches.services.get(&key), facts)
+                .await
         }
         Subject::Node(name) => reader.node(subject, &caches, name, facts).await?,
     };
     explanation.errors.extend(errors);
     if !explanation.exists {
         explanation.similar = match subject {
-            Subject::Node(_) => subject.similar(caches.nodes.list().iter().map(|node| node.name.to_string())),
+            Subject::Node(_) => {
+                subject.similar(caches.nodes.list().iter().map(|node| node.name.to_string()))
+            }
             Subject::Service { .. } => {
-                let name =
-                    |metadata: &ObjectMeta| Some([metadata.namespace.clone()?, metadata.name.clone()?].join("/"));
-                subject.similar(caches.services.list().iter().filter_map(|service| name(&service.metadata)))
+                let name = |metadata: &ObjectMeta| {
+                    Some([metadata.namespace.clone()?, metadata.name.clone()?].join("/"))
+                };
+                subject.similar(
+                    caches
+                        .services
+                        .list()
+                        .iter()
+                        .filter_map(|service| name(&service.metadata)),
+                )
             }
         };
     }
@@ -103,12 +124,23 @@ fn existing(subject: &Subject, caches: &SharedCaches) -> Option<Existing> {
     match subject {
         Subject::Node(_) => {
             let node = caches.nodes.get(&name)?;
-            Some(Existing { uid: node.uid.to_string(), created: node.created, name })
+            Some(Existing {
+                uid: node.uid.to_string(),
+                created: node.created,
+                name,
+            })
         }
         Subject::Service { namespace, .. } => {
-            let metadata = &caches.services.get(&format!("{namespace}/{name}"))?.metadata;
+            let metadata = &caches
+                .services
+                .get(&format!("{namespace}/{name}"))?
+                .metadata;
             let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
-            Some(Existing { uid: metadata.uid.clone().unwrap_or_default(), created, name })
+            Some(Existing {
+                uid: metadata.uid.clone().unwrap_or_default(),
+                created,
+                name,
+            })
         }
     }
 }
@@ -131,7 +163,10 @@ impl Reader<'_> {
     fn explanation(&self, subject: &Subject, facts: &Facts) -> Explanation {
         Explanation {
             subject: subject.clone(),
-            provider: self.provider().map(|provider| provider.name().to_owned()).unwrap_or_default(),
+            provider: self
+                .provider()
+                .map(|provider| provider.name().to_owned())
+                .unwrap_or_default(),
             cluster: self.cluster.clone(),
             now: self.now,
             exists: true,
@@ -162,21 +197,44 @@ impl Reader<'_> {
         let mut errors = Vec::new();
         let mut balancers = Balancers::NotAsked;
         if let (Some(provider), Some(service)) = (self.provider(), &found) {
-            let concerns = Operation::at_start(service, &options).is_some() || may_hold_leftovers(service, &options);
+            let concerns = Operation::at_start(service, &options).is_some()
+                || may_hold_leftovers(service, &options);
             if concerns {
                 balancers = self.balancers(&**provider, service, &nodes).await;
-                let report = plan_service(self.settings, &**provider, &self.cluster, &caches.nodes, service).await;
+                let report = plan_service(
+                    self.settings,
+                    &**provider,
+                    &self.cluster,
+                    &caches.nodes,
+                    service,
+                )
+                .await;
                 facts.plan = of_object(&report, Kind::Service, subject);
                 facts.plan.notes.extend(report.notes);
                 errors.extend(report.errors);
             }
         }
-        let eligible = || nodes.iter().map(|node| &**node).filter(|node| is_eligible(node));
-        let no_target = |node: &Node| self.provider().and_then(|provider| why_no_target(&**provider, node));
+        let eligible = || {
+            nodes
+                .iter()
+                .map(|node| &**node)
+                .filter(|node| is_eligible(node))
+        };
+        let no_target = |node: &Node| {
+            self.provider()
+                .and_then(|provider| why_no_target(&**provider, node))
+        };
         let why = |node: &Node| why_excluded(node).or_else(|| no_target(node).map(of_identity));
-        let excluded = nodes.iter().filter_map(|node| Some((node.name.to_string(), why(node)?))).collect();
-        let unidentified = self.provider().and_then(|provider| NoIdentity::of(&**provider, eligible()));
-        let offers = self.provider().is_some_and(|provider| provider.load_balancers().is_some());
+        let excluded = nodes
+            .iter()
+            .filter_map(|node| Some((node.name.to_string(), why(node)?)))
+            .collect();
+        let unidentified = self
+            .provider()
+            .and_then(|provider| NoIdentity::of(&**provider, eligible()));
+        let offers = self
+            .provider()
+            .is_some_and(|provider| provider.load_balancers().is_some());
         let it = ServiceFacts {
             service: found.as_deref().cloned(),
             options,
@@ -187,10 +245,17 @@ impl Reader<'_> {
             unidentified: unidentified.map(|it| it.to_string()),
         };
         let causes = service::causes(&facts, &it);
-        let rows = it.service.as_ref().map(|service| rows::of_service(&it, service)).unwrap_or_default();
+        let rows = it
+            .service
+            .as_ref()
+            .map(|service| rows::of_service(&it, service))
+            .unwrap_or_default();
         let claims = service::claims(&it);
-        let condition =
-            it.service.as_ref().and_then(service::condition).filter(|condition| condition.status == "False");
+        let condition = it
+            .service
+            .as_ref()
+            .and_then(service::condition)
+            .filter(|condition| condition.status == "False");
         let shown = condition.map(|condition| LastError {
             at: Some(condition.last_transition_time.0),
             source: "condition".to_owned(),
@@ -211,16 +276,38 @@ impl Reader<'_> {
         finish(explanation, causes, shown, &facts)
     }
 
-    async fn balancers(&self, provider: &dyn CloudProvider, service: &Service, nodes: &[Arc<Node>]) -> Balancers {
-        let Some(balancers) = provider.load_balancers() else { return Balancers::NotAsked };
-        let request = LoadBalancerRequest { cluster: &self.cluster, service, nodes, callbacks: &() };
+    async fn balancers(
+        &self,
+        provider: &dyn CloudProvider,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Balancers {
+        let Some(balancers) = provider.load_balancers() else {
+            return Balancers::NotAsked;
+        };
+        let request = LoadBalancerRequest {
+            cluster: &self.cluster,
+            service,
+            nodes,
+            callbacks: &(),
+        };
         match ask(provider.name(), balancers.describe(request)).await {
             Ok(all) => Balancers::Described(all),
             Err(error) if error.is_not_implemented() => {
-                match ask(provider.name(), balancers.get(LoadBalancerRequest { nodes: &[], ..request })).await {
+                match ask(
+                    provider.name(),
+                    balancers.get(LoadBalancerRequest {
+                        nodes: &[],
+                        ..request
+                    }),
+                )
+                .await
+                {
                     Ok(status) => Balancers::Found(status.map(|status| {
                         let ingress = status.ingress.unwrap_or_default().into_iter();
-                        ingress.filter_map(|entry| entry.ip.or(entry.hostname)).collect()
+                        ingress
+                            .filter_map(|entry| entry.ip.or(entry.hostname))
+                            .collect()
                     })),
                     Err(error) => Balancers::Failed(error.to_string()),
                 }
@@ -244,8 +331,13 @@ impl Reader<'_> {
         let mut it = NodeFacts {
             node: found.as_deref().cloned(),
             object,
-            offers: self.provider().is_some_and(|provider| provider.instances().is_some()),
-            is_ours: found.as_ref().is_none_or(|node| self.provider().is_none_or(|provider| provider.owns_node(node))),
+            offers: self
+                .provider()
+                .is_some_and(|provider| provider.instances().is_some()),
+            is_ours: found.as_ref().is_none_or(|node| {
+                self.provider()
+                    .is_none_or(|provider| provider.owns_node(node))
+            }),
             all_foreign: false,
             is_unidentified: false,
             machine: Machine::NotAsked,
@@ -259,19 +351,26 @@ impl Reader<'_> {
             let all = caches.nodes.list();
             it.all_foreign = all_are_foreign(&**provider, all.iter().map(|node| &**node));
             let is_adopted = self.settings.options.node.adopt && facts.runs.node;
-            it.is_unidentified =
-                it.offers && !is_adopted && NodeIdentity::of(&**provider, node) == NodeIdentity::Missing;
+            it.is_unidentified = it.offers
+                && !is_adopted
+                && NodeIdentity::of(&**provider, node) == NodeIdentity::Missing;
         }
         if let (Some(provider), Some(node)) = (self.provider(), &found)
             && it.is_ours
         {
-            let position = caches.nodes.list().iter().position(|it| it.name == node.name);
+            let position = caches
+                .nodes
+                .list()
+                .iter()
+                .position(|it| it.name == node.name);
             let (report, looked_up) =
-                plan_nodes_and_routes(self.settings, &**provider, &self.cluster, &caches.nodes).await;
+                plan_nodes_and_routes(self.settings, &**provider, &self.cluster, &caches.nodes)
+                    .await;
             facts.plan = of_object(&report, Kind::Node, subject);
             facts.plan.notes.extend(report.notes.iter().cloned());
             add_routes(&report, node, &mut facts.plan);
-            if let (Some(position), Some(NodeAnswers { answers, previews })) = (position, looked_up) {
+            if let (Some(position), Some(NodeAnswers { answers, previews })) = (position, looked_up)
+            {
                 it.machine = machine(&answers[position]);
                 it.preview = previews[position].clone();
             }
@@ -300,15 +399,25 @@ impl Reader<'_> {
 
     async fn routes(&self, provider: &dyn CloudProvider, node: &Node) -> Option<Vec<String>> {
         let routes = provider.routes()?;
-        let all = ask(provider.name(), async { routes.list(&self.cluster).await }).await.ok()?;
-        let own: Vec<Destination> = node.pod_cidrs.iter().map(|cidr| Destination::new(cidr)).collect();
+        let all = ask(provider.name(), async { routes.list(&self.cluster).await })
+            .await
+            .ok()?;
+        let own: Vec<Destination> = node
+            .pod_cidrs
+            .iter()
+            .map(|cidr| Destination::new(cidr))
+            .collect();
         let mut found: Vec<String> = Vec::new();
         for route in all {
             let leads_to = *route.target_node == *node.name;
             if leads_to {
                 found.push(route.destination_cidr.clone());
             } else if own.contains(&Destination::new(&route.destination_cidr)) {
-                let target = if route.target_node.is_empty() { "no known Node" } else { &route.target_node };
+                let target = if route.target_node.is_empty() {
+                    "no known Node"
+                } else {
+                    &route.target_node
+                };
                 found.push(format!("{} leads to {target}", route.destination_cidr));
             }
         }
@@ -318,9 +427,10 @@ impl Reader<'_> {
 
 fn machine(answer: &Result<InstanceState, Error>) -> Machine {
     match answer {
-        Ok(InstanceState::Present { shutdown, metadata }) => {
-            Machine::Present { shutdown: *shutdown, metadata: metadata.clone() }
-        }
+        Ok(InstanceState::Present { shutdown, metadata }) => Machine::Present {
+            shutdown: *shutdown,
+            metadata: metadata.clone(),
+        },
         Ok(InstanceState::Gone(gone)) => Machine::Gone(gone.reason().to_owned()),
         // Several machines of one name, or an invalid provider ID.
         Err(error) if error.chain().any(Error::is_invalid) => Machine::Ambiguous(error.to_string()),
@@ -330,14 +440,25 @@ fn machine(answer: &Result<InstanceState, Error>) -> Machine {
 
 /// Returns the provider ID of the machine that has the Node's name.
 async fn named(provider: &dyn CloudProvider, node: &Node) -> Option<String> {
-    let nameless = Arc::new(Node { provider_id: "".into(), ..node.clone() });
-    let answers =
-        look_up(provider, &[nameless], LookupRequest { existence: true, ..LookupRequest::METADATA }, NO_INSTANCES)
-            .await;
+    let nameless = Arc::new(Node {
+        provider_id: "".into(),
+        ..node.clone()
+    });
+    let answers = look_up(
+        provider,
+        &[nameless],
+        LookupRequest {
+            existence: true,
+            ..LookupRequest::METADATA
+        },
+        NO_INSTANCES,
+    )
+    .await;
     match answers.into_iter().next() {
-        Some(Ok(InstanceState::Present { metadata: Some(metadata), .. })) => {
-            Some(metadata.provider_id).filter(|id| !id.is_empty() && **id != *node.provider_id)
-        }
+        Some(Ok(InstanceState::Present {
+            metadata: Some(metadata),
+            ..
+        })) => Some(metadata.provider_id).filter(|id| !id.is_empty() && **id != *node.provider_id),
         _ => None,
     }
 }
@@ -346,15 +467,32 @@ fn of_object(report: &Report, kind: Kind, subject: &Subject) -> ObjectPlan {
     let is_it = |key: &&crate::commands::plan::Key| {
         key.kind == kind && key.namespace == subject.namespace() && key.name == subject.name()
     };
-    report.objects.iter().find(|(key, _)| is_it(key)).map(|(_, plan)| plan.clone()).unwrap_or_default()
+    report
+        .objects
+        .iter()
+        .find(|(key, _)| is_it(key))
+        .map(|(_, plan)| plan.clone())
+        .unwrap_or_default()
 }
 
 /// Adds the steps for routes of a Node.
 fn add_routes(report: &Report, node: &Node, plan: &mut ObjectPlan) {
-    let own: Vec<Destination> = node.pod_cidrs.iter().map(|cidr| Destination::new(cidr)).collect();
-    for (key, route) in report.objects.iter().filter(|(key, _)| key.kind == Kind::Route) {
-        let leads_to = |step: &&crate::commands::plan::Step| step.step.detail.contains(&format!("→ {}", node.name));
-        if own.contains(&Destination::new(&key.name)) || route.steps.iter().any(|step| leads_to(&step)) {
+    let own: Vec<Destination> = node
+        .pod_cidrs
+        .iter()
+        .map(|cidr| Destination::new(cidr))
+        .collect();
+    for (key, route) in report
+        .objects
+        .iter()
+        .filter(|(key, _)| key.kind == Kind::Route)
+    {
+        let leads_to = |step: &&crate::commands::plan::Step| {
+            step.step.detail.contains(&format!("→ {}", node.name))
+        };
+        if own.contains(&Destination::new(&key.name))
+            || route.steps.iter().any(|step| leads_to(&step))
+        {
             plan.steps.extend(route.steps.iter().cloned());
         }
     }
@@ -364,7 +502,9 @@ fn why_excluded(node: &Node) -> Option<&'static str> {
     match node {
         node if node.terminating => Some("it is being deleted"),
         node if !is_included(node) => Some("a label excludes it"),
-        node if is_tainted_for_deletion(node) => Some("the cluster autoscaler is about to remove it"),
+        node if is_tainted_for_deletion(node) => {
+            Some("the cluster autoscaler is about to remove it")
+        }
         _ => None,
     }
 }
@@ -392,24 +532,45 @@ fn finish(
         }
     }
     if let Leader::Unknown(why) = &facts.leader {
-        explanation.unknown.push(format!("whether a manager leads: {why}"));
+        explanation
+            .unknown
+            .push(format!("whether a manager leads: {why}"));
     }
     explanation.causes = causes;
     explanation
 }
 
 /// Returns the last errors: those of this run, then `shown` from the condition, then warnings about states that last.
-pub(super) fn last_errors(errors: &[String], shown: Option<LastError>, facts: &Facts) -> Vec<LastError> {
+pub(super) fn last_errors(
+    errors: &[String],
+    shown: Option<LastError>,
+    facts: &Facts,
+) -> Vec<LastError> {
     let now = facts.plan.errors.iter().chain(errors);
-    let now = now.map(|text| LastError { at: None, source: "now".to_owned(), text: text.clone() });
-    let warning =
-        |event: &EventFact| LastError { at: event.last, source: event.reason.clone(), text: event.message.clone() };
-    let reported = facts.events.iter().filter(|event| event.is_warning && !facts.is_over(event)).map(warning);
+    let now = now.map(|text| LastError {
+        at: None,
+        source: "now".to_owned(),
+        text: text.clone(),
+    });
+    let warning = |event: &EventFact| LastError {
+        at: event.last,
+        source: event.reason.clone(),
+        text: event.message.clone(),
+    };
+    let reported = facts
+        .events
+        .iter()
+        .filter(|event| event.is_warning && !facts.is_over(event))
+        .map(warning);
     let mut last: Vec<LastError> = now.chain(shown).collect();
     last.extend(reported);
     let mut told: Vec<LastError> = Vec::new();
     for error in last {
-        if told.len() < ERRORS && !told.iter().any(|known| is_same_error(&known.text, &error.text)) {
+        if told.len() < ERRORS
+            && !told
+                .iter()
+                .any(|known| is_same_error(&known.text, &error.text))
+        {
             told.push(error);
         }
     }

@@ -69,7 +69,11 @@ pub(super) fn is_same_error(one: &str, other: &str) -> bool {
         return one == other;
     }
     let end = |text: &str| {
-        let from = text.char_indices().rev().nth(CAUSE - 1).map_or(0, |(at, _)| at);
+        let from = text
+            .char_indices()
+            .rev()
+            .nth(CAUSE - 1)
+            .map_or(0, |(at, _)| at);
         text[from..].trim_end_matches('.').to_owned()
     };
     one.contains(&end(other)) || other.contains(&end(one))
@@ -80,7 +84,10 @@ impl Explanation {
     /// does, 1 if a fact could not be read.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        let waits = self.causes.iter().any(|cause| cause.state.weight() == Weight::Waits);
+        let waits = self
+            .causes
+            .iter()
+            .any(|cause| cause.state.weight() == Weight::Waits);
         if !self.exists || !self.errors.is_empty() || !self.plan.errors.is_empty() {
             Outcome::Incomplete
         } else if waits || !self.plan.steps.is_empty() {
@@ -98,10 +105,12 @@ mod tests {
     #[test]
     fn errors_are_the_same_however_they_are_wrapped() {
         let event = "Error syncing load balancer: failed to ensure load balancer: POST /lbs answered 403: project \"real\" is full";
-        let condition =
-            "failed to ensure load balancer: POST /lbs answered 403: project \"real\" is full. Free something.";
+        let condition = "failed to ensure load balancer: POST /lbs answered 403: project \"real\" is full. Free something.";
         assert!(is_same_error(event, condition) && is_same_error(condition, event));
         assert!(!is_same_error(event, "") && !is_same_error(event, "is full"));
-        assert!(!is_same_error(event, "GET /lbs answered 401: the token is not valid any more, or never was"));
+        assert!(!is_same_error(
+            event,
+            "GET /lbs answered 401: the token is not valid any more, or never was"
+        ));
     }
 }

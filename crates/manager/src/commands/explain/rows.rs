@@ -1,8 +1,8 @@
 //! Facts about an object in Kubernetes and in the cloud, as rows of a table.
 
 use cloud_provider::names::{
-    ANNOTATION_NODE_IP, CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, FINALIZER_LOAD_BALANCER, LABEL_INSTANCE_TYPE,
-    LABEL_REGION, LABEL_ZONE,
+    ANNOTATION_NODE_IP, CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, FINALIZER_LOAD_BALANCER,
+    LABEL_INSTANCE_TYPE, LABEL_REGION, LABEL_ZONE,
 };
 use cloud_provider::{InstanceMetadata, Node, NodeAddress, Service, counted};
 use serde_json::Value;
@@ -21,9 +21,18 @@ pub struct Row {
 }
 
 impl Row {
-    pub(super) fn of(name: &'static str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let values = values.into_iter().map(Into::into).filter(|value: &String| !value.is_empty());
-        Self { name, values: values.collect() }
+    pub(super) fn of(
+        name: &'static str,
+        values: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let values = values
+            .into_iter()
+            .map(Into::into)
+            .filter(|value: &String| !value.is_empty());
+        Self {
+            name,
+            values: values.collect(),
+        }
     }
 }
 
@@ -38,23 +47,55 @@ const NAMED: usize = 5;
 pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
     let spec = service.spec.clone().unwrap_or_default();
     let port = |port: k8s_openapi::api::core::v1::ServicePort| {
-        let node_port = port.node_port.map(|it| format!(" → {it}")).unwrap_or_default();
-        format!("{}/{}{node_port}", port.port, port.protocol.unwrap_or_else(|| "TCP".to_owned()))
+        let node_port = port
+            .node_port
+            .map(|it| format!(" → {it}"))
+            .unwrap_or_default();
+        format!(
+            "{}/{}{node_port}",
+            port.port,
+            port.protocol.unwrap_or_else(|| "TCP".to_owned())
+        )
     };
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = status.and_then(|status| status.ingress.clone()).unwrap_or_default();
-    let addresses = ingress.into_iter().filter_map(|entry| entry.ip.or(entry.hostname));
-    let annotations = service.metadata.annotations.iter().flatten().filter(|(key, _)| *key != LAST_APPLIED);
-    let annotation =
-        |(key, value): (&String, &String)| format!("{key}={}", value.chars().take(LONGEST).collect::<String>());
-    let condition =
-        condition(service).map(|condition| format!("{}={}, {}", condition.type_, condition.status, condition.reason));
+    let status = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    let ingress = status
+        .and_then(|status| status.ingress.clone())
+        .unwrap_or_default();
+    let addresses = ingress
+        .into_iter()
+        .filter_map(|entry| entry.ip.or(entry.hostname));
+    let annotations = service
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .filter(|(key, _)| *key != LAST_APPLIED);
+    let annotation = |(key, value): (&String, &String)| {
+        format!("{key}={}", value.chars().take(LONGEST).collect::<String>())
+    };
+    let condition = condition(service).map(|condition| {
+        format!(
+            "{}={}, {}",
+            condition.type_, condition.status, condition.reason
+        )
+    });
     let finalizer = |name: String| match name == FINALIZER_LOAD_BALANCER {
         true => format!("{name} (of load balancer controllers)"),
         false => name,
     };
-    let excluded = it.excluded.iter().take(NAMED).map(|(node, why)| format!("not {node}: {why}"));
-    let more = it.excluded.len().checked_sub(NAMED + 1).map(|more| format!("and {}", counted(more + 1, "more Node")));
+    let excluded = it
+        .excluded
+        .iter()
+        .take(NAMED)
+        .map(|(node, why)| format!("not {node}: {why}"));
+    let more = it
+        .excluded
+        .len()
+        .checked_sub(NAMED + 1)
+        .map(|more| format!("and {}", counted(more + 1, "more Node")));
     let count = match it.targets {
         1 => "1 Node can be a target".to_owned(),
         count => format!("{count} Nodes can be targets"),
@@ -68,8 +109,22 @@ pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
         Row::of("Condition", condition),
         Row::of("Annotations", annotations.map(annotation)),
         Row::of("Nodes", std::iter::once(count).chain(excluded).chain(more)),
-        Row::of("Created", service.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string())),
-        Row::of("Deleted", service.metadata.deletion_timestamp.as_ref().map(|time| time.0.to_string())),
+        Row::of(
+            "Created",
+            service
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map(|time| time.0.to_string()),
+        ),
+        Row::of(
+            "Deleted",
+            service
+                .metadata
+                .deletion_timestamp
+                .as_ref()
+                .map(|time| time.0.to_string()),
+        ),
     ]
 }
 
@@ -79,17 +134,24 @@ pub(super) fn of_balancers(balancers: &Balancers) -> Vec<Row> {
         Balancers::Described(_) | Balancers::Failed(_) | Balancers::NotAsked => Vec::new(),
         Balancers::Found(None) => vec![Row::of("Load balancer", ["none"])],
         Balancers::Found(Some(addresses)) => {
-            vec![Row::of("Load balancer", ["there is one"]), Row::of("Addresses", addresses.clone())]
+            vec![
+                Row::of("Load balancer", ["there is one"]),
+                Row::of("Addresses", addresses.clone()),
+            ]
         }
     }
 }
 
 fn addresses(all: &[NodeAddress]) -> impl Iterator<Item = String> {
-    all.iter().map(|address| format!("{}={}", address.kind.as_str(), address.address))
+    all.iter()
+        .map(|address| format!("{}={}", address.kind.as_str(), address.address))
 }
 
 fn joined(texts: impl Iterator<Item = String>) -> String {
-    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+    texts
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Returns the facts that Kubernetes has about a Node.
@@ -107,15 +169,28 @@ pub(super) fn of_node(node: &Node, object: &Value) -> Vec<Row> {
     vec![
         Row::of("Provider ID", [&*node.provider_id]),
         Row::of("Addresses", addresses(&node.addresses)),
-        Row::of("Ready", [with_text(format!("{:?}", node.ready), CONDITION_READY)]),
-        Row::of("No network", network.map(|it| with_text(format!("{:?}", it.status), CONDITION_NETWORK_UNAVAILABLE))),
+        Row::of(
+            "Ready",
+            [with_text(format!("{:?}", node.ready), CONDITION_READY)],
+        ),
+        Row::of(
+            "No network",
+            network.map(|it| with_text(format!("{:?}", it.status), CONDITION_NETWORK_UNAVAILABLE)),
+        ),
         Row::of("Taints", taints),
         Row::of("Pod CIDRs", node.pod_cidrs.iter().map(ToString::to_string)),
         Row::of(
             "Type, zone, region",
-            [joined([LABEL_INSTANCE_TYPE, LABEL_ZONE, LABEL_REGION].into_iter().filter_map(label))],
+            [joined(
+                [LABEL_INSTANCE_TYPE, LABEL_ZONE, LABEL_REGION]
+                    .into_iter()
+                    .filter_map(label),
+            )],
         ),
-        Row::of("kubelet --node-ip", node.annotations.get(ANNOTATION_NODE_IP)),
+        Row::of(
+            "kubelet --node-ip",
+            node.annotations.get(ANNOTATION_NODE_IP),
+        ),
         Row::of("Finalizers", texts(&object["metadata"]["finalizers"])),
         Row::of("Created", node.created.map(|time| time.to_string())),
         Row::of("Deleted", object["metadata"]["deletionTimestamp"].as_str()),
@@ -136,12 +211,16 @@ pub(super) fn of_machine(it: &NodeFacts) -> Vec<Row> {
             rows
         }
         Machine::Gone(reason) => vec![Row::of("Machine", [format!("none: {reason}")])],
-        Machine::Ambiguous(_) | Machine::Failed(_) => vec![Row::of("Machine", ["not known, see the error"])],
+        Machine::Ambiguous(_) | Machine::Failed(_) => {
+            vec![Row::of("Machine", ["not known, see the error"])]
+        }
         Machine::NotAsked => vec![Row::of("Machine", ["the cloud was not asked"])],
     };
     rows.extend(it.named.iter().map(|id| Row::of("Of this name", [id])));
     if let Some(routes) = &it.routes {
-        let none = routes.is_empty().then(|| "no route leads to the Node".to_owned());
+        let none = routes
+            .is_empty()
+            .then(|| "no route leads to the Node".to_owned());
         rows.push(Row::of("Routes", routes.iter().cloned().chain(none)));
     }
     rows
@@ -152,7 +231,11 @@ fn of_metadata(metadata: &InstanceMetadata) -> Vec<Row> {
         Row::of("Provider ID", [&metadata.provider_id]),
         Row::of(
             "Type, zone, region",
-            [joined([&metadata.instance_type, &metadata.zone, &metadata.region].into_iter().cloned())],
+            [joined(
+                [&metadata.instance_type, &metadata.zone, &metadata.region]
+                    .into_iter()
+                    .cloned(),
+            )],
         ),
         Row::of("Addresses", addresses(&metadata.node_addresses)),
     ]

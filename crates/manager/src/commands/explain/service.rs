@@ -42,13 +42,18 @@ pub(super) fn causes(facts: &Facts, it: &ServiceFacts) -> Vec<Cause> {
 
 fn not_ours(it: &ServiceFacts, service: &Service, causes: &mut Causes) {
     let spec = service.spec.as_ref();
-    let kind = spec.and_then(|spec| spec.type_.as_deref()).unwrap_or("ClusterIP");
+    let kind = spec
+        .and_then(|spec| spec.type_.as_deref())
+        .unwrap_or("ClusterIP");
     if kind != "LoadBalancer" {
         causes.note(State::NotALoadBalancer, format!("spec.type is {kind}"));
         return;
     }
     let detail = match spec.and_then(|spec| spec.load_balancer_class.as_deref()) {
-        Some(class) => format!("spec.loadBalancerClass is {class:?}; this manager's are: {}", our_classes(it)),
+        Some(class) => format!(
+            "spec.loadBalancerClass is {class:?}; this manager's are: {}",
+            our_classes(it)
+        ),
         None => format!(
             "it has no spec.loadBalancerClass, and --default-load-balancer=false leaves such Services to others; this manager's \
              classes are: {}",
@@ -62,38 +67,77 @@ fn not_ours(it: &ServiceFacts, service: &Service, causes: &mut Causes) {
 }
 
 fn our_classes(it: &ServiceFacts) -> String {
-    let default = it.options.is_default.then(|| "Services without a class".to_owned());
-    let classes: Vec<String> =
-        default.into_iter().chain(it.options.classes.iter().map(|class| format!("{class:?}"))).collect();
+    let default = it
+        .options
+        .is_default
+        .then(|| "Services without a class".to_owned());
+    let classes: Vec<String> = default
+        .into_iter()
+        .chain(it.options.classes.iter().map(|class| format!("{class:?}")))
+        .collect();
     classes.join(", ")
 }
 
 /// Returns the Service's own load balancer, as `name (ID)`.
 fn own(it: &ServiceFacts) -> Option<String> {
-    let Balancers::Described(all) = &it.balancers else { return None };
-    let own = all.iter().find(|balancer| balancer.ownership == Ownership::Own)?;
+    let Balancers::Described(all) = &it.balancers else {
+        return None;
+    };
+    let own = all
+        .iter()
+        .find(|balancer| balancer.ownership == Ownership::Own)?;
     Some(format!("load balancer {:?} ({})", own.name, own.id))
 }
 
-fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operation, causes: &mut Causes) {
-    let since = service.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+fn ours(
+    facts: &Facts,
+    it: &ServiceFacts,
+    service: &Service,
+    operation: Operation,
+    causes: &mut Causes,
+) {
+    let since = service
+        .metadata
+        .deletion_timestamp
+        .as_ref()
+        .map(|time| time.0);
     if let Some(condition) = condition(service).filter(|condition| condition.status == "False") {
-        let state = Reason::parse(&condition.reason).map_or(Some(State::SyncFailed), State::of_reason);
+        let state =
+            Reason::parse(&condition.reason).map_or(Some(State::SyncFailed), State::of_reason);
         let at = Some(condition.last_transition_time.0);
-        state.into_iter().for_each(|state| causes.add(Cause::new(state, condition.message.clone()).since(at)));
+        state
+            .into_iter()
+            .for_each(|state| causes.add(Cause::new(state, condition.message.clone()).since(at)));
     }
     if let Some(state) = State::of_operation(operation) {
-        let is_others = operation == Operation::TearDown && is_foreign(service, &it.options) && own(it).is_none();
+        let is_others = operation == Operation::TearDown
+            && is_foreign(service, &it.options)
+            && own(it).is_none();
         let others = finalizers(service).collect::<Vec<_>>().join(", ");
-        causes.add(Cause::new(if is_others { State::ForeignFinalizer } else { state }, others).since(since));
+        causes.add(
+            Cause::new(
+                if is_others {
+                    State::ForeignFinalizer
+                } else {
+                    state
+                },
+                others,
+            )
+            .since(since),
+        );
         return;
     }
     if it.targets == 0 {
         let detail = match it.excluded.first() {
             _ if it.unidentified.is_some() => it.unidentified.clone().unwrap_or_default(),
             None => "the cluster has no Nodes".to_owned(),
-            Some((node, why)) if it.excluded.len() == 1 => format!("the only Node, {node}, is excluded: {why}"),
-            Some((node, why)) => format!("{} Nodes are excluded, such as {node}: {why}", it.excluded.len()),
+            Some((node, why)) if it.excluded.len() == 1 => {
+                format!("the only Node, {node}, is excluded: {why}")
+            }
+            Some((node, why)) => format!(
+                "{} Nodes are excluded, such as {node}: {why}",
+                it.excluded.len()
+            ),
         };
         let event = facts.current(EventReason::NoTargets, &[EventReason::TargetsUpdated]);
         causes.add(Cause::new(State::NoNodes, detail).since(event.and_then(|event| event.first)));
@@ -101,11 +145,20 @@ fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operatio
     missing_balancer(facts, service, causes);
     foreign_owners(it, causes);
     unhealthy_targets(it, causes);
-    if facts.plan.notes.iter().any(|note| note == crate::commands::plan::RUN_ELSEWHERE) {
+    if facts
+        .plan
+        .notes
+        .iter()
+        .any(|note| note == crate::commands::plan::RUN_ELSEWHERE)
+    {
         causes.note(State::ImplementedElsewhere, "");
     }
     if !has_finalizer(service) && condition(service).is_none() {
-        let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let created = service
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0);
         causes.add(Cause::new(State::NotWorkedOnYet, "").since(created));
     }
 }
@@ -113,16 +166,28 @@ fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operatio
 /// Adds the cause of a Service whose load balancer was deleted in the cloud. The plan tells, because addresses that are
 /// left over are no load balancer.
 fn missing_balancer(facts: &Facts, service: &Service, causes: &mut Causes) {
-    let cloud = facts.plan.steps.iter().filter(|step| step.side == Side::Cloud).map(|step| &step.step);
-    let addresses: Vec<&str> =
-        ingress(service).iter().filter_map(|entry| entry.ip.as_deref().or(entry.hostname.as_deref())).collect();
+    let cloud = facts
+        .plan
+        .steps
+        .iter()
+        .filter(|step| step.side == Side::Cloud)
+        .map(|step| &step.step);
+    let addresses: Vec<&str> = ingress(service)
+        .iter()
+        .filter_map(|entry| entry.ip.as_deref().or(entry.hostname.as_deref()))
+        .collect();
     if !addresses.is_empty() && restores_balancer(cloud) {
-        causes.note(State::LoadBalancerMissing, format!("the Service shows {}", addresses.join(", ")));
+        causes.note(
+            State::LoadBalancerMissing,
+            format!("the Service shows {}", addresses.join(", ")),
+        );
     }
 }
 
 fn foreign_owners(it: &ServiceFacts, causes: &mut Causes) {
-    let Balancers::Described(all) = &it.balancers else { return };
+    let Balancers::Described(all) = &it.balancers else {
+        return;
+    };
     let has_own = own(it).is_some();
     for balancer in all.iter().filter(|_| !has_own) {
         if let Ownership::Foreign(whose) = &balancer.ownership {
@@ -132,13 +197,28 @@ fn foreign_owners(it: &ServiceFacts, causes: &mut Causes) {
 }
 
 fn unhealthy_targets(it: &ServiceFacts, causes: &mut Causes) {
-    let Balancers::Described(all) = &it.balancers else { return };
+    let Balancers::Described(all) = &it.balancers else {
+        return;
+    };
     let targets: Vec<_> = all.iter().flat_map(|balancer| &balancer.targets).collect();
-    let is_unhealthy = |target: &&&TargetDescription| target.health.as_ref().is_some_and(|health| !health.is_healthy);
-    let unhealthy: Vec<&str> =
-        targets.iter().filter(is_unhealthy).map(|target| target.node.as_deref().unwrap_or(&target.target)).collect();
+    let is_unhealthy = |target: &&&TargetDescription| {
+        target
+            .health
+            .as_ref()
+            .is_some_and(|health| !health.is_healthy)
+    };
+    let unhealthy: Vec<&str> = targets
+        .iter()
+        .filter(is_unhealthy)
+        .map(|target| target.node.as_deref().unwrap_or(&target.target))
+        .collect();
     if !unhealthy.is_empty() {
-        let detail = format!("{} of {} targets: {}", unhealthy.len(), targets.len(), host_names(&unhealthy));
+        let detail = format!(
+            "{} of {} targets: {}",
+            unhealthy.len(),
+            targets.len(),
+            host_names(&unhealthy)
+        );
         causes.note(State::TargetsUnhealthy, detail);
     }
 }
@@ -147,8 +227,12 @@ fn unhealthy_targets(it: &ServiceFacts, causes: &mut Causes) {
 fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Causes) {
     let has_condition = condition(service).is_some();
     for reason in EventReason::ALL {
-        let Some((state, ends)) = State::of_event(*reason) else { continue };
-        let Some(event) = facts.current(*reason, ends) else { continue };
+        let Some((state, ends)) = State::of_event(*reason) else {
+            continue;
+        };
+        let Some(event) = facts.current(*reason, ends) else {
+            continue;
+        };
         let applies = match state {
             // The condition is newer than any event.
             State::SyncFailed => !has_condition,
@@ -167,8 +251,14 @@ fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Ca
 
 /// Adds the causes for a Service that does not exist in the API.
 fn vanished(facts: &Facts, causes: &mut Causes) {
-    for reason in [EventReason::BalancerDeletionHeld, EventReason::DeleteFailed, EventReason::Abandoned] {
-        let Some((state, ends)) = State::of_event(reason) else { continue };
+    for reason in [
+        EventReason::BalancerDeletionHeld,
+        EventReason::DeleteFailed,
+        EventReason::Abandoned,
+    ] {
+        let Some((state, ends)) = State::of_event(reason) else {
+            continue;
+        };
         if let Some(event) = facts.current(reason, ends) {
             causes.add(Cause::reported(state, event));
         }
@@ -177,7 +267,9 @@ fn vanished(facts: &Facts, causes: &mut Causes) {
 
 /// Returns the other controllers that claim the Service or its load balancer.
 pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
-    let Some(service) = &it.service else { return Vec::new() };
+    let Some(service) = &it.service else {
+        return Vec::new();
+    };
     let mut claims = Vec::new();
     if let Balancers::Described(all) = &it.balancers {
         claims.extend(all.iter().filter_map(|balancer| match &balancer.ownership {
@@ -186,7 +278,10 @@ pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
         }));
     }
     if let (Some(class), None) = (
-        service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_deref()),
+        service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.load_balancer_class.as_deref()),
         Operation::at_start(service, &it.options),
     ) {
         claims.push(format!("the controller of class {class:?}"));
@@ -198,14 +293,25 @@ pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
 
 /// Returns the addresses in the status of a Service.
 pub(super) fn ingress(service: &Service) -> &[LoadBalancerIngress] {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
+    let status = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    status
+        .and_then(|status| status.ingress.as_deref())
+        .unwrap_or_default()
 }
 
 /// Returns the condition that explains why a load balancer is pending or has failed.
 pub(super) fn condition(service: &Service) -> Option<&Condition> {
-    let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
+    let conditions = service
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
 }
 
 pub(super) fn finalizers(service: &Service) -> impl Iterator<Item = String> {

@@ -237,7 +237,10 @@ impl State {
             E::LabelsLeftOut => (Self::LabelsLeftOut, &[]),
             E::DeletingNodeFailed => (Self::DeletionRefused, &[E::DeletionAverted]),
             E::DeletionHeld => (Self::DeletionHeld, &[E::DeletionAverted, E::DeletingNode]),
-            E::NodeVanished => (Self::NodeVanished, &[E::VanishedNodeGone, E::VanishedNodeReturned]),
+            E::NodeVanished => (
+                Self::NodeVanished,
+                &[E::VanishedNodeGone, E::VanishedNodeReturned],
+            ),
             E::ShutdownTaintSet => (Self::ShutDown, &[E::ShutdownTaintRemoved]),
             E::FailedToDeleteRoute => (Self::RouteStays, &[]),
             E::FailedToCreateRoute => (Self::RouteFailed, &[]),
@@ -303,8 +306,13 @@ impl State {
             | Self::InitializationFailed
             | Self::RouteFailed
             | Self::RouteStays
-            | Self::RouteContested => Some("the time of the next retry, which only the leading manager knows"),
-            Self::DeletionHeld | Self::ServiceVanished | Self::NodeVanished | Self::LeftOnOtherClass => {
+            | Self::RouteContested => {
+                Some("the time of the next retry, which only the leading manager knows")
+            }
+            Self::DeletionHeld
+            | Self::ServiceVanished
+            | Self::NodeVanished
+            | Self::LeftOnOtherClass => {
                 Some("the end of the hold, which only the leading manager knows")
             }
             _ => None,

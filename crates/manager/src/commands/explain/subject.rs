@@ -24,12 +24,18 @@ impl Subject {
     ///
     /// # Errors
     /// The argument that is missing or unknown, and the accepted forms.
-    pub fn parse(kind: Option<&str>, name: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
+    pub fn parse(
+        kind: Option<&str>,
+        name: Option<&str>,
+        namespace: Option<&str>,
+    ) -> Result<Self, String> {
         let accepted = "write `explain node NAME`, `explain service NAME --namespace=NAMESPACE` or `explain service \
                         NAMESPACE/NAME`";
         let (kind, name) = match (kind, name) {
             (Some(kind), Some(name)) => (kind, name),
-            (Some(both), None) => both.split_once('/').ok_or_else(|| format!("no name is given; {accepted}"))?,
+            (Some(both), None) => both
+                .split_once('/')
+                .ok_or_else(|| format!("no name is given; {accepted}"))?,
             (None, _) => return Err(format!("no object is given; {accepted}")),
         };
         let of_namespace = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -39,17 +45,27 @@ impl Subject {
             }
             "node" | "nodes" | "no" => Ok(Self::Node(name.to_owned())),
             "service" | "services" | "svc" => {
-                let (given, name) = name.split_once('/').map_or((None, name), |(given, name)| (Some(given), name));
+                let (given, name) = name
+                    .split_once('/')
+                    .map_or((None, name), |(given, name)| (Some(given), name));
                 if name.is_empty() || name.contains('/') {
                     return Err(format!("{name:?} is no name of a Service; {accepted}"));
                 }
                 if let (Some(given), Some(flag)) = (given, namespace)
                     && given != flag
                 {
-                    return Err(format!("namespace {given:?} and --namespace={flag:?} differ; give one of them"));
+                    return Err(format!(
+                        "namespace {given:?} and --namespace={flag:?} differ; give one of them"
+                    ));
                 }
-                let namespace = given.or(namespace).and_then(of_namespace).unwrap_or_else(|| "default".to_owned());
-                Ok(Self::Service { namespace, name: name.to_owned() })
+                let namespace = given
+                    .or(namespace)
+                    .and_then(of_namespace)
+                    .unwrap_or_else(|| "default".to_owned());
+                Ok(Self::Service {
+                    namespace,
+                    name: name.to_owned(),
+                })
             }
             other => Err(format!("{other:?} cannot be explained; {accepted}")),
         }
@@ -68,7 +84,11 @@ impl Subject {
         };
         let mut names: Vec<(f64, String)> = names.map(|name| (likeness(&name), name)).collect();
         names.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
-        names.into_iter().take(SIMILAR).map(|(_, name)| name).collect()
+        names
+            .into_iter()
+            .take(SIMILAR)
+            .map(|(_, name)| name)
+            .collect()
     }
 
     /// Returns the kind of the object.
@@ -129,11 +149,19 @@ mod tests {
 
     #[test]
     fn similar_names_are_those_that_a_person_may_have_meant() {
-        let similar = |subject: Subject, names: &[&str]| subject.similar(names.iter().map(|name| (*name).to_owned()));
+        let similar = |subject: Subject, names: &[&str]| {
+            subject.similar(names.iter().map(|name| (*name).to_owned()))
+        };
         let nodes = ["db-7", "worker-2", "worker-1", "worker-12", "control-1"];
-        assert_eq!(similar(Subject::Node("worker1".into()), &nodes), ["worker-1", "worker-12", "worker-2"]);
+        assert_eq!(
+            similar(Subject::Node("worker1".into()), &nodes),
+            ["worker-1", "worker-12", "worker-2"]
+        );
         assert_eq!(similar(Subject::Node("nope".into()), &[]), [""; 0]);
-        let web = Subject::Service { namespace: "default".into(), name: "web".into() };
+        let web = Subject::Service {
+            namespace: "default".into(),
+            name: "web".into(),
+        };
         assert_eq!(similar(web, &["default/api", "shop/web"])[0], "shop/web");
     }
 
@@ -142,10 +170,30 @@ mod tests {
         for (kind, name, namespace, text) in [
             (None, None, None, "no object is given"),
             (Some("node"), None, None, "no name is given"),
-            (Some("pod"), Some("web"), None, "\"pod\" cannot be explained"),
-            (Some("node"), Some("a/b"), None, "\"a/b\" is no name of a Node"),
-            (Some("svc"), Some("shop/"), None, "\"\" is no name of a Service"),
-            (Some("svc"), Some("shop/web"), Some("other"), "\"shop\" and --namespace=\"other\" differ"),
+            (
+                Some("pod"),
+                Some("web"),
+                None,
+                "\"pod\" cannot be explained",
+            ),
+            (
+                Some("node"),
+                Some("a/b"),
+                None,
+                "\"a/b\" is no name of a Node",
+            ),
+            (
+                Some("svc"),
+                Some("shop/"),
+                None,
+                "\"\" is no name of a Service",
+            ),
+            (
+                Some("svc"),
+                Some("shop/web"),
+                Some("other"),
+                "\"shop\" and --namespace=\"other\" differ",
+            ),
         ] {
             let error = Subject::parse(kind, name, namespace).unwrap_err();
             assert!(error.contains(text), "{error}");

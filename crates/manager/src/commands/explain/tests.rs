@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use cloud_provider::names::{
-    CONDITION_LOAD_BALANCER_READY, FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCER, LABEL_EXCLUDE_LIFECYCLE,
-    TAINT_SHUTDOWN, TAINT_TO_BE_DELETED, TAINT_UNINITIALIZED,
+    CONDITION_LOAD_BALANCER_READY, FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCER,
+    LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN, TAINT_TO_BE_DELETED, TAINT_UNINITIALIZED,
 };
 use cloud_provider::{
-    Cluster, LoadBalancerDescription, Ownership, PlanAction, PlanStep, TargetDescription, TargetHealth,
+    Cluster, LoadBalancerDescription, Ownership, PlanAction, PlanStep, TargetDescription,
+    TargetHealth,
 };
 use controllers::EventReason;
 use controllers::lifecycle::guard::NodeHoldReason;
@@ -27,8 +28,16 @@ const THEN: &str = "2026-01-01T00:00:00Z";
 
 fn facts() -> Facts {
     Facts {
-        leader: Leader::Leads { holder: "ccm-0".into(), renewed: Duration::from_secs(2) },
-        runs: Runs { node: true, lifecycle: true, service: true, route: true },
+        leader: Leader::Leads {
+            holder: "ccm-0".into(),
+            renewed: Duration::from_secs(2),
+        },
+        runs: Runs {
+            node: true,
+            lifecycle: true,
+            service: true,
+            route: true,
+        },
         events: Vec::new(),
         plan: ObjectPlan::default(),
         cloud_error: None,
@@ -79,7 +88,10 @@ impl Situation {
                 is_ours: true,
                 all_foreign: false,
                 is_unidentified: false,
-                machine: Machine::Present { shutdown: Some(false), metadata: Some(Box::default()) },
+                machine: Machine::Present {
+                    shutdown: Some(false),
+                    metadata: Some(Box::default()),
+                },
                 named: None,
                 preview: LifecyclePreview::Leave,
                 routes: Some(vec!["10.244.1.0/24".into()]),
@@ -126,11 +138,15 @@ impl Situation {
     }
 
     fn unidentified(self) -> Self {
-        self.taint(TAINT_UNINITIALIZED).with(|it| it.node["spec"]["providerID"] = json!(""))
+        self.taint(TAINT_UNINITIALIZED)
+            .with(|it| it.node["spec"]["providerID"] = json!(""))
     }
 
     fn lost(self) -> Self {
-        self.with(|it| it.nodes.machine = Machine::Gone("the cloud has no instance with id \"acme://1\"".into()))
+        self.with(|it| {
+            it.nodes.machine =
+                Machine::Gone("the cloud has no instance with id \"acme://1\"".into())
+        })
     }
 
     fn label(self, key: &str) -> Self {
@@ -138,7 +154,11 @@ impl Situation {
     }
 
     fn planned(self, side: Side) -> Self {
-        let step = PlanStep { action: PlanAction::Update, what: "route".into(), detail: String::new() };
+        let step = PlanStep {
+            action: PlanAction::Update,
+            what: "route".into(),
+            detail: String::new(),
+        };
         self.with(|it| it.facts.plan.steps.push(Step { side, step }))
     }
 
@@ -151,20 +171,29 @@ impl Situation {
 
     /// Returns the causes of the Service.
     fn service(mut self) -> Vec<Cause> {
-        self.services.service = self.has_object.then(|| serde_json::from_value(self.service).unwrap());
+        self.services.service = self
+            .has_object
+            .then(|| serde_json::from_value(self.service).unwrap());
         service::causes(&self.facts, &self.services)
     }
 
     /// Returns the causes of the Node.
     fn node(mut self) -> Vec<Cause> {
-        self.nodes.node = self.has_object.then(|| serde_json::from_value(self.node.clone()).unwrap());
+        self.nodes.node = self
+            .has_object
+            .then(|| serde_json::from_value(self.node.clone()).unwrap());
         self.nodes.object = self.node;
         node::causes(&self.facts, &self.nodes)
     }
 }
 
 fn balancer(ownership: Ownership) -> LoadBalancerDescription {
-    LoadBalancerDescription { id: "lb-1".into(), name: "a1".into(), ownership, ..LoadBalancerDescription::default() }
+    LoadBalancerDescription {
+        id: "lb-1".into(),
+        name: "a1".into(),
+        ownership,
+        ..LoadBalancerDescription::default()
+    }
 }
 
 fn event(reason: EventReason, at: &str) -> EventFact {
@@ -183,18 +212,27 @@ fn event(reason: EventReason, at: &str) -> EventFact {
 /// Returns the explanation of an object that is in this state.
 fn explained(state: State) -> Vec<Cause> {
     let well = Situation::well;
-    let class = |name: &'static str| move |it: &mut Situation| it.service["spec"]["loadBalancerClass"] = json!(name);
-    let foreign =
-        || Balancers::Described(vec![balancer(Ownership::Foreign("it is marked for another cluster".into()))]);
+    let class = |name: &'static str| {
+        move |it: &mut Situation| it.service["spec"]["loadBalancerClass"] = json!(name)
+    };
+    let foreign = || {
+        Balancers::Described(vec![balancer(Ownership::Foreign(
+            "it is marked for another cluster".into(),
+        ))])
+    };
     let none = Balancers::Described(Vec::new());
     match state {
         State::NobodyLeads => {
             let unseen = well().condition(Reason::EnsureFailed);
-            unseen.with(|it| it.facts.leader = Leader::Nobody("held by nobody".into())).service()
+            unseen
+                .with(|it| it.facts.leader = Leader::Nobody("held by nobody".into()))
+                .service()
         }
         State::ControllerOff => well().with(|it| it.facts.runs.service = false).service(),
         State::CapabilityMissing => well().with(|it| it.services.offers = false).service(),
-        State::CloudUnreachable => well().with(|it| it.services.balancers = Balancers::Failed("503".into())).service(),
+        State::CloudUnreachable => well()
+            .with(|it| it.services.balancers = Balancers::Failed("503".into()))
+            .service(),
         State::NotALoadBalancer => {
             let plain = |it: &mut Situation| {
                 it.service["spec"]["type"] = json!("ClusterIP");
@@ -204,75 +242,159 @@ fn explained(state: State) -> Vec<Cause> {
         }
         State::OtherClass => well().with(class("other")).service(),
         State::LeftOnOtherClass => well().with(class("other")).service(),
-        State::ImplementedElsewhere => well().with(|it| it.facts.plan.notes.push(RUN_ELSEWHERE.into())).service(),
-        State::NotWorkedOnYet => well().with(|it| it.service["metadata"]["finalizers"] = json!([])).service(),
+        State::ImplementedElsewhere => well()
+            .with(|it| it.facts.plan.notes.push(RUN_ELSEWHERE.into()))
+            .service(),
+        State::NotWorkedOnYet => well()
+            .with(|it| it.service["metadata"]["finalizers"] = json!([]))
+            .service(),
         State::NoNodes => well().with(|it| it.services.targets = 0).service(),
         State::LoadBalancerMissing => {
             let what = "load balancer".to_owned();
-            let step = PlanStep { action: PlanAction::Create, what, detail: String::new() };
-            well().with(|it| it.facts.plan.steps.push(Step { side: Side::Cloud, step })).service()
+            let step = PlanStep {
+                action: PlanAction::Create,
+                what,
+                detail: String::new(),
+            };
+            well()
+                .with(|it| {
+                    it.facts.plan.steps.push(Step {
+                        side: Side::Cloud,
+                        step,
+                    })
+                })
+                .service()
         }
         State::EnsureFailed => well().condition(Reason::EnsureFailed).service(),
         State::DeletionFailed => well().deleted().condition(Reason::DeletionFailed).service(),
         State::CloudIsBusy => well().condition(Reason::Waiting).service(),
         State::DeletionIsBusy => well().deleted().condition(Reason::Deleting).service(),
-        State::DeletionBlocked => well().deleted().condition(Reason::DeletionBlocked).service(),
+        State::DeletionBlocked => well()
+            .deleted()
+            .condition(Reason::DeletionBlocked)
+            .service(),
         State::Protected => well().condition(Reason::Protected).service(),
         State::Unauthorized => well().condition(Reason::Unauthorized).service(),
         State::QuotaExceeded => well().condition(Reason::QuotaExceeded).service(),
         State::Invalid => well().condition(Reason::Invalid).service(),
         State::SyncFailed => well().event(EventReason::SyncFailed).service(),
-        State::ForeignOwner => well().with(|it| it.services.balancers = foreign()).service(),
+        State::ForeignOwner => well()
+            .with(|it| it.services.balancers = foreign())
+            .service(),
         State::TargetsNotUpdated => well().event(EventReason::UpdateFailed).service(),
         State::TargetsUnhealthy => {
-            let sick = TargetHealth { is_healthy: false, detail: "timeout".into() };
-            let target = TargetDescription { target: "m-1".into(), node: None, health: Some(sick) };
-            let balancer = LoadBalancerDescription { targets: vec![target], ..balancer(Ownership::Own) };
-            well().with(|it| it.services.balancers = Balancers::Described(vec![balancer])).service()
+            let sick = TargetHealth {
+                is_healthy: false,
+                detail: "timeout".into(),
+            };
+            let target = TargetDescription {
+                target: "m-1".into(),
+                node: None,
+                health: Some(sick),
+            };
+            let balancer = LoadBalancerDescription {
+                targets: vec![target],
+                ..balancer(Ownership::Own)
+            };
+            well()
+                .with(|it| it.services.balancers = Balancers::Described(vec![balancer]))
+                .service()
         }
         State::FinalizerHeld => well().deleted().service(),
-        State::OtherFinalizers => {
-            well().deleted().with(|it| it.service["metadata"]["finalizers"] = json!(["example.com/other"])).service()
-        }
+        State::OtherFinalizers => well()
+            .deleted()
+            .with(|it| it.service["metadata"]["finalizers"] = json!(["example.com/other"]))
+            .service(),
         State::ForeignFinalizer => {
-            let foreign = well().deleted().with(class("other")).with(|it| it.services.balancers = none);
-            foreign.with(|it| it.services.options.classes = vec!["ours".into()]).service()
+            let foreign = well()
+                .deleted()
+                .with(class("other"))
+                .with(|it| it.services.balancers = none);
+            foreign
+                .with(|it| it.services.options.classes = vec!["ours".into()])
+                .service()
         }
         State::Abandoning => {
             let abandon = json!({"ccm-rs/abandon-load-balancer": "true"});
-            well().deleted().with(|it| it.service["metadata"]["annotations"] = abandon).service()
+            well()
+                .deleted()
+                .with(|it| it.service["metadata"]["annotations"] = abandon)
+                .service()
         }
         State::Abandoned => well().gone().event(EventReason::Abandoned).service(),
-        State::Drifted => well().event(EventReason::Drift).planned(Side::Cloud).service(),
-        State::ServiceVanished => well().gone().event(EventReason::BalancerDeletionHeld).service(),
+        State::Drifted => well()
+            .event(EventReason::Drift)
+            .planned(Side::Cloud)
+            .service(),
+        State::ServiceVanished => well()
+            .gone()
+            .event(EventReason::BalancerDeletionHeld)
+            .service(),
         State::RemovalFailed => well().gone().event(EventReason::DeleteFailed).service(),
         State::Uninitialized => well().unidentified().node(),
-        State::InitializationFailed => well().unidentified().event(EventReason::InitializationFailed).node(),
+        State::InitializationFailed => well()
+            .unidentified()
+            .event(EventReason::InitializationFailed)
+            .node(),
         State::MetadataMissing => {
-            let bare = Machine::Present { shutdown: None, metadata: None };
-            well().unidentified().with(|it| it.nodes.machine = bare).node()
+            let bare = Machine::Present {
+                shutdown: None,
+                metadata: None,
+            };
+            well()
+                .unidentified()
+                .with(|it| it.nodes.machine = bare)
+                .node()
         }
         State::NoSuchMachine => well().unidentified().lost().node(),
-        State::ProviderIdMismatch => well().lost().with(|it| it.nodes.named = Some("acme://2".into())).node(),
+        State::ProviderIdMismatch => well()
+            .lost()
+            .with(|it| it.nodes.named = Some("acme://2".into()))
+            .node(),
         State::AmbiguousIdentity => {
-            let several = Machine::Ambiguous("several machines are named \"worker-1\" (1, 2)".into());
-            well().unidentified().with(|it| it.nodes.machine = several).node()
+            let several =
+                Machine::Ambiguous("several machines are named \"worker-1\" (1, 2)".into());
+            well()
+                .unidentified()
+                .with(|it| it.nodes.machine = several)
+                .node()
         }
         State::NoProviderId => well().with(|it| it.nodes.is_unidentified = true).node(),
-        State::NotManaged => well().lost().with(|it| it.nodes.is_unidentified = true).node(),
+        State::NotManaged => well()
+            .lost()
+            .with(|it| it.nodes.is_unidentified = true)
+            .node(),
         State::AllNodesForeign => {
-            let foreign = |it: &mut Situation| (it.nodes.is_ours, it.nodes.all_foreign) = (false, true);
+            let foreign =
+                |it: &mut Situation| (it.nodes.is_ours, it.nodes.all_foreign) = (false, true);
             well().with(foreign).node()
         }
         State::OtherProvider => well().with(|it| it.nodes.is_ours = false).node(),
         State::MachineMissing => well().lost().node(),
-        State::DeletionAhead => well().unready().lost().with(|it| it.nodes.preview = LifecyclePreview::Delete).node(),
-        State::DeletionHeld => well().unready().lost().event(EventReason::DeletionHeld).node(),
-        State::DeletionRefused => well().unready().lost().event(EventReason::DeletingNodeFailed).node(),
-        State::ShutDown => well().unready().taint(TAINT_SHUTDOWN).event(EventReason::ShutdownTaintSet).node(),
-        State::ShutdownTaintStays => {
-            well().taint(TAINT_SHUTDOWN).with(|it| it.nodes.preview = LifecyclePreview::Untaint).node()
-        }
+        State::DeletionAhead => well()
+            .unready()
+            .lost()
+            .with(|it| it.nodes.preview = LifecyclePreview::Delete)
+            .node(),
+        State::DeletionHeld => well()
+            .unready()
+            .lost()
+            .event(EventReason::DeletionHeld)
+            .node(),
+        State::DeletionRefused => well()
+            .unready()
+            .lost()
+            .event(EventReason::DeletingNodeFailed)
+            .node(),
+        State::ShutDown => well()
+            .unready()
+            .taint(TAINT_SHUTDOWN)
+            .event(EventReason::ShutdownTaintSet)
+            .node(),
+        State::ShutdownTaintStays => well()
+            .taint(TAINT_SHUTDOWN)
+            .with(|it| it.nodes.preview = LifecyclePreview::Untaint)
+            .node(),
         State::NotReady => well().unready().node(),
         State::Terminating => well().deleted().node(),
         State::NodeVanished => well().gone().event(EventReason::NodeVanished).node(),
@@ -281,18 +403,29 @@ fn explained(state: State) -> Vec<Cause> {
         State::ExcludedFromLifecycle => well().label(LABEL_EXCLUDE_LIFECYCLE).node(),
         State::ExcludedFromLoadBalancers => well().label(LABEL_EXCLUDE_BALANCER).node(),
         State::AutoscalerRemoves => well().taint(TAINT_TO_BE_DELETED).node(),
-        State::NoNetworkForTargets => {
-            well().unrouted("NoRouteCreated").with(|it| it.nodes.waits_for_network = true).node()
-        }
-        State::NoPodCidr => well().with(|it| it.node["spec"]["podCIDRs"] = json!([])).node(),
+        State::NoNetworkForTargets => well()
+            .unrouted("NoRouteCreated")
+            .with(|it| it.nodes.waits_for_network = true)
+            .node(),
+        State::NoPodCidr => well()
+            .with(|it| it.node["spec"]["podCIDRs"] = json!([]))
+            .node(),
         State::RouteWaits => well().unidentified().node(),
         State::RouteMissing => well().unrouted("NoRouteCreated").node(),
-        State::RouteFailed => well().unrouted("NoRouteCreated").event(EventReason::FailedToCreateRoute).node(),
-        State::RouteStays => well().planned(Side::Cloud).event(EventReason::FailedToDeleteRoute).node(),
+        State::RouteFailed => well()
+            .unrouted("NoRouteCreated")
+            .event(EventReason::FailedToCreateRoute)
+            .node(),
+        State::RouteStays => well()
+            .planned(Side::Cloud)
+            .event(EventReason::FailedToDeleteRoute)
+            .node(),
         State::RouteContested => well().event(EventReason::RouteFlapping).node(),
         State::PodCidrOutside => well().event(EventReason::PodCidrOutside).node(),
         State::PodCidrRefused => well().event(EventReason::PodCidrRefused).node(),
-        State::RoutesUnknown => well().with(|it| it.nodes.route_error = Some("cannot list".into())).node(),
+        State::RoutesUnknown => well()
+            .with(|it| it.nodes.route_error = Some("cannot list".into()))
+            .node(),
         State::NetworkUnavailable => well().unrouted("CalicoIsDown").node(),
     }
 }
@@ -303,41 +436,83 @@ fn states(causes: &[Cause]) -> Vec<State> {
 
 #[test]
 fn node_that_no_manager_ever_managed_has_one_cause() {
-    let never = Situation::well().unready().lost().with(|it| it.nodes.is_unidentified = true).node();
+    let never = Situation::well()
+        .unready()
+        .lost()
+        .with(|it| it.nodes.is_unidentified = true)
+        .node();
     assert_eq!(states(&never), [State::NotManaged]);
-    assert_eq!(never[0].detail, "the cloud has no instance with id \"acme://1\"");
+    assert_eq!(
+        never[0].detail,
+        "the cloud has no instance with id \"acme://1\""
+    );
 }
 
 #[test]
 fn every_state_of_the_controllers_is_named_in_a_situation() {
-    assert_eq!((states(&Situation::well().service()), states(&Situation::well().node())), (vec![], vec![]));
+    assert_eq!(
+        (
+            states(&Situation::well().service()),
+            states(&Situation::well().node())
+        ),
+        (vec![], vec![])
+    );
     for state in State::ALL {
         let causes = explained(*state);
-        assert!(states(&causes).contains(state), "{state:?} is not among {causes:?}");
-        assert!(state.meaning().ends_with('.') && !state.meaning().contains('\n'), "{state:?}");
-        assert!(state.advice().is_empty() || state.advice().ends_with('.'), "{state:?}");
+        assert!(
+            states(&causes).contains(state),
+            "{state:?} is not among {causes:?}"
+        );
+        assert!(
+            state.meaning().ends_with('.') && !state.meaning().contains('\n'),
+            "{state:?}"
+        );
+        assert!(
+            state.advice().is_empty() || state.advice().ends_with('.'),
+            "{state:?}"
+        );
     }
 }
 
 #[test]
 fn every_condition_and_warning_of_the_controllers_leads_to_a_state() {
     for reason in Reason::ALL {
-        assert_eq!(State::of_reason(reason).is_none(), reason == Reason::Ensured, "{reason:?}");
+        assert_eq!(
+            State::of_reason(reason).is_none(),
+            reason == Reason::Ensured,
+            "{reason:?}"
+        );
         if let Some(state) = State::of_reason(reason) {
             let causes = Situation::well().condition(reason).service();
             assert_eq!(causes[0].detail, "the cloud's words", "{reason:?}");
-            assert_eq!((causes[0].state, causes[0].since), (state, Some(THEN.parse().unwrap())), "{reason:?}");
+            assert_eq!(
+                (causes[0].state, causes[0].since),
+                (state, Some(THEN.parse().unwrap())),
+                "{reason:?}"
+            );
         }
     }
-    let reported: Vec<State> = EventReason::ALL.iter().filter_map(|reason| Some(State::of_event(*reason)?.0)).collect();
-    assert_eq!(reported.len(), 20, "the reasons that report a state: {reported:?}");
+    let reported: Vec<State> = EventReason::ALL
+        .iter()
+        .filter_map(|reason| Some(State::of_event(*reason)?.0))
+        .collect();
+    assert_eq!(
+        reported.len(),
+        20,
+        "the reasons that report a state: {reported:?}"
+    );
 }
 
 /// Returns the next cause by which a deletion is held; ends with the last one.
 fn next_held(held: &NodeHoldReason) -> Option<NodeHoldReason> {
     let delay = Duration::from_secs(300);
     Some(match held {
-        NodeHoldReason::NoWitness => NodeHoldReason::Landslide { gone: 5, of: 8, deleted: 0, delay },
+        NodeHoldReason::NoWitness => NodeHoldReason::Landslide {
+            gone: 5,
+            of: 8,
+            deleted: 0,
+            delay,
+        },
         NodeHoldReason::Landslide { .. } => NodeHoldReason::NeverManaged,
         NodeHoldReason::NeverManaged => NodeHoldReason::NeverIdentified { delay },
         NodeHoldReason::NeverIdentified { .. } => NodeHoldReason::Unconfirmed("503".into()),
@@ -364,7 +539,11 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
             .lost()
             .with(|it| it.nodes.preview = LifecyclePreview::Held(held.clone()))
             .node();
-        assert!(now.iter().any(|it| it.state == State::DeletionHeld && it.detail == sentence), "{now:?}");
+        assert!(
+            now.iter()
+                .any(|it| it.state == State::DeletionHeld && it.detail == sentence),
+            "{now:?}"
+        );
         // The plan's single read cannot know this; the event does, with the time of its first report.
         let told = EventFact {
             message: format!("Keeping node worker-1: {sentence}"),
@@ -375,36 +554,73 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
             it.facts.events = vec![told];
         });
         let then = then.node();
-        let cause = then.iter().find(|it| it.state == State::DeletionHeld).unwrap();
-        assert!(cause.detail.contains(&sentence) && cause.since == Some(THEN.parse().unwrap()), "{then:?}");
+        let cause = then
+            .iter()
+            .find(|it| it.state == State::DeletionHeld)
+            .unwrap();
+        assert!(
+            cause.detail.contains(&sentence) && cause.since == Some(THEN.parse().unwrap()),
+            "{then:?}"
+        );
     }
 }
 
 #[test]
 fn a_state_is_over_once_a_later_event_ended_it() {
     let later = |situation: Situation, reason| {
-        situation.with(|it| it.facts.events.push(EventFact { is_warning: false, ..event(reason, NOW) }))
+        situation.with(|it| {
+            it.facts.events.push(EventFact {
+                is_warning: false,
+                ..event(reason, NOW)
+            })
+        })
     };
-    let held = || Situation::well().unready().lost().event(EventReason::DeletionHeld);
+    let held = || {
+        Situation::well()
+            .unready()
+            .lost()
+            .event(EventReason::DeletionHeld)
+    };
     assert!(states(&held().node()).contains(&State::DeletionHeld));
     let averted = later(held(), EventReason::DeletionAverted);
     let has_error = |facts: &Facts| !last_errors(&[], None, facts).is_empty();
-    assert!(has_error(&held().facts) && !has_error(&averted.facts), "an averted hold is no error");
+    assert!(
+        has_error(&held().facts) && !has_error(&averted.facts),
+        "an averted hold is no error"
+    );
     assert!(!states(&averted.node()).contains(&State::DeletionHeld));
     let failed = || Situation::well().event(EventReason::UpdateFailed);
     assert_eq!(states(&failed().service()), [State::TargetsNotUpdated]);
-    assert_eq!(states(&later(failed(), EventReason::TargetsUpdated).service()), []);
-    let found = held().with(|it| it.nodes.machine = Machine::Present { shutdown: Some(false), metadata: None });
-    assert_eq!(states(&found.node()), [State::NotReady], "the cloud has its machine again");
+    assert_eq!(
+        states(&later(failed(), EventReason::TargetsUpdated).service()),
+        []
+    );
+    let found = held().with(|it| {
+        it.nodes.machine = Machine::Present {
+            shutdown: Some(false),
+            metadata: None,
+        }
+    });
+    assert_eq!(
+        states(&found.node()),
+        [State::NotReady],
+        "the cloud has its machine again"
+    );
 }
 
 #[test]
 fn missing_leader_is_the_first_cause_of_a_pending_object() {
     let nobody = |it: &mut Situation| it.facts.leader = Leader::Nobody("held by nobody".into());
     assert_eq!(states(&Situation::well().with(nobody).service()), []);
-    let waits = Situation::well().condition(Reason::QuotaExceeded).with(nobody).service();
+    let waits = Situation::well()
+        .condition(Reason::QuotaExceeded)
+        .with(nobody)
+        .service();
     assert_eq!(states(&waits), [State::NobodyLeads, State::QuotaExceeded]);
-    let planned = Situation::well().planned(Side::Cloud).with(nobody).service();
+    let planned = Situation::well()
+        .planned(Side::Cloud)
+        .with(nobody)
+        .service();
     assert_eq!(states(&planned), [State::NobodyLeads]);
 }
 
@@ -415,7 +631,10 @@ fn no_line_is_wider_than_80_columns_unless_one_word_is() {
         let explanation = Explanation {
             subject: Subject::Node("worker-1".into()),
             provider: "acme".into(),
-            cluster: Cluster { name: "kubernetes".into(), id: None },
+            cluster: Cluster {
+                name: "kubernetes".into(),
+                id: None,
+            },
             now: NOW.parse().unwrap(),
             exists: true,
             similar: Vec::new(),
@@ -432,9 +651,22 @@ fn no_line_is_wider_than_80_columns_unless_one_word_is() {
             errors: Vec::new(),
         };
         let text = text(&explanation);
-        let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
-        assert!(long.iter().all(|line| !line.trim().contains(' ')), "{state:?}: {long:?}");
-        let waits = explanation.causes.iter().any(|cause| cause.state.weight() == Weight::Waits);
-        assert_eq!(explanation.outcome().code(), if waits { 2 } else { 0 }, "{state:?}");
+        let long: Vec<&str> = text
+            .lines()
+            .filter(|line| line.chars().count() > 80)
+            .collect();
+        assert!(
+            long.iter().all(|line| !line.trim().contains(' ')),
+            "{state:?}: {long:?}"
+        );
+        let waits = explanation
+            .causes
+            .iter()
+            .any(|cause| cause.state.weight() == Weight::Waits);
+        assert_eq!(
+            explanation.outcome().code(),
+            if waits { 2 } else { 0 },
+            "{state:?}"
+        );
     }
 }

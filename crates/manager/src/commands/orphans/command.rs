@@ -38,7 +38,11 @@ const COMMAND: ReportCommand = ReportCommand {
 };
 
 /// Runs the subcommand. The first argument is the program's name.
-pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(
+    providers: &Registry,
+    program: &Program,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> ExitCode {
     let mut flags: OrphansFlags = match COMMAND.parse_as(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
@@ -49,17 +53,33 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     }
     flags.report.has_patience = flags.delete;
     logging::init_for_report(flags.report.flags.verbosity);
-    block_on(async { run(&flags, providers).await.unwrap_or_else(|error| failed(&flags, paragraph(&error))) })
+    block_on(async {
+        run(&flags, providers)
+            .await
+            .unwrap_or_else(|error| failed(&flags, paragraph(&error)))
+    })
 }
 
 /// Reports an error instead of a list, as text or as a JSON report that holds only the error.
-fn failed(OrphansFlags { report: ReportFlags { flags, output, .. }, .. }: &OrphansFlags, error: String) -> ExitCode {
+fn failed(
+    OrphansFlags {
+        report: ReportFlags { flags, output, .. },
+        ..
+    }: &OrphansFlags,
+    error: String,
+) -> ExitCode {
     if *output == Output::Text {
         return wrong(&error);
     }
-    let cluster = Cluster { name: flags.cloud.cluster_name.clone(), id: None };
+    let cluster = Cluster {
+        name: flags.cloud.cluster_name.clone(),
+        id: None,
+    };
     let report = OrphanReport::new(&flags.cloud.cloud_provider, &cluster, Timestamp::now());
-    let report = OrphanReport { errors: vec![error], ..report };
+    let report = OrphanReport {
+        errors: vec![error],
+        ..report
+    };
     print_json(&json(&report), report.exit_code().into())
 }
 
@@ -69,7 +89,10 @@ fn wrong(text: &str) -> ExitCode {
 }
 
 async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
-    let OrphansFlags { report: ReportFlags { flags, output, .. }, .. } = command;
+    let OrphansFlags {
+        report: ReportFlags { flags, output, .. },
+        ..
+    } = command;
     // The provider must not change anything before the deletion is confirmed.
     let is_confirmed = Arc::new(AtomicBool::new(false));
     let fence = match command.delete {
@@ -80,12 +103,21 @@ async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
         false => Fence::closed("orphans changes nothing without --delete"),
     };
     // Pod CIDRs do not matter for owners.
-    let settings = Settings { configure_cloud_routes: false, ..command.report.settings(fence) };
+    let settings = Settings {
+        configure_cloud_routes: false,
+        ..command.report.settings(fence)
+    };
     let provider = provider::create(&flags.configuration(), &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, PROVIDER_CLIENT).await?;
     // `orphans` runs interactively, so there is only one attempt.
-    let cluster = read_cluster(&flags.cloud.cluster_name, &client, Duration::ZERO, &shutdown).await?;
+    let cluster = read_cluster(
+        &flags.cloud.cluster_name,
+        &client,
+        Duration::ZERO,
+        &shutdown,
+    )
+    .await?;
     let clients = Arc::new(ProviderClients::Shared(client.clone()));
     let context = provider::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
     provider::initialize(&settings, &*provider, &context).await?;
@@ -146,13 +178,21 @@ fn choose(report: &mut OrphanReport, command: &OrphansFlags) -> Result<()> {
         let shown = it.resource.cloud_name_and_id.as_ref().map(|(_, id)| &**id);
         it.resource.id == id || shown == Some(id)
     };
-    let missing: Vec<_> =
-        chosen.iter().filter(|id| !report.orphans.iter().any(|orphan| names(orphan, id))).copied().collect();
+    let missing: Vec<_> = chosen
+        .iter()
+        .filter(|id| !report.orphans.iter().any(|orphan| names(orphan, id)))
+        .copied()
+        .collect();
     if !missing.is_empty() {
-        bail!("--only={} names no orphan; the list without --only shows the IDs", missing.join(","));
+        bail!(
+            "--only={} names no orphan; the list without --only shows the IDs",
+            missing.join(",")
+        );
     }
     if !chosen.is_empty() {
-        report.orphans.retain(|orphan| chosen.iter().any(|id| names(orphan, id)));
+        report
+            .orphans
+            .retain(|orphan| chosen.iter().any(|id| names(orphan, id)));
     }
     Ok(())
 }
@@ -163,14 +203,22 @@ fn confirm(report: &OrphanReport) -> Result<bool> {
         bail!("--delete asks before it deletes, and standard input is no terminal: add --yes");
     }
     let count = report.count(|state| *state == OrphanState::Deletable);
-    say(&format!("Delete {count} of cluster {:?}? Type yes to confirm: ", report.cluster.name));
+    say(&format!(
+        "Delete {count} of cluster {:?}? Type yes to confirm: ",
+        report.cluster.name
+    ));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(answer.trim() == "yes")
 }
 
 /// Deletes the orphans and prints each result. The first signal stops after the deletion in progress.
-async fn delete_all(client: &Client, provider: &dyn CloudProvider, report: &mut OrphanReport, output: Output) {
+async fn delete_all(
+    client: &Client,
+    provider: &dyn CloudProvider,
+    report: &mut OrphanReport,
+    output: Output,
+) {
     let stop = CancellationToken::new();
     let signalled = stop.clone();
     let signals = tokio::spawn(async move {

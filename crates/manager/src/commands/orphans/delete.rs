@@ -28,7 +28,11 @@ pub async fn delete(
         return;
     }
     let (cluster, mut is_over) = (report.cluster.clone(), false);
-    for orphan in report.orphans.iter_mut().filter(|orphan| orphan.state == OrphanState::Deletable) {
+    for orphan in report
+        .orphans
+        .iter_mut()
+        .filter(|orphan| orphan.state == OrphanState::Deletable)
+    {
         is_over |= stop.is_cancelled();
         orphan.state = match is_over {
             true => OrphanState::NotTried,
@@ -46,12 +50,20 @@ async fn delete_one(
     resource: &OwnedResource,
 ) -> OrphanState {
     match check(client, cluster, resource).await {
-        Ok(owners) if owners.exists(&resource.owner) => OrphanState::Kept("its owner exists by now".to_owned()),
+        Ok(owners) if owners.exists(&resource.owner) => {
+            OrphanState::Kept("its owner exists by now".to_owned())
+        }
         Ok(owners) => {
             let deletion = async {
                 match (provider.load_balancers(), provider.routes()) {
-                    (_, Some(routes)) if is_route(resource) => routes.delete_owned(cluster, resource).await,
-                    (Some(balancers), _) => balancers.delete_owned(cluster, resource, &owners.services).await,
+                    (_, Some(routes)) if is_route(resource) => {
+                        routes.delete_owned(cluster, resource).await
+                    }
+                    (Some(balancers), _) => {
+                        balancers
+                            .delete_owned(cluster, resource, &owners.services)
+                            .await
+                    }
                     _ => Ok(RemovalOutcome::NotFound),
                 }
             };
@@ -67,11 +79,24 @@ async fn delete_one(
 }
 
 /// Checks right before a deletion that the cluster is still the same, and reads the owners again.
-async fn check(client: &Client, cluster: &Cluster, resource: &OwnedResource) -> Result<Owners, String> {
-    let now = read_cluster(&cluster.name, client, Duration::ZERO, &CancellationToken::new()).await;
+async fn check(
+    client: &Client,
+    cluster: &Cluster,
+    resource: &OwnedResource,
+) -> Result<Owners, String> {
+    let now = read_cluster(
+        &cluster.name,
+        client,
+        Duration::ZERO,
+        &CancellationToken::new(),
+    )
+    .await;
     let now = now.map_err(|error| format!("{error:#}"))?;
     if now != *cluster || cluster.id.is_none() {
-        return Err("namespace kube-system has another UID than before: this may be another cluster".to_owned());
+        return Err(
+            "namespace kube-system has another UID than before: this may be another cluster"
+                .to_owned(),
+        );
     }
     Owners::read(client, is_route(resource)).await
 }

@@ -13,7 +13,12 @@ use crate::commands::ask;
 const MASS: usize = 4;
 
 /// Lists resources with owner tags of the cluster whose owner no longer exists. `client` is used for reads only.
-pub async fn find(client: &Client, provider: &dyn CloudProvider, cluster: &Cluster, now: Timestamp) -> OrphanReport {
+pub async fn find(
+    client: &Client,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    now: Timestamp,
+) -> OrphanReport {
     let mut report = OrphanReport::new(provider.name(), cluster, now);
     let owned = owned(provider, cluster, &mut report).await;
     if owned.is_empty() {
@@ -48,31 +53,49 @@ pub async fn find(client: &Client, provider: &dyn CloudProvider, cluster: &Clust
         ));
     }
     report.orphans.sort_by(|a, b| {
-        let key = |it: &Orphan| (it.resource.kind, it.resource.created, it.resource.id.clone());
+        let key = |it: &Orphan| {
+            (
+                it.resource.kind,
+                it.resource.created,
+                it.resource.id.clone(),
+            )
+        };
         key(a).cmp(&key(b))
     });
     report
 }
 
 /// Lists the resources in the cloud that have the cluster's owner tags.
-async fn owned(provider: &dyn CloudProvider, cluster: &Cluster, report: &mut OrphanReport) -> Vec<OwnedResource> {
+async fn owned(
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    report: &mut OrphanReport,
+) -> Vec<OwnedResource> {
     let (name, mut owned) = (provider.name(), Vec::new());
     match provider.load_balancers() {
-        None => report.notes.push(format!("cloud provider {name:?} runs no load balancers with this configuration")),
+        None => report.notes.push(format!(
+            "cloud provider {name:?} runs no load balancers with this configuration"
+        )),
         // The call is inside the future, so that a panic before the first await is caught too.
         Some(balancers) => match ask(name, async { balancers.owned(cluster).await }).await {
             Ok(found) => owned.extend(found),
             Err(error) if error.is_not_implemented() => {
                 report.is_supported = false;
-                report.errors.push(format!("cloud provider {name:?} cannot list load balancers by their owner tags"));
+                report.errors.push(format!(
+                    "cloud provider {name:?} cannot list load balancers by their owner tags"
+                ));
             }
-            Err(error) => report.errors.push(format!("cannot list the cloud's load balancers: {error}")),
+            Err(error) => report
+                .errors
+                .push(format!("cannot list the cloud's load balancers: {error}")),
         },
     }
     if let Some(routes) = provider.routes() {
         match ask(name, async { routes.owned(cluster).await }).await {
             Ok(found) => owned.extend(found),
-            Err(error) => report.errors.push(format!("cannot list the cloud's routes: {error}")),
+            Err(error) => report
+                .errors
+                .push(format!("cannot list the cloud's routes: {error}")),
         }
     }
     owned
@@ -87,8 +110,14 @@ async fn whole(
 ) -> Result<Option<OwnedResource>, String> {
     match provider.load_balancers() {
         Some(balancers) if !is_route(&resource) => {
-            let read = async { balancers.read_owned(cluster, &resource.id, &owners.services).await };
-            let read = ask(provider.name(), read).await.map_err(|error| format!("cannot read {resource}: {error}"))?;
+            let read = async {
+                balancers
+                    .read_owned(cluster, &resource.id, &owners.services)
+                    .await
+            };
+            let read = ask(provider.name(), read)
+                .await
+                .map_err(|error| format!("cannot read {resource}: {error}"))?;
             Ok(read.filter(|read| !owners.exists(&read.owner)))
         }
         _ => Ok(Some(resource)),

@@ -34,7 +34,11 @@ impl Owners {
                         as an orphan; check that --kubeconfig leads to the right cluster"
                 .to_owned());
         }
-        let nodes = if has_routes { list::<Node>(client).await? } else { Vec::new() };
+        let nodes = if has_routes {
+            list::<Node>(client).await?
+        } else {
+            Vec::new()
+        };
         if has_routes && nodes.is_empty() {
             return Err("the API server lists no Nodes, so no route is treated as an orphan; check that --kubeconfig \
                         leads to the right cluster"
@@ -44,10 +48,20 @@ impl Owners {
     }
 
     fn new(services: Vec<Service>, nodes: &[Node]) -> Self {
-        let uids = services.iter().filter_map(|service| service.metadata.uid.clone()).collect();
+        let uids = services
+            .iter()
+            .filter_map(|service| service.metadata.uid.clone())
+            .collect();
         let cidrs = nodes.iter().flat_map(|node| node.pod_cidrs.iter());
-        let pod_cidrs = cidrs.filter_map(|cidr| cidr.parse::<IpNet>().ok()).map(|range| range.trunc()).collect();
-        Self { services: services.into_iter().map(Arc::new).collect(), uids, pod_cidrs }
+        let pod_cidrs = cidrs
+            .filter_map(|cidr| cidr.parse::<IpNet>().ok())
+            .map(|range| range.trunc())
+            .collect();
+        Self {
+            services: services.into_iter().map(Arc::new).collect(),
+            uids,
+            pod_cidrs,
+        }
     }
 
     /// Returns `true` if the owner exists or its existence cannot be determined.
@@ -55,13 +69,19 @@ impl Owners {
         match owner {
             Owner::Unnamed => false,
             Owner::Service(uid) => self.uids.contains(uid),
-            Owner::PodCidr(range) => range.parse::<IpNet>().is_ok_and(|range| self.pod_cidrs.contains(&range.trunc())),
+            Owner::PodCidr(range) => range
+                .parse::<IpNet>()
+                .is_ok_and(|range| self.pod_cidrs.contains(&range.trunc())),
         }
     }
 }
 
 /// Returns the reason why an orphan is not deleted; `None` if the orphan can be deleted.
-pub(super) fn reason_to_keep(orphan: &OwnedResource, cluster: &Cluster, now: Timestamp) -> Option<String> {
+pub(super) fn reason_to_keep(
+    orphan: &OwnedResource,
+    cluster: &Cluster,
+    now: Timestamp,
+) -> Option<String> {
     let Some(id) = &cluster.id else {
         let text = "namespace kube-system cannot be read, so the cluster is known by its name alone, which another cluster may \
                     have, too; allow to get that namespace";
@@ -80,8 +100,12 @@ pub(super) fn reason_to_keep(orphan: &OwnedResource, cluster: &Cluster, now: Tim
         return Some(format!("Service {adopting_service} may take it over"));
     }
     let age = age(orphan.created?, now);
-    (age < RECENT)
-        .then(|| format!("it was created {} ago: a manager may be at work on it; try again later", seconds(age)))
+    (age < RECENT).then(|| {
+        format!(
+            "it was created {} ago: a manager may be at work on it; try again later",
+            seconds(age)
+        )
+    })
 }
 
 /// Returns the time since the creation; zero if the clock is behind.
@@ -107,29 +131,78 @@ mod tests {
     }
 
     fn kept(orphan: &OwnedResource, id: Option<&str>) -> Option<String> {
-        let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: id.map(str::to_owned),
+        };
         reason_to_keep(orphan, &cluster, NOW.parse().unwrap())
     }
 
     #[test]
     fn orphan_is_deleted_only_if_it_is_this_clusters_for_certain() {
         assert_eq!(kept(&orphan(), Some("c1")), None);
-        assert_eq!(kept(&OwnedResource { created: None, ..orphan() }, Some("c1")), None, "some clouds tell no age");
-        let of_name = OwnedResource { cluster: "kubernetes".into(), ..orphan() };
-        let created = |time: &str| OwnedResource { created: Some(time.parse().unwrap()), ..orphan() };
+        assert_eq!(
+            kept(
+                &OwnedResource {
+                    created: None,
+                    ..orphan()
+                },
+                Some("c1")
+            ),
+            None,
+            "some clouds tell no age"
+        );
+        let of_name = OwnedResource {
+            cluster: "kubernetes".into(),
+            ..orphan()
+        };
+        let created = |time: &str| OwnedResource {
+            created: Some(time.parse().unwrap()),
+            ..orphan()
+        };
         for (orphan, id, reason) in [
             (orphan(), None, "namespace kube-system cannot be read"),
-            (of_name.clone(), None, "namespace kube-system cannot be read"),
-            (of_name, Some("c1"), "its owner tags name the cluster by its name, \"kubernetes\""),
-            (orphan(), Some("c2"), "its owner tags name the cluster by its name, \"c1\""),
-            (OwnedResource { owner: Owner::Unnamed, ..orphan() }, Some("c1"), "its owner tags name no Service"),
             (
-                OwnedResource { adopting_service: Some("shop/web".into()), ..orphan() },
+                of_name.clone(),
+                None,
+                "namespace kube-system cannot be read",
+            ),
+            (
+                of_name,
+                Some("c1"),
+                "its owner tags name the cluster by its name, \"kubernetes\"",
+            ),
+            (
+                orphan(),
+                Some("c2"),
+                "its owner tags name the cluster by its name, \"c1\"",
+            ),
+            (
+                OwnedResource {
+                    owner: Owner::Unnamed,
+                    ..orphan()
+                },
+                Some("c1"),
+                "its owner tags name no Service",
+            ),
+            (
+                OwnedResource {
+                    adopting_service: Some("shop/web".into()),
+                    ..orphan()
+                },
                 Some("c1"),
                 "Service shop/web may take it over",
             ),
-            (created("2026-01-01T11:51:00Z"), Some("c1"), "it was created 9 min ago"),
-            (created("2026-01-01T12:51:00Z"), Some("c1"), "it was created 0 s ago"),
+            (
+                created("2026-01-01T11:51:00Z"),
+                Some("c1"),
+                "it was created 9 min ago",
+            ),
+            (
+                created("2026-01-01T12:51:00Z"),
+                Some("c1"),
+                "it was created 0 s ago",
+            ),
         ] {
             let text = kept(&orphan, id).unwrap_or_default();
             assert!(text.starts_with(reason), "{text:?} instead of {reason:?}");
@@ -139,8 +212,12 @@ mod tests {
 
     #[test]
     fn owner_exists_if_its_uid_or_its_pod_cidr_does() {
-        let service = serde_json::from_value(json!({"metadata": {"name": "web", "uid": "u-1"}})).unwrap();
-        let node = Node { pod_cidrs: ["10.244.1.0/24".into()].into(), ..Node::default() };
+        let service =
+            serde_json::from_value(json!({"metadata": {"name": "web", "uid": "u-1"}})).unwrap();
+        let node = Node {
+            pod_cidrs: ["10.244.1.0/24".into()].into(),
+            ..Node::default()
+        };
         let owners = Owners::new(vec![service], &[node]);
         for (owner, exists) in [
             (Owner::Service("u-1".into()), true),

@@ -35,7 +35,12 @@ pub const JSON_VERSION: u32 = 1;
 /// ```
 #[must_use]
 pub fn json(report: &OrphanReport) -> Value {
-    let Counts { deletable, kept, removed, failed } = Counts::of(report);
+    let Counts {
+        deletable,
+        kept,
+        removed,
+        failed,
+    } = Counts::of(report);
     json!({
         "version": JSON_VERSION,
         "provider": report.provider,
@@ -56,9 +61,15 @@ fn object(report: &OrphanReport, Orphan { resource, state }: &Orphan) -> Value {
         Owner::Service(uid) => json!({"kind": "Service", "uid": uid, "name": resource.owner_name}),
         Owner::PodCidr(cidr) => json!({"kind": "Node", "podCIDR": cidr}),
     };
-    let (name, id) =
-        resource.cloud_name_and_id.as_ref().map_or((&resource.name, &resource.id), |(name, id)| (name, id));
-    let facts: Map<String, Value> = resource.details.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let (name, id) = resource
+        .cloud_name_and_id
+        .as_ref()
+        .map_or((&resource.name, &resource.id), |(name, id)| (name, id));
+    let facts: Map<String, Value> = resource
+        .details
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect();
     let (state, reason) = words(state);
     json!({
         "kind": resource.kind, "id": id, "name": name, "owner": owner,
@@ -94,7 +105,8 @@ impl Counts {
             deletable: report.count(|state| *state == OrphanState::Deletable),
             kept: report.count(|state| matches!(state, OrphanState::Kept(_))),
             removed: report.count(OrphanState::is_over),
-            failed: report.count(|state| matches!(state, OrphanState::Failed(_) | OrphanState::NotTried)),
+            failed: report
+                .count(|state| matches!(state, OrphanState::Failed(_) | OrphanState::NotTried)),
         }
     }
 }
@@ -112,7 +124,9 @@ pub fn text(report: &OrphanReport) -> String {
     for error in &report.errors {
         text.line(format_args!("Error: {error}"));
     }
-    let Counts { deletable, kept, .. } = Counts::of(report);
+    let Counts {
+        deletable, kept, ..
+    } = Counts::of(report);
     let (cluster, provider) = (&report.cluster.name, &report.provider);
     match report.orphans.len() {
         0 if !report.errors.is_empty() => text.line(format_args!("The list is not complete.")),
@@ -138,7 +152,10 @@ fn list_one(text: &mut Lines, report: &OrphanReport, Orphan { resource, state }:
     let mut line = |name: &str, value: &str| text.line(format_args!("  {name:<18}{value}"));
     line("owner", &owner(resource));
     if let Some(created) = resource.created {
-        line("created", &format!("{created}, {} ago", seconds(age(created, report.time))));
+        line(
+            "created",
+            &format!("{created}, {} ago", seconds(age(created, report.time))),
+        );
     }
     for (name, value) in &resource.details {
         line(name, value);
@@ -155,7 +172,9 @@ fn list_one(text: &mut Lines, report: &OrphanReport, Orphan { resource, state }:
 fn owner(resource: &OwnedResource) -> String {
     match (&resource.owner, &resource.owner_name) {
         (Owner::Unnamed, _) => "not named in the owner tags".to_owned(),
-        (Owner::Service(uid), Some(name)) => format!("Service {name} with UID {uid}, which no longer exists"),
+        (Owner::Service(uid), Some(name)) => {
+            format!("Service {name} with UID {uid}, which no longer exists")
+        }
         (Owner::Service(uid), None) => format!("Service with UID {uid}, which no longer exists"),
         (Owner::PodCidr(cidr), _) => format!("Node with Pod CIDR {cidr}, which no longer exists"),
     }
@@ -176,7 +195,12 @@ pub(super) fn ended(state: &OrphanState) -> String {
 
 /// Returns the summary line after a deletion.
 pub(super) fn totals(report: &OrphanReport) -> String {
-    let Counts { deletable, kept, removed, failed } = Counts::of(report);
+    let Counts {
+        deletable,
+        kept,
+        removed,
+        failed,
+    } = Counts::of(report);
     format!(
         "{removed} of {} removed, {kept} kept, {} not deleted.\n",
         counted(report.orphans.len(), "orphan"),

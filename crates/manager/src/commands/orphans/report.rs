@@ -78,13 +78,17 @@ impl OrphanReport {
 
     /// Returns the number of orphans in such a state.
     pub fn count(&self, is_it: impl Fn(&OrphanState) -> bool) -> usize {
-        self.orphans.iter().filter(|orphan| is_it(&orphan.state)).count()
+        self.orphans
+            .iter()
+            .filter(|orphan| is_it(&orphan.state))
+            .count()
     }
 
     /// Returns the exit code: 0 if no orphans are left, 2 if there are orphans, 1 if a read or a deletion failed.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        let has_failed = |state: &OrphanState| matches!(state, OrphanState::Failed(_) | OrphanState::NotTried);
+        let has_failed =
+            |state: &OrphanState| matches!(state, OrphanState::Failed(_) | OrphanState::NotTried);
         match self.count(OrphanState::is_over) {
             _ if !self.errors.is_empty() || self.count(has_failed) > 0 => 1,
             over if over < self.orphans.len() => 2,

@@ -24,8 +24,17 @@ pub(crate) struct OrphanCounter {
 }
 
 impl OrphanCounter {
-    pub(crate) fn new(provider: Arc<dyn CloudProvider>, cluster: Cluster, services: Cache<Service>) -> Self {
-        Self { provider, cluster, services, told: Mutex::default() }
+    pub(crate) fn new(
+        provider: Arc<dyn CloudProvider>,
+        cluster: Cluster,
+        services: Cache<Service>,
+    ) -> Self {
+        Self {
+            provider,
+            cluster,
+            services,
+            told: Mutex::default(),
+        }
     }
 
     /// Counts on a timer, so that new orphans are logged although no metrics are scraped.
@@ -60,8 +69,13 @@ pub(crate) fn orphans_among(
     cluster: &Cluster,
     services: &[Arc<Service>],
 ) -> Option<BTreeSet<String>> {
-    let living: HashSet<&str> = services.iter().filter_map(|service| service.metadata.uid.as_deref()).collect();
-    let orphans = provider.load_balancers()?.orphans(cluster, &|uid| living.contains(uid))?;
+    let living: HashSet<&str> = services
+        .iter()
+        .filter_map(|service| service.metadata.uid.as_deref())
+        .collect();
+    let orphans = provider
+        .load_balancers()?
+        .orphans(cluster, &|uid| living.contains(uid))?;
     Some(orphans.into_iter().collect())
 }
 
@@ -81,19 +95,35 @@ mod tests {
     use crate::test_provider::Acme;
 
     fn orphans(id: Option<&str>, services: Cache<Service>) -> OrphanCounter {
-        let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
-        OrphanCounter::new(Arc::new(Acme { balanced: vec!["a", "b", "c"], ..Acme::default() }), cluster, services)
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: id.map(str::to_owned),
+        };
+        OrphanCounter::new(
+            Arc::new(Acme {
+                balanced: vec!["a", "b", "c"],
+                ..Acme::default()
+            }),
+            cluster,
+            services,
+        )
     }
 
     #[test]
     fn load_balancers_of_services_that_live_are_none() {
-        let service: Service = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
+        let service: Service =
+            serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
         let services = Cache::with([service]);
         let counted = orphans(Some("c1"), services.clone());
         assert_eq!((counted.count(), counted.told.lock().len()), (Some(2), 2));
-        let service: Service = serde_json::from_value(json!({"metadata": {"name": "b", "uid": "b"}})).unwrap();
+        let service: Service =
+            serde_json::from_value(json!({"metadata": {"name": "b", "uid": "b"}})).unwrap();
         services.insert(service);
-        assert_eq!((counted.count(), counted.told.lock().len()), (Some(1), 1), "it is forgotten");
+        assert_eq!(
+            (counted.count(), counted.told.lock().len()),
+            (Some(1), 1),
+            "it is forgotten"
+        );
         assert_eq!(orphans(None, services).count(), None);
     }
 

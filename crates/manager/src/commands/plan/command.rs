@@ -31,7 +31,11 @@ const COMMAND: ReportCommand = ReportCommand {
 };
 
 /// Runs the subcommand. The first argument is the program's name.
-pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(
+    providers: &Registry,
+    program: &Program,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> ExitCode {
     let flags = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
@@ -51,8 +55,14 @@ fn failed(ReportFlags { flags, output, .. }: &ReportFlags, error: String) -> Exi
     if *output == Output::Text {
         return wrong(&error);
     }
-    let cluster = Cluster { name: flags.cloud.cluster_name.clone(), id: None };
-    let report = Report { errors: vec![error], ..Report::new(&flags.cloud.cloud_provider, &cluster) };
+    let cluster = Cluster {
+        name: flags.cloud.cluster_name.clone(),
+        id: None,
+    };
+    let report = Report {
+        errors: vec![error],
+        ..Report::new(&flags.cloud.cloud_provider, &cluster)
+    };
     print_report(*output, &report)
 }
 
@@ -77,7 +87,13 @@ async fn run(report: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, PROVIDER_CLIENT).await?;
     // `plan` runs interactively, so there is only one attempt.
-    let cluster = read_cluster(&flags.cloud.cluster_name, &client, std::time::Duration::ZERO, &shutdown).await?;
+    let cluster = read_cluster(
+        &flags.cloud.cluster_name,
+        &client,
+        std::time::Duration::ZERO,
+        &shutdown,
+    )
+    .await?;
     let clients = Arc::new(ProviderClients::Shared(client));
     let context = provider::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
     provider::initialize(&settings, &*provider, &context).await?;

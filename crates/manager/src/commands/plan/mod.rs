@@ -38,16 +38,31 @@ pub(crate) const SUBCOMMAND: &str = "plan";
 ///
 /// # Errors
 /// If there is no client for the API server, or if the Nodes cannot be listed. Other errors are part of the report.
-pub async fn plan(settings: &Settings, provider: &dyn CloudProvider, cluster: &Cluster) -> Result<Report> {
+pub async fn plan(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+) -> Result<Report> {
     let client = read_only_client(settings, SUBCOMMAND).await?;
     let mut report = Report::new(provider.name(), cluster);
     let caches = SharedCaches {
-        nodes: Cache::with(list::<Node>(&client).await.map_err(|error| anyhow!(error))?),
+        nodes: Cache::with(
+            list::<Node>(&client)
+                .await
+                .map_err(|error| anyhow!(error))?,
+        ),
         services: filled::<Service>(&client, settings.wants(SERVICE_CONTROLLER), &mut report).await,
-        volumes: filled::<PersistentVolume>(&client, settings.wants(VOLUME_LABEL_CONTROLLER), &mut report).await,
+        volumes: filled::<PersistentVolume>(
+            &client,
+            settings.wants(VOLUME_LABEL_CONTROLLER),
+            &mut report,
+        )
+        .await,
     };
     provider.set_caches(Arc::new(caches.clone()));
-    let nodes = plan_nodes(settings, provider, &caches.nodes, &mut report).await.0;
+    let nodes = plan_nodes(settings, provider, &caches.nodes, &mut report)
+        .await
+        .0;
     routes::plan(settings, provider, cluster, &nodes, &mut report).await;
     let services = caches.services.list();
     services::plan(settings, provider, cluster, &nodes, &services, &mut report).await;
@@ -82,7 +97,15 @@ pub(crate) async fn plan_service(
     let (nodes, _) = plan_nodes(settings, provider, nodes, &mut report).await;
     // Only the Service matters here; problems of Nodes are explained with the Nodes.
     report.objects.clear();
-    services::plan(settings, provider, cluster, &nodes, std::slice::from_ref(service), &mut report).await;
+    services::plan(
+        settings,
+        provider,
+        cluster,
+        &nodes,
+        std::slice::from_ref(service),
+        &mut report,
+    )
+    .await;
     report
 }
 

@@ -42,8 +42,11 @@ pub const JSON_VERSION: u32 = 1;
 #[must_use]
 pub fn json(report: &Report) -> Value {
     let totals = report.totals();
-    let looked_at: serde_json::Map<String, Value> =
-        report.looked_at.iter().map(|(kind, count)| (kind.to_string(), json!(count))).collect();
+    let looked_at: serde_json::Map<String, Value> = report
+        .looked_at
+        .iter()
+        .map(|(kind, count)| (kind.to_string(), json!(count)))
+        .collect();
     json!({
         "version": JSON_VERSION,
         "provider": report.provider,
@@ -88,27 +91,55 @@ pub fn text(report: &Report) -> String {
     let mut out = Lines::default();
     for (key, plan) in &report.objects {
         out.line(format_args!("{key}"));
-        let width = plan.steps.iter().map(|step| step.step.what.chars().count()).max().unwrap_or_default();
+        let width = plan
+            .steps
+            .iter()
+            .map(|step| step.step.what.chars().count())
+            .max()
+            .unwrap_or_default();
         for step in &plan.steps {
-            let (action, what, detail) = (step.step.action.to_string(), &step.step.what, &step.step.detail);
-            out.line(format_args!("  {:<10}  {action:<6}  {what:<width$}  {detail}", step.side));
+            let (action, what, detail) = (
+                step.step.action.to_string(),
+                &step.step.what,
+                &step.step.detail,
+            );
+            out.line(format_args!(
+                "  {:<10}  {action:<6}  {what:<width$}  {detail}",
+                step.side
+            ));
         }
-        plan.notes.iter().for_each(|note| out.line(format_args!("  note        {note}")));
-        plan.errors.iter().for_each(|error| out.line(format_args!("  error       {error}")));
+        plan.notes
+            .iter()
+            .for_each(|note| out.line(format_args!("  note        {note}")));
+        plan.errors
+            .iter()
+            .for_each(|error| out.line(format_args!("  error       {error}")));
         out.blank();
     }
-    report.notes.iter().for_each(|note| out.line(format_args!("Note: {note}")));
-    report.errors.iter().for_each(|error| out.line(format_args!("Error: {error}")));
+    report
+        .notes
+        .iter()
+        .for_each(|note| out.line(format_args!("Note: {note}")));
+    report
+        .errors
+        .iter()
+        .for_each(|error| out.line(format_args!("Error: {error}")));
     out.line(format_args!("{}", summary(report)));
     out.into_text()
 }
 
 fn summary(report: &Report) -> String {
     let totals = report.totals();
-    let looked_at: Vec<String> =
-        report.looked_at.iter().map(|(kind, count)| counted(*count, &kind.to_string())).collect();
+    let looked_at: Vec<String> = report
+        .looked_at
+        .iter()
+        .map(|(kind, count)| counted(*count, &kind.to_string()))
+        .collect();
     let looked_at = looked_at.join(", ");
-    let (errors, objects) = (counted(totals.errors, "error"), counted(totals.objects, "object"));
+    let (errors, objects) = (
+        counted(totals.errors, "error"),
+        counted(totals.objects, "object"),
+    );
     let changes = format!(
         "{} to create, {} to update, {} to delete, for {objects} (looked at {looked_at})",
         totals.create, totals.update, totals.delete
@@ -116,7 +147,9 @@ fn summary(report: &Report) -> String {
     match report.outcome() {
         Outcome::Nothing => format!("Nothing to do: {looked_at}."),
         Outcome::Changes => format!("Plan: {changes}. Nothing was changed."),
-        Outcome::Incomplete => format!("Plan, incomplete because of {errors}: {changes}. Nothing was changed."),
+        Outcome::Incomplete => {
+            format!("Plan, incomplete because of {errors}: {changes}. Nothing was changed.")
+        }
     }
 }
 
@@ -128,13 +161,22 @@ mod tests {
     use crate::commands::plan::Kind;
 
     fn report() -> Report {
-        let mut report = Report::new("acme", &Cluster { name: "kubernetes".into(), id: Some("u".into()) });
+        let mut report = Report::new(
+            "acme",
+            &Cluster {
+                name: "kubernetes".into(),
+                id: Some("u".into()),
+            },
+        );
         report.looked_at.insert(Kind::Node, 2);
         report.looked_at.insert(Kind::Service, 1);
         let node = report.object(Kind::Node, "", "worker-1");
         node.kubernetes(PlanAction::Update, "provider id", "acme://1");
         node.kubernetes(PlanAction::Delete, "taint x", "");
-        report.object(Kind::Node, "", "worker-2").notes.push("kept".into());
+        report
+            .object(Kind::Node, "", "worker-2")
+            .notes
+            .push("kept".into());
         report.object(Kind::Service, "shop", "web").cloud(PlanStep {
             action: PlanAction::Create,
             what: "load balancer \"a\"".into(),
@@ -175,20 +217,32 @@ Plan: 1 to create, 1 to update, 1 to delete, for 2 objects (looked at 2 Nodes, 1
         report.notes.push(hostile.into());
         report.errors.push(hostile.into());
         let text = text(&report);
-        assert!(!text.lines().any(|line| line.starts_with("Nothing")), "{text}");
+        assert!(
+            !text.lines().any(|line| line.starts_with("Nothing")),
+            "{text}"
+        );
         assert_eq!(text.matches(r"x\n\nNothing").count(), 6, "{text}");
     }
 
     #[test]
     fn an_error_makes_it_incomplete_and_nothing_is_nothing() {
         let mut broken = report();
-        broken.object(Kind::Service, "shop", "api").errors.push("the cloud did not answer".into());
-        assert!(text(&broken).contains("Service shop/api\n  error       the cloud did not answer\n"));
+        broken
+            .object(Kind::Service, "shop", "api")
+            .errors
+            .push("the cloud did not answer".into());
+        assert!(
+            text(&broken).contains("Service shop/api\n  error       the cloud did not answer\n")
+        );
         assert!(text(&broken).contains("Plan, incomplete because of 1 error: 1 to create"));
         assert_eq!(broken.outcome().code(), 1);
         let mut one = report();
         one.objects.retain(|key, _| key.name == "worker-1");
-        assert!(text(&one).contains(", for 1 object (looked at 2 Nodes, 1 Service)."), "{}", text(&one));
+        assert!(
+            text(&one).contains(", for 1 object (looked at 2 Nodes, 1 Service)."),
+            "{}",
+            text(&one)
+        );
         let mut nothing = report();
         nothing.objects.clear();
         assert_eq!(text(&nothing), "Nothing to do: 2 Nodes, 1 Service.\n");
@@ -205,7 +259,10 @@ Plan: 1 to create, 1 to update, 1 to delete, for 2 objects (looked at 2 Nodes, 1
                 {"side": "kubernetes", "action": "delete", "what": "taint x", "detail": ""},
             ]})
         );
-        assert_eq!((&value["version"], &value["cluster"]), (&json!(1), &json!({"name": "kubernetes", "id": "u"})));
+        assert_eq!(
+            (&value["version"], &value["cluster"]),
+            (&json!(1), &json!({"name": "kubernetes", "id": "u"}))
+        );
         assert_eq!(
             value["summary"],
             json!({"lookedAt": {"Node": 2, "Service": 1}, "create": 1, "update": 1, "delete": 1, "objects": 2,

@@ -105,14 +105,29 @@ impl fmt::Display for Side {
 
 impl ObjectPlan {
     /// Adds a change of the Kubernetes object.
-    pub(super) fn kubernetes(&mut self, action: PlanAction, what: impl Into<String>, detail: impl Into<String>) {
-        let step = PlanStep { action, what: what.into(), detail: detail.into() };
-        self.steps.push(Step { side: Side::Kubernetes, step });
+    pub(super) fn kubernetes(
+        &mut self,
+        action: PlanAction,
+        what: impl Into<String>,
+        detail: impl Into<String>,
+    ) {
+        let step = PlanStep {
+            action,
+            what: what.into(),
+            detail: detail.into(),
+        };
+        self.steps.push(Step {
+            side: Side::Kubernetes,
+            step,
+        });
     }
 
     /// Adds a change in the cloud.
     pub(super) fn cloud(&mut self, step: PlanStep) {
-        self.steps.push(Step { side: Side::Cloud, step });
+        self.steps.push(Step {
+            side: Side::Cloud,
+            step,
+        });
     }
 
     fn is_empty(&self) -> bool {
@@ -186,7 +201,11 @@ impl Report {
 
     /// Returns the plan of one object, for adding steps.
     pub(super) fn object(&mut self, kind: Kind, namespace: &str, name: &str) -> &mut ObjectPlan {
-        let key = Key { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        let key = Key {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         self.objects.entry(key).or_default()
     }
 
@@ -203,7 +222,10 @@ impl Report {
     /// Returns the totals of steps, objects and errors.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { errors: self.errors.len(), ..Totals::default() };
+        let mut totals = Totals {
+            errors: self.errors.len(),
+            ..Totals::default()
+        };
         for object in self.objects.values() {
             totals.objects += usize::from(!object.steps.is_empty());
             totals.errors += object.errors.len();

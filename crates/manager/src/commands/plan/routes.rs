@@ -22,12 +22,19 @@ pub(super) async fn plan(
     nodes: &[Arc<Node>],
     report: &mut Report,
 ) {
-    let Some(cloud) = provider.routes().filter(|_| settings.wants(ROUTE_CONTROLLER)) else { return };
+    let Some(cloud) = provider
+        .routes()
+        .filter(|_| settings.wants(ROUTE_CONTROLLER))
+    else {
+        return;
+    };
     // The call is inside the future, so that a panic before the first await is caught too.
     let routes = match ask(provider.name(), async { cloud.list(cluster).await }).await {
         Ok(routes) => routes,
         Err(error) => {
-            report.errors.push(format!("cannot list the cloud's routes: {error}"));
+            report
+                .errors
+                .push(format!("cannot list the cloud's routes: {error}"));
             return;
         }
     };
@@ -41,10 +48,16 @@ pub(super) async fn plan(
     report.looked_at.insert(Kind::Route, routes.len());
     let refused = RefusedCidrs::in_mode(options, nodes);
     let new_route = |node: &Node, destination: &Destination| {
-        NewRoute::of(is_adaptive && waits(provider, node), refused.get(node, destination))
+        NewRoute::of(
+            is_adaptive && waits(provider, node),
+            refused.get(node, destination),
+        )
     };
     let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, new_route);
-    for node in nodes.iter().filter(|node| !(is_adaptive && waits(provider, node))) {
+    for node in nodes
+        .iter()
+        .filter(|node| !(is_adaptive && waits(provider, node)))
+    {
         for cidr in &node.pod_cidrs {
             if let Some(refusal) = refused.get(node, &Destination::new(cidr)) {
                 let note = format!("Pod CIDR {cidr} gets no route: {refusal}");
@@ -54,7 +67,11 @@ pub(super) async fn plan(
     }
     for deletion in &plan.deletes {
         let mut object = ObjectPlan::default();
-        object.cloud(step(PlanAction::Delete, &deletion.route, deletion.cause.as_str()));
+        object.cloud(step(
+            PlanAction::Delete,
+            &deletion.route,
+            deletion.cause.as_str(),
+        ));
         report.add(Kind::Route, "", &deletion.route.destination_cidr, object);
     }
     for creation in &plan.creates {
@@ -63,16 +80,38 @@ pub(super) async fn plan(
         report.add(Kind::Route, "", &creation.route.destination_cidr, object);
     }
     for (node, verdict) in plan.conditions(nodes) {
-        let action = if node.network_unavailable.is_some() { PlanAction::Update } else { PlanAction::Create };
+        let action = if node.network_unavailable.is_some() {
+            PlanAction::Update
+        } else {
+            PlanAction::Create
+        };
         let detail = format!("{:?}, {}", verdict.status(), verdict.reason());
         let condition = format!("condition {CONDITION_NETWORK_UNAVAILABLE}");
-        report.object(Kind::Node, "", &node.name).kubernetes(action, condition, detail);
+        report
+            .object(Kind::Node, "", &node.name)
+            .kubernetes(action, condition, detail);
     }
 }
 
 fn step(action: PlanAction, route: &Route, why: &str) -> PlanStep {
-    let target = if route.target_node.is_empty() { "no known node" } else { &route.target_node };
-    let what = if route.name.is_empty() { "route".to_owned() } else { format!("route {:?}", route.name) };
-    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-    PlanStep { action, what, detail: format!("{} → {target}{why}", route.destination_cidr) }
+    let target = if route.target_node.is_empty() {
+        "no known node"
+    } else {
+        &route.target_node
+    };
+    let what = if route.name.is_empty() {
+        "route".to_owned()
+    } else {
+        format!("route {:?}", route.name)
+    };
+    let why = if why.is_empty() {
+        String::new()
+    } else {
+        format!(": {why}")
+    };
+    PlanStep {
+        action,
+        what,
+        detail: format!("{} → {target}{why}", route.destination_cidr),
+    }
 }

@@ -22,8 +22,15 @@ pub(super) async fn plan(
     volumes: &[Arc<PersistentVolume>],
     report: &mut Report,
 ) {
-    let Some(cloud) = provider.volumes().filter(|_| settings.wants(VOLUME_LABEL_CONTROLLER)) else { return };
-    report.looked_at.insert(Kind::PersistentVolume, volumes.len());
+    let Some(cloud) = provider
+        .volumes()
+        .filter(|_| settings.wants(VOLUME_LABEL_CONTROLLER))
+    else {
+        return;
+    };
+    report
+        .looked_at
+        .insert(Kind::PersistentVolume, volumes.len());
     let plans = stream::iter(volumes.iter().filter(|volume| is_open(volume)))
         .map(|volume| async move {
             let mut plan = ObjectPlan::default();
@@ -34,11 +41,21 @@ pub(super) async fn plan(
         })
         .buffered(AT_A_TIME);
     for (volume, plan) in plans.collect::<Vec<_>>().await {
-        report.add(Kind::PersistentVolume, "", volume.metadata.name.as_deref().unwrap_or_default(), plan);
+        report.add(
+            Kind::PersistentVolume,
+            "",
+            volume.metadata.name.as_deref().unwrap_or_default(),
+            plan,
+        );
     }
 }
 
-async fn of_one(provider: &str, cloud: &dyn Volumes, volume: &PersistentVolume, plan: &mut ObjectPlan) -> Result<()> {
+async fn of_one(
+    provider: &str,
+    cloud: &dyn Volumes,
+    volume: &PersistentVolume,
+    plan: &mut ObjectPlan,
+) -> Result<()> {
     let labels = match ask(provider, async { cloud.labels(volume).await }).await {
         // A provider that does not implement this call has no volumes.
         Err(error) if error.is_not_implemented() => None,
@@ -51,11 +68,19 @@ async fn of_one(provider: &str, cloud: &dyn Volumes, volume: &PersistentVolume, 
                 plan.kubernetes(PlanAction::Create, format!("label {key}"), value);
             }
             if made.affinity.is_some() {
-                plan.kubernetes(PlanAction::Create, "node affinity", "of its zones and region");
+                plan.kubernetes(
+                    PlanAction::Create,
+                    "node affinity",
+                    "of its zones and region",
+                );
             }
             plan.notes.extend(made.note());
         }
-        Err(conflicts) => plan.notes.extend(conflicts.iter().map(|conflict| format!("left as it is: {conflict}"))),
+        Err(conflicts) => plan.notes.extend(
+            conflicts
+                .iter()
+                .map(|conflict| format!("left as it is: {conflict}")),
+        ),
     }
     Ok(())
 }

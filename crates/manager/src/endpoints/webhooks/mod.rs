@@ -17,11 +17,19 @@ pub(crate) use review::review_service;
 const LARGEST: usize = 3 << 19;
 
 /// Returns this program's webhooks that the flags select.
-pub(crate) fn own_webhooks(configuration: &Configuration, provider: &Arc<dyn CloudProvider>) -> Vec<Webhook> {
+pub(crate) fn own_webhooks(
+    configuration: &Configuration,
+    provider: &Arc<dyn CloudProvider>,
+) -> Vec<Webhook> {
     let selection = &configuration.webhooks;
-    let volumes = selection.includes(VOLUMES).then(|| volumes::webhook(Arc::clone(provider)));
+    let volumes = selection
+        .includes(VOLUMES)
+        .then(|| volumes::webhook(Arc::clone(provider)));
     let services = selection.includes(SERVICES).then(|| {
-        let (options, action) = (configuration.options.service.clone(), configuration.service_validation_action);
+        let (options, action) = (
+            configuration.options.service.clone(),
+            configuration.service_validation_action,
+        );
         services::webhook(Arc::clone(provider), options, action)
     });
     volumes.into_iter().chain(services).collect()

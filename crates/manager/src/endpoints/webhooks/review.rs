@@ -12,10 +12,14 @@ pub(crate) fn review_service(
     options: &ServiceOptions,
 ) -> Option<ServiceReview> {
     let balancers = provider.load_balancers()?;
-    let is_concerned = service.metadata.deletion_timestamp.is_none() && wants_load_balancer(service, options);
+    let is_concerned =
+        service.metadata.deletion_timestamp.is_none() && wants_load_balancer(service, options);
     is_concerned.then(|| {
         let ServiceReview { errors, warnings } = balancers.review(service);
-        ServiceReview { errors: without_duplicates(errors), warnings: without_duplicates(warnings) }
+        ServiceReview {
+            errors: without_duplicates(errors),
+            warnings: without_duplicates(warnings),
+        }
     })
 }
 

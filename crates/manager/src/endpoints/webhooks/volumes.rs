@@ -16,7 +16,11 @@ const PATH: &str = "/pvlabel";
 
 /// Returns the webhook `pvlabel`.
 pub(super) fn webhook(provider: Arc<dyn CloudProvider>) -> Webhook {
-    Webhook { name: VOLUMES.to_owned(), path: PATH.to_owned(), handler: Arc::new(VolumeLabels(provider)) }
+    Webhook {
+        name: VOLUMES.to_owned(),
+        path: PATH.to_owned(),
+        handler: Arc::new(VolumeLabels(provider)),
+    }
 }
 
 struct VolumeLabels(Arc<dyn CloudProvider>);
@@ -35,9 +39,14 @@ impl Handler for VolumeLabels {
         if !admission::is_creation(&review["request"]) {
             return Ok(json!({"allowed": true}));
         }
-        let bytes = request.object.as_ref().map_or(0, |object| object.get().len());
+        let bytes = request
+            .object
+            .as_ref()
+            .map_or(0, |object| object.get().len());
         if bytes > LARGEST {
-            let warning = format!("zone and region were not set: the volume has {bytes} bytes, more than {LARGEST}");
+            let warning = format!(
+                "zone and region were not set: the volume has {bytes} bytes, more than {LARGEST}"
+            );
             return Ok(json!({"allowed": true, "warnings": [warning]}));
         }
         // Only the fields of a volume are kept.
@@ -45,7 +54,9 @@ impl Handler for VolumeLabels {
             review["request"]["object"] = json!(volume);
         }
         drop(request);
-        let mut answer = admission::handle(&*self.0, &review).await.map_err(|error| error.to_string())?;
+        let mut answer = admission::handle(&*self.0, &review)
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(answer["response"].take())
     }
 }
@@ -59,18 +70,31 @@ mod tests {
         let request = json!({"uid": "17", "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": kind}});
         let mut request: AdmissionRequest = serde_json::from_value(request).unwrap();
         request.object = serde_json::from_str(object).unwrap();
-        VolumeLabels(Arc::new(Acme::default())).handle(request).await.unwrap()
+        VolumeLabels(Arc::new(Acme::default()))
+            .handle(request)
+            .await
+            .unwrap()
     }
 
     #[tokio::test]
     async fn other_kinds_and_huge_volumes_are_allowed_without_being_parsed() {
         let small_objects = format!("[{}{{}}]", "{},".repeat(LARGEST / 3));
-        assert_eq!(answer("ConfigMap", &small_objects).await, json!({"allowed": true}));
+        assert_eq!(
+            answer("ConfigMap", &small_objects).await,
+            json!({"allowed": true})
+        );
         let huge = answer("PersistentVolume", &small_objects).await;
         let warning = huge["warnings"][0].as_str().unwrap();
-        assert!(huge["allowed"] == true && warning.contains("more than 1572864"), "{huge}");
+        assert!(
+            huge["allowed"] == true && warning.contains("more than 1572864"),
+            "{huge}"
+        );
         let volume = answer("PersistentVolume", r#"{"metadata": {"name": "pv"}}"#).await;
         assert_eq!(volume["allowed"], true);
-        assert_eq!(answer("PersistentVolume", "[]").await["allowed"], true, "what is no volume is not refused");
+        assert_eq!(
+            answer("PersistentVolume", "[]").await["allowed"],
+            true,
+            "what is no volume is not refused"
+        );
     }
 }

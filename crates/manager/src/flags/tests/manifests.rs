@@ -19,8 +19,16 @@ const MANIFESTS: [(&str, &str, &str); 20] = [
          --allocate-node-cidrs=true --cluster-cidr=10.244.0.0/16",
         "hcloud",
     ),
-    ("/bin/digitalocean-cloud-controller-manager", "--leader-elect=false", "digitalocean"),
-    ("/bin/digitalocean-cloud-controller-manager", "--leader-elect=true", "digitalocean"),
+    (
+        "/bin/digitalocean-cloud-controller-manager",
+        "--leader-elect=false",
+        "digitalocean",
+    ),
+    (
+        "/bin/digitalocean-cloud-controller-manager",
+        "--leader-elect=true",
+        "digitalocean",
+    ),
     (
         "/bin/digitalocean-cloud-controller-manager",
         "--cloud-provider=digitalocean --leader-elect=false --allow-untagged-cloud=true",
@@ -69,7 +77,11 @@ const MANIFESTS: [(&str, &str, &str); 20] = [
          --skip-disable-source-dest-check=false --node-monitor-period=5s --concurrent-service-syncs=3",
         "alibabacloud",
     ),
-    ("/bin/aws-cloud-controller-manager", "--v=2 --cloud-provider=aws", "aws"),
+    (
+        "/bin/aws-cloud-controller-manager",
+        "--v=2 --cloud-provider=aws",
+        "aws",
+    ),
     (
         "/bin/aws-cloud-controller-manager",
         "--v=2 --cloud-provider=aws --use-service-account-credentials=true --configure-cloud-routes=false \
@@ -94,7 +106,11 @@ const MANIFESTS: [(&str, &str, &str); 20] = [
          --service-cluster-ip-range=10.0.0.0/16",
         "azure",
     ),
-    ("cloud-controller-manager", "--cloud-provider=azure --secure-port=10267 --leader-elect", "azure"),
+    (
+        "cloud-controller-manager",
+        "--cloud-provider=azure --secure-port=10267 --leader-elect",
+        "azure",
+    ),
     (
         "/usr/local/bin/oci-cloud-controller-manager",
         "--cloud-config=/etc/oci/cloud-provider.yaml --cloud-provider=oci --leader-elect-resource-lock=leases \
@@ -116,7 +132,11 @@ const MANIFESTS: [(&str, &str, &str); 20] = [
         "--cloud-provider=vultr --allow-untagged-cloud=true --authentication-skip-lookup=true --v=3",
         "vultr",
     ),
-    ("/exoscale-cloud-controller-manager", "--leader-elect=true --allow-untagged-cloud", "exoscale"),
+    (
+        "/exoscale-cloud-controller-manager",
+        "--leader-elect=true --allow-untagged-cloud",
+        "exoscale",
+    ),
     (
         "/usr/local/bin/cloud-controller-manager",
         "--cloud-provider=gce --leader-elect=true --use-service-account-credentials --allocate-node-cidrs=true \
@@ -127,7 +147,11 @@ const MANIFESTS: [(&str, &str, &str); 20] = [
 ];
 
 fn parse(command: &str, arguments: &str) -> Parsed {
-    Flags::parse(std::iter::once(command).chain(arguments.split_whitespace()).map(OsString::from))
+    Flags::parse(
+        std::iter::once(command)
+            .chain(arguments.split_whitespace())
+            .map(OsString::from),
+    )
 }
 
 #[test]
@@ -145,47 +169,97 @@ fn start_without_arguments_names_the_missing_flag() {
     assert!(
         matches!(parse("/cloud-controller-manager", ""), Parsed::Wrong(text) if text.starts_with("--cloud-provider cannot be empty"))
     );
-    assert!(matches!(parse("/gcp-cloud-controller-manager", ""), Parsed::Flags(_)));
+    assert!(matches!(
+        parse("/gcp-cloud-controller-manager", ""),
+        Parsed::Flags(_)
+    ));
 }
 
 #[test]
 fn flags_of_another_vendors_program_are_accepted_with_a_notice() {
-    let Parsed::Flags(flags) =
-        parse("ccm-linode", "--bgp-node-selector=a --linode-tag-filter=b --vpc-names=c --allocate-node-cidrs")
-    else {
+    let Parsed::Flags(flags) = parse(
+        "ccm-linode",
+        "--bgp-node-selector=a --linode-tag-filter=b --vpc-names=c --allocate-node-cidrs",
+    ) else {
         panic!("they are accepted")
     };
-    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert_eq!(texts, ["--bgp-node-selector has no effect here: BGP is not supported"]);
+    let texts: Vec<_> = flags
+        .notices()
+        .into_iter()
+        .map(|notice| notice.text)
+        .collect();
+    assert_eq!(
+        texts,
+        ["--bgp-node-selector has no effect here: BGP is not supported"]
+    );
     let read = flags.configuration().cloud.flags;
-    assert_eq!((read.get("--linode-tag-filter"), read.get("--vpc-names")), (Some("b"), Some("c")));
-    assert_eq!(read.get("--allocate-node-cidrs"), Some("true"), "its provider assigns Pod ranges");
+    assert_eq!(
+        (read.get("--linode-tag-filter"), read.get("--vpc-names")),
+        (Some("b"), Some("c"))
+    );
+    assert_eq!(
+        read.get("--allocate-node-cidrs"),
+        Some("true"),
+        "its provider assigns Pod ranges"
+    );
 }
 
 #[test]
 fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
     let flags = "--cloud-provider=gce --allocate-node-cidrs --cidr-allocator-type=CloudAllocator --enable-multi-project \
                  --cloud-provider-gce-lb-src-cidrs=10.0.0.0/8 --enable-gke-tenant-controller";
-    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else {
+        panic!("they are accepted")
+    };
     let read = flags.cloud_flags();
-    let keys =
-        ["--allocate-node-cidrs", "--cidr-allocator-type", "--enable-multi-project", "--enable-gke-tenant-controller"];
-    assert_eq!(keys.map(|key| read.get(key)), [Some("true"), Some("CloudAllocator"), Some("true"), None]);
-    assert_eq!(read.get("--cloud-provider-gce-lb-src-cidrs"), Some("10.0.0.0/8"));
-    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
+    let keys = [
+        "--allocate-node-cidrs",
+        "--cidr-allocator-type",
+        "--enable-multi-project",
+        "--enable-gke-tenant-controller",
+    ];
+    assert_eq!(
+        keys.map(|key| read.get(key)),
+        [Some("true"), Some("CloudAllocator"), Some("true"), None]
+    );
+    assert_eq!(
+        read.get("--cloud-provider-gce-lb-src-cidrs"),
+        Some("10.0.0.0/8")
+    );
+    let texts: Vec<_> = flags
+        .notices()
+        .into_iter()
+        .map(|notice| notice.text)
+        .collect();
     assert_eq!(
         texts,
-        ["--enable-gke-tenant-controller has no effect here: controllers of GKE are not part of this program"]
+        [
+            "--enable-gke-tenant-controller has no effect here: controllers of GKE are not part of this program"
+        ]
     );
 }
 
 #[test]
 fn azure_gets_the_kind_of_its_node_ipam() {
     let flags = "--cloud-provider=azure --allocate-node-cidrs --cidr-allocator-type=CloudAllocator";
-    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
-    assert_eq!(flags.cloud_flags().get("--cidr-allocator-type"), Some("CloudAllocator"));
-    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert!(!texts.iter().any(|text| text.contains("cidr-allocator-type")), "{texts:?}");
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else {
+        panic!("they are accepted")
+    };
+    assert_eq!(
+        flags.cloud_flags().get("--cidr-allocator-type"),
+        Some("CloudAllocator")
+    );
+    let texts: Vec<_> = flags
+        .notices()
+        .into_iter()
+        .map(|notice| notice.text)
+        .collect();
+    assert!(
+        !texts
+            .iter()
+            .any(|text| text.contains("cidr-allocator-type")),
+        "{texts:?}"
+    );
 }
 
 #[test]
@@ -193,11 +267,27 @@ fn azure_gets_the_flags_of_the_manifest_of_kops() {
     let flags = "--cloud-provider=azure --cloud-config= --cloud-config-secret-name=azure-cloud-provider \
                  --cloud-config-secret-namespace=kube-system --cloud-config-key=cloud-config \
                  --enable-dynamic-reloading=true --service-cluster-ip-range=10.0.0.0/16 --node-cidr-mask-size=25";
-    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else {
+        panic!("they are accepted")
+    };
     let read = flags.cloud_flags();
-    let keys = ["--cloud-config-secret-name", "--enable-dynamic-reloading", "--node-cidr-mask-size"];
-    assert_eq!(keys.map(|key| read.get(key)), [Some("azure-cloud-provider"), Some("true"), Some("25")]);
-    assert!(!flags.notices().iter().any(|notice| notice.text.contains("has no effect")), "{:?}", flags.notices());
+    let keys = [
+        "--cloud-config-secret-name",
+        "--enable-dynamic-reloading",
+        "--node-cidr-mask-size",
+    ];
+    assert_eq!(
+        keys.map(|key| read.get(key)),
+        [Some("azure-cloud-provider"), Some("true"), Some("25")]
+    );
+    assert!(
+        !flags
+            .notices()
+            .iter()
+            .any(|notice| notice.text.contains("has no effect")),
+        "{:?}",
+        flags.notices()
+    );
 }
 
 #[test]
@@ -206,12 +296,26 @@ fn user_agent_flag_reaches_openstack_and_is_inert_for_others() {
         Parsed::Flags(flags) => flags,
         other => panic!("{other:?}"),
     };
-    let told = |flags: &Flags| flags.notices().iter().any(|notice| format!("{notice:?}").contains("user-agent"));
+    let told = |flags: &Flags| {
+        flags
+            .notices()
+            .iter()
+            .any(|notice| format!("{notice:?}").contains("user-agent"))
+    };
     let openstacks = flags("--cloud-provider=openstack --user-agent=a --user-agent=b/1");
     assert_eq!(
-        (openstacks.configuration().cloud.user_agent, told(&openstacks)),
+        (
+            openstacks.configuration().cloud.user_agent,
+            told(&openstacks)
+        ),
         (vec!["a".to_owned(), "b/1".to_owned()], false)
     );
     assert!(told(&flags("--cloud-provider=hcloud --user-agent=a")));
-    assert!(flags("--cloud-provider=openstack").configuration().cloud.user_agent.is_empty());
+    assert!(
+        flags("--cloud-provider=openstack")
+            .configuration()
+            .cloud
+            .user_agent
+            .is_empty()
+    );
 }

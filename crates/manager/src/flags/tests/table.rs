@@ -45,7 +45,13 @@ const fn row(
     changed: &'static [&'static str],
     effect: Effect,
 ) -> Row {
-    Row { name, kind, default, changed, effect }
+    Row {
+        name,
+        kind,
+        default,
+        changed,
+        effect,
+    }
 }
 
 use Effect::{Both, Configz, Option as Opt, Says, Warns};

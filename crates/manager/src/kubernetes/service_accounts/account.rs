@@ -20,7 +20,11 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new(main: Client, namespace: &'static str, name: &str) -> Self {
-        Self { main, namespace, name: name.to_owned() }
+        Self {
+            main,
+            namespace,
+            name: name.to_owned(),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -36,18 +40,29 @@ impl Account {
             Err(error) => return Err(self.failed(Doing::Get, error)),
         }
         self.ensure_namespace().await;
-        let metadata =
-            ObjectMeta { name: Some(self.name.clone()), namespace: Some(self.namespace.into()), ..Default::default() };
-        let account = ServiceAccount { metadata, ..Default::default() };
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.into()),
+            ..Default::default()
+        };
+        let account = ServiceAccount {
+            metadata,
+            ..Default::default()
+        };
         match accounts.create(&PostParams::default(), &account).await {
             Ok(_) => {
-                tracing::info!(account = self.name, namespace = self.namespace, "service account created");
+                tracing::info!(
+                    account = self.name,
+                    namespace = self.namespace,
+                    "service account created"
+                );
                 Ok(())
             }
             // Another replica created the account first.
             Err(error) if is_already_exists(&error) => {
                 let got = accounts.get(&self.name).await;
-                got.map(drop).map_err(|error| self.failed(Doing::Get, error))
+                got.map(drop)
+                    .map_err(|error| self.failed(Doing::Get, error))
             }
             Err(error) => Err(self.failed(Doing::Create, error)),
         }
@@ -60,8 +75,14 @@ impl Account {
             Err(error) if is_not_found(&error) => {}
             _ => return,
         }
-        let metadata = ObjectMeta { name: Some(self.namespace.into()), ..Default::default() };
-        let namespace = Namespace { metadata, ..Default::default() };
+        let metadata = ObjectMeta {
+            name: Some(self.namespace.into()),
+            ..Default::default()
+        };
+        let namespace = Namespace {
+            metadata,
+            ..Default::default()
+        };
         match namespaces.create(&PostParams::default(), &namespace).await {
             Err(error) if !is_already_exists(&error) => {
                 tracing::warn!(namespace = self.namespace, error = %api_error(&error), "the namespace is missing and cannot be created");
@@ -72,9 +93,18 @@ impl Account {
 
     /// Requests a new token (APP-51, step 2).
     pub(super) async fn request_token(&self) -> Result<TokenRequest, ServiceAccountError> {
-        let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFETIME), ..Default::default() };
-        let request = TokenRequest { spec, ..Default::default() };
-        let answer = self.accounts().create_token_request(&self.name, &PostParams::default(), &request).await;
+        let spec = TokenRequestSpec {
+            expiration_seconds: Some(TOKEN_LIFETIME),
+            ..Default::default()
+        };
+        let request = TokenRequest {
+            spec,
+            ..Default::default()
+        };
+        let answer = self
+            .accounts()
+            .create_token_request(&self.name, &PostParams::default(), &request)
+            .await;
         answer.map_err(|error| self.failed(Doing::RequestToken, error))
     }
 
@@ -89,6 +119,12 @@ impl Account {
     /// Returns the error for an answer that cannot be used.
     pub(super) fn unusable(&self, doing: Doing, text: &str) -> ServiceAccountError {
         let (namespace, name) = (self.namespace.to_owned(), self.name.clone());
-        ServiceAccountError::Account { doing, namespace, name, text: text.to_owned(), forbidden: false }
+        ServiceAccountError::Account {
+            doing,
+            namespace,
+            name,
+            text: text.to_owned(),
+            forbidden: false,
+        }
     }
 }

@@ -18,7 +18,11 @@ pub(super) fn over(bare: &Client, source: Arc<TokenSource>) -> Client {
     Client::new(service, bare.default_namespace())
 }
 
-async fn send(below: Client, source: Arc<TokenSource>, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+async fn send(
+    below: Client,
+    source: Arc<TokenSource>,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, BoxError> {
     let token = source.token().await?;
     let again = copy(&request);
     request.headers_mut().insert(AUTHORIZATION, token.header());
@@ -29,11 +33,17 @@ async fn send(below: Client, source: Arc<TokenSource>, mut request: Request<Body
     source.discard(&token);
     // The server did nothing, so the request may be sent again, once. If the token was just issued, a new one would be
     // rejected as well.
-    let Some(mut request) = again.filter(|_| token.lifetime().may_be_outdated(Instant::now())) else {
+    let Some(mut request) = again.filter(|_| token.lifetime().may_be_outdated(Instant::now()))
+    else {
         return Ok(answer);
     };
-    tracing::debug!(account = source.account().name(), "the API server refused the token, requesting a new one");
-    request.headers_mut().insert(AUTHORIZATION, source.token().await?.header());
+    tracing::debug!(
+        account = source.account().name(),
+        "the API server refused the token, requesting a new one"
+    );
+    request
+        .headers_mut()
+        .insert(AUTHORIZATION, source.token().await?.header());
     Ok(below.send(request).await?)
 }
 

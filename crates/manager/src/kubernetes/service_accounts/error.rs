@@ -61,15 +61,33 @@ impl ServiceAccountError {
         if forbidden {
             text = format!("{text}; {}", remedy(namespace, name, doing));
         }
-        Self::Account { doing, namespace: namespace.to_owned(), name: name.to_owned(), text, forbidden }
+        Self::Account {
+            doing,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            text,
+            forbidden,
+        }
     }
 
     /// Returns the same failure as a failure to get a token.
     pub(super) fn while_getting_a_token(self) -> Self {
         match self {
-            Self::Account { doing, namespace, name, text, forbidden } if doing != Doing::RequestToken => {
+            Self::Account {
+                doing,
+                namespace,
+                name,
+                text,
+                forbidden,
+            } if doing != Doing::RequestToken => {
                 let text = format!("{doing}: {text}");
-                Self::Account { doing: Doing::RequestToken, namespace, name, text, forbidden }
+                Self::Account {
+                    doing: Doing::RequestToken,
+                    namespace,
+                    name,
+                    text,
+                    forbidden,
+                }
             }
             error => error,
         }
@@ -84,16 +102,23 @@ impl From<ClientError> for ServiceAccountError {
 
 /// Returns the permission to grant to the process's own identity.
 fn remedy(namespace: &str, name: &str, doing: Doing) -> String {
-    let role =
-        format!("with --use-service-account-credentials this process's identity needs, in namespace {namespace},");
+    let role = format!(
+        "with --use-service-account-credentials this process's identity needs, in namespace {namespace},"
+    );
     let otherwise = "or leave the flag out";
     match doing {
-        Doing::Get => format!("{role} verbs get and create on serviceaccounts; grant them {otherwise}"),
+        Doing::Get => {
+            format!("{role} verbs get and create on serviceaccounts; grant them {otherwise}")
+        }
         Doing::Create => {
-            format!("{role} verb create on serviceaccounts; grant it, create the account {name} yourself, {otherwise}")
+            format!(
+                "{role} verb create on serviceaccounts; grant it, create the account {name} yourself, {otherwise}"
+            )
         }
         Doing::RequestToken => {
-            format!("{role} verb create on serviceaccounts/token for the name {name}; grant it {otherwise}")
+            format!(
+                "{role} verb create on serviceaccounts/token for the name {name}; grant it {otherwise}"
+            )
         }
     }
 }

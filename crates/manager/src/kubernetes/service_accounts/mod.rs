@@ -56,7 +56,11 @@ enum Base {
     /// A server that a configuration leads to.
     Configured(Box<ClientOptions>),
     /// A client without a credential.
-    Bare { client: Client, options: Box<ClientOptions>, limits: Limits },
+    Bare {
+        client: Client,
+        options: Box<ClientOptions>,
+        limits: Limits,
+    },
 }
 
 impl ServiceAccountClients {
@@ -64,18 +68,41 @@ impl ServiceAccountClients {
     /// `main` has the process's identity; it creates the accounts and requests tokens.
     #[must_use]
     pub fn new(main: Client, options: ClientOptions) -> Self {
-        Self::with_base(main, Base::Configured(Box::new(options)), Arc::new(SystemClock))
+        Self::with_base(
+            main,
+            Base::Configured(Box::new(options)),
+            Arc::new(SystemClock),
+        )
     }
 
     /// Returns clients on top of `bare`, which has no credential, such as the client of an API server inside this
     /// process. Of `options`, only the program's name is used. `clock` determines the remaining lifetime of tokens.
     #[must_use]
-    pub fn over(main: Client, bare: Client, options: ClientOptions, limits: Limits, clock: Arc<dyn Clock>) -> Self {
-        Self::with_base(main, Base::Bare { client: bare, options: Box::new(options), limits }, clock)
+    pub fn over(
+        main: Client,
+        bare: Client,
+        options: ClientOptions,
+        limits: Limits,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self::with_base(
+            main,
+            Base::Bare {
+                client: bare,
+                options: Box::new(options),
+                limits,
+            },
+            clock,
+        )
     }
 
     fn with_base(main: Client, base: Base, clock: Arc<dyn Clock>) -> Self {
-        Self { main, base, clock, sources: Arc::default() }
+        Self {
+            main,
+            base,
+            clock,
+            sources: Arc::default(),
+        }
     }
 
     /// Returns these clients with another fence (INV-4). The tokens are shared.
@@ -94,18 +121,35 @@ impl ServiceAccountClients {
     ///
     /// # Errors
     /// [`ServiceAccountError`]: the account does not exist and cannot be created, or the configuration names no server.
-    pub async fn client(&self, name: &str, metrics: Arc<dyn RequestMetrics>) -> Result<Client, ServiceAccountError> {
+    pub async fn client(
+        &self,
+        name: &str,
+        metrics: Arc<dyn RequestMetrics>,
+    ) -> Result<Client, ServiceAccountError> {
         let source = self.source(name);
         source.account().ensure().await?;
         let identity = format!("system:serviceaccount:{NAMESPACE}:{name}");
         match &self.base {
             Base::Configured(options) => {
-                let made = connect_as(options, &identity, metrics, |bare| bearer::over(bare, source)).await;
+                let made = connect_as(options, &identity, metrics, |bare| {
+                    bearer::over(bare, source)
+                })
+                .await;
                 made.map_err(Into::into)
             }
-            Base::Bare { client, options, limits } => {
+            Base::Bare {
+                client,
+                options,
+                limits,
+            } => {
                 let agent = options.user_agent.with_suffix(&identity);
-                Ok(wrap(&bearer::over(client, source), "in-process", &agent, limits, metrics))
+                Ok(wrap(
+                    &bearer::over(client, source),
+                    "in-process",
+                    &agent,
+                    limits,
+                    metrics,
+                ))
             }
         }
     }

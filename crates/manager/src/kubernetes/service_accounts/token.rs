@@ -10,7 +10,11 @@ const SHORTEST: Duration = Duration::from_secs(600);
 /// The share of the remaining lifetime after which a token is renewed.
 const USED_SHARE: f64 = 0.8;
 /// Pauses between the attempts to request a token; there is one attempt more than pauses.
-pub(super) const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+pub(super) const PAUSES: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
 /// Time until the next attempt after a failed renewal, while the old token is still valid.
 const UNTIL_NEXT_RENEWAL: Duration = Duration::from_secs(30);
 /// Age below which a refused token is not replaced: a newer token would be refused as well.
@@ -40,7 +44,11 @@ impl Lifetime {
     pub(super) fn new(expires: Timestamp, wall: Timestamp, now: Instant) -> Self {
         let left: SignedDuration = expires.duration_since(wall);
         let left = Duration::try_from(left).unwrap_or_default().max(SHORTEST);
-        Self { made: now, renew: now + left.mul_f64(USED_SHARE), end: now + left }
+        Self {
+            made: now,
+            renew: now + left.mul_f64(USED_SHARE),
+            end: now + left,
+        }
     }
 
     pub(super) fn need(&self, now: Instant) -> Need {
@@ -55,7 +63,10 @@ impl Lifetime {
 
     /// Returns the lifetime after a failed renewal, with a later renewal.
     pub(super) fn postponed(self, now: Instant) -> Self {
-        Self { renew: (now + UNTIL_NEXT_RENEWAL).min(self.end), ..self }
+        Self {
+            renew: (now + UNTIL_NEXT_RENEWAL).min(self.end),
+            ..self
+        }
     }
 
     /// Returns `true` if the token is old enough that the server may have stopped accepting it. A refused request is
@@ -87,8 +98,19 @@ mod tests {
         ];
         for (left, used, good) in table {
             let lifetime = Lifetime::new(wall + SignedDuration::from_secs(left), wall, now);
-            let needs = [0, used - 1, used, good - 1, good].map(|after| lifetime.need(now + seconds(after)));
-            assert_eq!(needs, [Need::None, Need::None, Need::Renew, Need::Renew, Need::Fetch], "{left}");
+            let needs = [0, used - 1, used, good - 1, good]
+                .map(|after| lifetime.need(now + seconds(after)));
+            assert_eq!(
+                needs,
+                [
+                    Need::None,
+                    Need::None,
+                    Need::Renew,
+                    Need::Renew,
+                    Need::Fetch
+                ],
+                "{left}"
+            );
         }
     }
 
@@ -98,7 +120,13 @@ mod tests {
         let lifetime = Lifetime::new(wall + SignedDuration::from_secs(3600), wall, now);
         let at = now + seconds(2880);
         let postponed = lifetime.postponed(at);
-        assert_eq!((postponed.need(at + seconds(29)), postponed.need(at + seconds(30))), (Need::None, Need::Renew));
+        assert_eq!(
+            (
+                postponed.need(at + seconds(29)),
+                postponed.need(at + seconds(30))
+            ),
+            (Need::None, Need::Renew)
+        );
         let late = lifetime.postponed(now + seconds(3590));
         assert_eq!(late.need(now + seconds(3600)), Need::Fetch);
     }
@@ -107,6 +135,9 @@ mod tests {
     fn refused_token_is_replaced_at_once_only_if_it_is_old_enough() {
         let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
         let lifetime = Lifetime::new(wall, wall, now);
-        assert!(!lifetime.may_be_outdated(now + seconds(4)) && lifetime.may_be_outdated(now + seconds(5)));
+        assert!(
+            !lifetime.may_be_outdated(now + seconds(4))
+                && lifetime.may_be_outdated(now + seconds(5))
+        );
     }
 }

@@ -50,7 +50,12 @@ impl Token {
 
 impl TokenSource {
     pub(super) fn new(account: Account, clock: Arc<dyn Clock>) -> Self {
-        Self { account, clock, state: Mutex::default(), turn: tokio::sync::Mutex::new(()) }
+        Self {
+            account,
+            clock,
+            state: Mutex::default(),
+            turn: tokio::sync::Mutex::new(()),
+        }
     }
 
     pub(super) fn account(&self) -> &Account {
@@ -80,7 +85,11 @@ impl TokenSource {
     /// Discards a token that the server refused, unless a newer token exists.
     pub(super) fn discard(&self, refused: &Token) {
         let mut state = self.state();
-        if state.token.as_ref().is_some_and(|token| token.number == refused.number) {
+        if state
+            .token
+            .as_ref()
+            .is_some_and(|token| token.number == refused.number)
+        {
             state.token = None;
         }
     }
@@ -88,13 +97,20 @@ impl TokenSource {
     /// Returns the token if it need not be renewed, else the number of attempts that have ended.
     fn good_token(&self) -> Result<Token, u64> {
         let state = self.state();
-        let good = state.token.as_ref().filter(|token| token.lifetime.need(Instant::now()) == Need::None);
+        let good = state
+            .token
+            .as_ref()
+            .filter(|token| token.lifetime.need(Instant::now()) == Need::None);
         good.cloned().ok_or(state.ended)
     }
 
     fn failure_since(&self, ended: u64) -> Option<ServiceAccountError> {
         let state = self.state();
-        if state.ended == ended { None } else { state.failure.clone() }
+        if state.ended == ended {
+            None
+        } else {
+            state.failure.clone()
+        }
     }
 
     async fn fetch(&self) -> Result<(HeaderValue, Lifetime), ServiceAccountError> {
@@ -114,11 +130,27 @@ impl TokenSource {
         // The account may have been deleted since.
         self.account.ensure().await?;
         let answer = self.account.request_token().await?;
-        let unusable = || self.account.unusable(Doing::RequestToken, "the API server's answer has no usable token");
-        let status = answer.status.filter(|status| !status.token.is_empty()).ok_or_else(unusable)?;
-        let mut header = HeaderValue::try_from(format!("Bearer {}", status.token)).map_err(|_| unusable())?;
+        let unusable = || {
+            self.account.unusable(
+                Doing::RequestToken,
+                "the API server's answer has no usable token",
+            )
+        };
+        let status = answer
+            .status
+            .filter(|status| !status.token.is_empty())
+            .ok_or_else(unusable)?;
+        let mut header =
+            HeaderValue::try_from(format!("Bearer {}", status.token)).map_err(|_| unusable())?;
         header.set_sensitive(true);
-        Ok((header, Lifetime::new(status.expiration_timestamp.0, self.clock.now(), Instant::now())))
+        Ok((
+            header,
+            Lifetime::new(
+                status.expiration_timestamp.0,
+                self.clock.now(),
+                Instant::now(),
+            ),
+        ))
     }
 
     fn keep(
@@ -130,13 +162,20 @@ impl TokenSource {
         let number = state.ended;
         match fetched {
             Ok((header, lifetime)) => {
-                let token = Token { header, lifetime, number };
+                let token = Token {
+                    header,
+                    lifetime,
+                    number,
+                };
                 state.token = Some(token.clone());
                 state.failure = None;
                 Ok(token)
             }
             Err(error) => {
-                let old = state.token.as_mut().filter(|token| token.lifetime.need(now) == Need::Renew);
+                let old = state
+                    .token
+                    .as_mut()
+                    .filter(|token| token.lifetime.need(now) == Need::Renew);
                 if let Some(old) = old {
                     tracing::warn!(%error, "cannot renew the service account's token; the current one stays in use \
                                             until it expires");

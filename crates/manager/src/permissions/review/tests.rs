@@ -32,7 +32,9 @@ fn server(allows: fn(&Value) -> Option<bool>) -> (Client, Arc<Mutex<Vec<Value>>>
                     json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no reviews"}),
                 ),
             };
-            let response = Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer).unwrap()));
+            let response = Response::builder()
+                .status(code)
+                .body(Body::from(serde_json::to_vec(&answer).unwrap()));
             Ok::<_, std::convert::Infallible>(response.unwrap())
         }
     });
@@ -41,7 +43,10 @@ fn server(allows: fn(&Value) -> Option<bool>) -> (Client, Arc<Mutex<Vec<Value>>>
 
 fn verb_and_resource(spec: &Value) -> (&str, &str) {
     let attributes = &spec["resourceAttributes"];
-    (attributes["verb"].as_str().unwrap_or_default(), attributes["resource"].as_str().unwrap_or_default())
+    (
+        attributes["verb"].as_str().unwrap_or_default(),
+        attributes["resource"].as_str().unwrap_or_default(),
+    )
 }
 
 #[tokio::test]
@@ -59,14 +64,21 @@ async fn every_permission_is_asked_for_once_with_all_that_tells_it_apart() {
             "namespace": "kube-system", "name": "cloud-controller-manager"}}),
         json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}}),
     ] {
-        assert!(asked.contains(&expected), "{expected} is missing in {asked:#?}");
+        assert!(
+            asked.contains(&expected),
+            "{expected} is missing in {asked:#?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn missing_permission_is_reported_with_the_rule_to_add() {
-    let (client, _) =
-        server(|spec| Some(!matches!(verb_and_resource(spec), ("delete" | "watch", "nodes") | (_, "leases"))));
+    let (client, _) = server(|spec| {
+        Some(!matches!(
+            verb_and_resource(spec),
+            ("delete" | "watch", "nodes") | (_, "leases")
+        ))
+    });
     let checked = check(&client, &Features::default()).await;
     let lines: Vec<_> = checked.missing.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -87,8 +99,10 @@ async fn missing_permission_is_reported_with_the_rule_to_add() {
              - {apiGroups: [\"\"], resources: [nodes], verbs: [delete]}",
         ]
     );
-    let vital: Vec<_> =
-        checked.vital().map(|missing| missing.rule.verbs.join(",") + " " + missing.rule.resource).collect();
+    let vital: Vec<_> = checked
+        .vital()
+        .map(|missing| missing.rule.verbs.join(",") + " " + missing.rule.resource)
+        .collect();
     assert_eq!(vital, ["watch nodes", "get,update leases"]);
 }
 
@@ -96,14 +110,21 @@ async fn missing_permission_is_reported_with_the_rule_to_add() {
 async fn a_server_that_answers_no_reviews_leaves_everything_unknown_and_nothing_missing() {
     let (client, _) = server(|_| None);
     let checked = check(&client, &Features::default()).await;
-    assert_eq!((checked.missing.as_slice(), checked.unknown), ([].as_slice(), checked.asked));
+    assert_eq!(
+        (checked.missing.as_slice(), checked.unknown),
+        ([].as_slice(), checked.asked)
+    );
     assert_eq!(checked.error.as_deref(), Some("no reviews"));
 }
 
 #[tokio::test]
 async fn process_reviews_the_permissions_of_controllers_with_accounts_of_their_own() {
-    let (client, asked) = server(|spec| Some(spec["user"] != "system:serviceaccount:kube-system:service-controller"));
-    let features = Features { service_account_credentials: true, ..Features::default() };
+    let (client, asked) =
+        server(|spec| Some(spec["user"] != "system:serviceaccount:kube-system:service-controller"));
+    let features = Features {
+        service_account_credentials: true,
+        ..Features::default()
+    };
     let checked = check(&client, &features).await;
     assert!(asked.lock().iter().any(|spec| {
         spec["user"] == "system:serviceaccount:kube-system:node-controller"
@@ -119,11 +140,28 @@ async fn process_reviews_the_permissions_of_controllers_with_accounts_of_their_o
 #[tokio::test]
 async fn missing_permission_names_only_the_lease_that_lacks_it() {
     let (client, _) = server(|spec| Some(spec["resourceAttributes"]["name"] != "migration"));
-    let election =
-        Election { namespace: "ccm".into(), leases: vec!["migration".into(), "main".into()], ..Election::default() };
-    let features = Features { election: Some(election), ..Features::default() };
+    let election = Election {
+        namespace: "ccm".into(),
+        leases: vec!["migration".into(), "main".into()],
+        ..Election::default()
+    };
+    let features = Features {
+        election: Some(election),
+        ..Features::default()
+    };
     let checked = check(&client, &features).await;
     assert_eq!(checked.missing.len(), 2, "get and update, watch");
-    assert!(checked.missing.iter().all(|missing| missing.rule.names == ["migration"]));
-    assert!(checked.missing[0].to_string().contains("add to its Role in ccm: - {"), "{}", checked.missing[0]);
+    assert!(
+        checked
+            .missing
+            .iter()
+            .all(|missing| missing.rule.names == ["migration"])
+    );
+    assert!(
+        checked.missing[0]
+            .to_string()
+            .contains("add to its Role in ccm: - {"),
+        "{}",
+        checked.missing[0]
+    );
 }

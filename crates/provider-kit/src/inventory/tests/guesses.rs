@@ -10,12 +10,24 @@ const SWAPPED: &str = "79F89C7B-4671-7C41-ABFD-CB4272F0C935";
 /// Returns a Node named `n`, on the machine `vm` as the kubelet knows it.
 fn node(system_uuid: &str, machine: &str) -> Arc<Node> {
     let addresses = [NodeAddress::new(AddressType::Hostname, machine)].into();
-    Arc::new(Node { name: "n".into(), uid: "u".into(), system_uuid: system_uuid.into(), addresses, ..Node::default() })
+    Arc::new(Node {
+        name: "n".into(),
+        uid: "u".into(),
+        system_uuid: system_uuid.into(),
+        addresses,
+        ..Node::default()
+    })
 }
 
 fn acme_with(machines: usize) -> Inventory<Acme> {
     let inventory = acme(machines);
-    inventory.change(|all| all.push(Vm { id: UUID.into(), name: "vm".into(), is_stopped: false }));
+    inventory.change(|all| {
+        all.push(Vm {
+            id: UUID.into(),
+            name: "vm".into(),
+            is_stopped: false,
+        })
+    });
     inventory
 }
 
@@ -23,7 +35,9 @@ fn acme_with(machines: usize) -> Inventory<Acme> {
 async fn a_node_with_another_name_than_its_machine_is_found_in_either_byte_order() {
     for (text, reads) in [(UUID, 1), (SWAPPED, 2)] {
         let inventory = acme_with(10);
-        let answers = inventory.lookup(&[node(text, "vm")], LookupRequest::METADATA).await;
+        let answers = inventory
+            .lookup(&[node(text, "vm")], LookupRequest::METADATA)
+            .await;
         assert_eq!(id_of(&answers[0]), format!("acme://{UUID}"));
         assert_eq!(inventory.costs(), (0, 0, reads));
     }
@@ -42,10 +56,23 @@ async fn list_answers_guesses_without_further_requests() {
 #[tokio::test(start_paused = true)]
 async fn unconfirmed_guess_is_not_used() {
     let inventory = acme_with(10);
-    let answers = inventory.lookup(&[node(UUID, "another")], LookupRequest::METADATA).await;
-    assert!(gone(&answers[0]).is_some_and(|why| why.contains("no instance named \"n\"")), "{answers:?}");
-    inventory.change(|all| all.push(Vm { id: "i-n".into(), name: "n".into(), is_stopped: false }));
-    let answers = inventory.lookup(&[node(UUID, "another")], LookupRequest::METADATA).await;
+    let answers = inventory
+        .lookup(&[node(UUID, "another")], LookupRequest::METADATA)
+        .await;
+    assert!(
+        gone(&answers[0]).is_some_and(|why| why.contains("no instance named \"n\"")),
+        "{answers:?}"
+    );
+    inventory.change(|all| {
+        all.push(Vm {
+            id: "i-n".into(),
+            name: "n".into(),
+            is_stopped: false,
+        })
+    });
+    let answers = inventory
+        .lookup(&[node(UUID, "another")], LookupRequest::METADATA)
+        .await;
     assert_eq!(id_of(&answers[0]), "acme://i-n");
 }
 
@@ -56,7 +83,9 @@ async fn new_machine_of_a_used_name_replaces_the_listed_one() {
     inventory.change(|all| all[7].name = "n".into());
     inventory.snapshot(Priority::Refresh).await.unwrap();
     inventory.change(|all| all[7].id = UUID.into());
-    let answers = inventory.lookup(&[node(UUID, "n")], LookupRequest::METADATA).await;
+    let answers = inventory
+        .lookup(&[node(UUID, "n")], LookupRequest::METADATA)
+        .await;
     assert_eq!(id_of(&answers[0]), format!("acme://{UUID}"));
 }
 

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::super::{
-    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine, Machines,
-    NameUniqueness, ObservedLoadBalancer, Operation, Options, OwnerTags, Port, Published, Query, Recovery,
-    ResourceGraph, ResourceKey, State, Targets,
+    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, Machines, NameUniqueness, ObservedLoadBalancer, Operation, Options,
+    OwnerTags, Port, Published, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
 };
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::ListResult;
@@ -60,7 +60,11 @@ pub(super) const TAKES: Duration = Duration::from_millis(700);
 impl Model {
     fn show(&self, id: &str) -> Option<ObservedLoadBalancer> {
         let mut shown = self.balancers.get(id)?.clone();
-        if self.busy_until.get(id).is_some_and(|until| *until > Instant::now()) {
+        if self
+            .busy_until
+            .get(id)
+            .is_some_and(|until| *until > Instant::now())
+        {
             shown.state = State::Busy;
         }
         shown.foreign.clone_from(&self.foreign);
@@ -68,7 +72,13 @@ impl Model {
     }
 
     fn begin(&mut self, what: &Operation) -> Result<bool> {
-        self.writes.push(format!("{what:?}").split([' ', '(']).next().unwrap_or_default().to_owned());
+        self.writes.push(
+            format!("{what:?}")
+                .split([' ', '('])
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        );
         match self.breaks_at {
             Some((at, _)) if self.writes.len() > at + 1 => Err(Error::other("dead")),
             Some((at, is_applied)) if self.writes.len() > at => Ok(is_applied),
@@ -78,15 +88,25 @@ impl Model {
 
     /// Lets the cloud change a load balancer in the background.
     pub(super) fn begin_work(&mut self, id: &str) {
-        self.busy_until.insert(id.to_owned(), Instant::now() + TAKES);
+        self.busy_until
+            .insert(id.to_owned(), Instant::now() + TAKES);
     }
 
     fn is_answered(&self) -> Result<()> {
         let is_lost = self.breaks_at.is_some_and(|(at, _)| self.writes.len() > at);
-        if is_lost { Err(Error::other("the answer was lost")) } else { Ok(()) }
+        if is_lost {
+            Err(Error::other("the answer was lost"))
+        } else {
+            Ok(())
+        }
     }
 
-    pub(super) fn add(&mut self, name: &str, owner_tags: OwnerTags, graph: ResourceGraph) -> String {
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        owner_tags: OwnerTags,
+        graph: ResourceGraph,
+    ) -> String {
         self.made += 1;
         let id = format!("lb-{}", self.made);
         let ingress = vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", self.made))];
@@ -117,14 +137,23 @@ impl StepByStep {
     fn one(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
         let mut model = self.model();
         model.reads.push(format!("read {id}"));
-        if model.unreadable.contains(id) { Err(Error::other("500")) } else { Ok(model.show(id)) }
+        if model.unreadable.contains(id) {
+            Err(Error::other("500"))
+        } else {
+            Ok(model.show(id))
+        }
     }
 }
 
 #[async_trait]
 impl Machines for StepByStep {
     async fn has(&self, node: &Node) -> Result<Option<bool>> {
-        Ok(self.model().machines.get(&*node.name).copied().unwrap_or(Some(true)))
+        Ok(self
+            .model()
+            .machines
+            .get(&*node.name)
+            .copied()
+            .unwrap_or(Some(true)))
     }
 
     async fn ids(&self) -> Result<Targets> {
@@ -137,7 +166,11 @@ impl LoadBalancerCloud for StepByStep {
     type Spec = ();
 
     fn name_uniqueness(&self) -> NameUniqueness {
-        if self.model().names_are_not_unique { NameUniqueness::NotUnique } else { NameUniqueness::Unique }
+        if self.model().names_are_not_unique {
+            NameUniqueness::NotUnique
+        } else {
+            NameUniqueness::Unique
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<()> {
@@ -161,20 +194,37 @@ impl LoadBalancerCloud for StepByStep {
             Query::All(_) => {
                 model.reads.push("list".into());
                 let heads = model.balancers.keys().filter_map(|id| model.show(id));
-                heads.map(|head| ObservedLoadBalancer { graph: None, ..head }).collect()
+                heads
+                    .map(|head| ObservedLoadBalancer {
+                        graph: None,
+                        ..head
+                    })
+                    .collect()
             }
             Query::Owner(identity) => {
                 model.reads.push("find".into());
                 let all = model.balancers.keys().filter_map(|id| model.show(id));
-                let of_it =
-                    |it: &ObservedLoadBalancer| it.name == identity.name || it.owner_tags == identity.owner_tags();
-                all.filter(of_it).map(|head| ObservedLoadBalancer { graph: None, ..head }).collect()
+                let of_it = |it: &ObservedLoadBalancer| {
+                    it.name == identity.name || it.owner_tags == identity.owner_tags()
+                };
+                all.filter(of_it)
+                    .map(|head| ObservedLoadBalancer {
+                        graph: None,
+                        ..head
+                    })
+                    .collect()
             }
             Query::Ids(ids, _) => {
-                model.reads.extend(ids.iter().map(|id| format!("look {id}")));
+                model
+                    .reads
+                    .extend(ids.iter().map(|id| format!("look {id}")));
                 let shown = ids.iter().filter_map(|id| model.show(id));
                 shown
-                    .map(|it| ObservedLoadBalancer { id: it.id, state: it.state, ..ObservedLoadBalancer::default() })
+                    .map(|it| ObservedLoadBalancer {
+                        id: it.id,
+                        state: it.state,
+                        ..ObservedLoadBalancer::default()
+                    })
                     .collect()
             }
         };
@@ -189,14 +239,22 @@ impl LoadBalancerCloud for StepByStep {
         (): &(),
     ) -> Result<ResourceGraph> {
         for port in &self.model().keeps {
-            wanted.resources.remove(&ResourceKey::Pool(format!("pool-{port}")));
-            wanted.resources.remove(&ResourceKey::Listener(Port { number: *port, protocol: "TCP".into() }));
+            wanted
+                .resources
+                .remove(&ResourceKey::Pool(format!("pool-{port}")));
+            wanted.resources.remove(&ResourceKey::Listener(Port {
+                number: *port,
+                protocol: "TCP".into(),
+            }));
         }
         Ok(wanted)
     }
 
     fn published(&self, actual: &ObservedLoadBalancer, _service: &Service, (): &()) -> Published {
-        Published { status: actual.status(), annotations: vec![("example.com/id", Some(actual.id.clone()))] }
+        Published {
+            status: actual.status(),
+            annotations: vec![("example.com/id", Some(actual.id.clone()))],
+        }
     }
 
     fn lock(&self, _actual: &ObservedLoadBalancer) -> Option<String> {
@@ -204,7 +262,11 @@ impl LoadBalancerCloud for StepByStep {
     }
 
     fn recovery(&self, _actual: &ObservedLoadBalancer, _service: &Service) -> Recovery {
-        if self.model().is_replaced { Recovery::Replace } else { Recovery::Never }
+        if self.model().is_replaced {
+            Recovery::Replace
+        } else {
+            Recovery::Never
+        }
     }
 
     async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
@@ -217,11 +279,20 @@ impl LoadBalancerCloud for StepByStep {
             return Err(Error::conflict("it is changing"));
         }
         if let Some(id) = &id {
-            assert_ne!(model.show(id).map(|it| it.state), Some(State::Busy), "one thing after the other");
+            assert_ne!(
+                model.show(id).map(|it| it.state),
+                Some(State::Busy),
+                "one thing after the other"
+            );
         }
-        if let Operation::Create { resource: ResourceKey::Listener(Port { .. }), .. } = operation
+        if let Operation::Create {
+            resource: ResourceKey::Listener(Port { .. }),
+            ..
+        } = operation
             && let Some(most) = model.most_listeners
-            && change.actual.is_some_and(|actual| actual.known_graph().listeners().count() >= most)
+            && change
+                .actual
+                .is_some_and(|actual| actual.known_graph().listeners().count() >= most)
         {
             return Err(Error::quota("no more listeners"));
         }
@@ -233,7 +304,9 @@ impl LoadBalancerCloud for StepByStep {
         {
             let surplus: Targets = targets.iter().skip(1).collect();
             is_whole = surplus.is_empty();
-            graph.targets.insert(pool.clone(), graph.targets_of(pool).without(&surplus));
+            graph
+                .targets
+                .insert(pool.clone(), graph.targets_of(pool).without(&surplus));
         }
         if !is_applied {
             return Err(Error::other("not sent"));
@@ -245,21 +318,28 @@ impl LoadBalancerCloud for StepByStep {
                 return Ok(Applied::Begun(1));
             }
             (Some(id), Some(outcome)) => {
-                let stored = model.balancers.get_mut(&id).ok_or_else(|| Error::not_found("gone"))?;
+                let stored = model
+                    .balancers
+                    .get_mut(&id)
+                    .ok_or_else(|| Error::not_found("gone"))?;
                 stored.graph.clone_from(&outcome.graph);
                 stored.owner_tags.clone_from(&outcome.owner_tags);
                 id
             }
             (None, _) => {
                 let name = change.identity.name.clone();
-                if !model.names_are_not_unique && model.balancers.values().any(|it| it.name == name) {
+                if !model.names_are_not_unique && model.balancers.values().any(|it| it.name == name)
+                {
                     return Err(Error::conflict("name taken"));
                 }
-                let graph = outcome.and_then(|outcome| outcome.graph).unwrap_or_default();
+                let graph = outcome
+                    .and_then(|outcome| outcome.graph)
+                    .unwrap_or_default();
                 let id = model.add(&name, change.identity.owner_tags(), graph);
                 if model.fails > 0 {
                     model.fails -= 1;
-                    model.balancers.get_mut(&id).unwrap().state = State::Failed("no compute host".into());
+                    model.balancers.get_mut(&id).unwrap().state =
+                        State::Failed("no compute host".into());
                 }
                 id
             }
@@ -271,7 +351,11 @@ impl LoadBalancerCloud for StepByStep {
             return Ok(Applied::PlanAgain(Box::new(shown)));
         }
         // A creation returns the result, a change does not.
-        Ok(if change.actual.is_none() { Applied::Shown(1, Box::new(shown)) } else { Applied::Begun(1) })
+        Ok(if change.actual.is_none() {
+            Applied::Shown(1, Box::new(shown))
+        } else {
+            Applied::Begun(1)
+        })
     }
 }
 
@@ -279,17 +363,27 @@ impl LoadBalancerCloud for StepByStep {
 pub(super) fn wish(ports: &[u16], targets: &[&str]) -> ResourceGraph {
     let graph = ResourceGraph::default()
         .resource(
-            ResourceKey::CreatedBefore(super::super::Auxiliary { rank: 0, kind: "firewall".into(), name: "f".into() }),
+            ResourceKey::CreatedBefore(super::super::Auxiliary {
+                rank: 0,
+                kind: "firewall".into(),
+                name: "f".into(),
+            }),
             Attributes::default(),
         )
         .balancer(Attributes::default().set("tier", "basic"));
     ports.iter().fold(graph, |graph, port| {
         let pool = format!("pool-{port}");
-        graph.pool(&pool, Attributes::default(), Some(targets.iter().copied().collect())).listener(
-            *port,
-            "TCP",
-            &pool,
-            Attributes::default().set("target_port", 30_000 + port),
-        )
+        graph
+            .pool(
+                &pool,
+                Attributes::default(),
+                Some(targets.iter().copied().collect()),
+            )
+            .listener(
+                *port,
+                "TCP",
+                &pool,
+                Attributes::default().set("target_port", 30_000 + port),
+            )
     })
 }

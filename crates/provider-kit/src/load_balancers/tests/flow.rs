@@ -22,8 +22,16 @@ impl Scene {
         let cloud = StepByStep::default();
         cloud.model().wanted = wanted;
         let balancers = cloud.balancers();
-        let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
-        Self { cloud, balancers, cluster, service: service("s1") }
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: Some("c1".into()),
+        };
+        Self {
+            cloud,
+            balancers,
+            cluster,
+            service: service("s1"),
+        }
     }
 
     fn restart(&mut self) {
@@ -32,7 +40,12 @@ impl Scene {
     }
 
     fn request(&self) -> LoadBalancerRequest<'_> {
-        LoadBalancerRequest { cluster: &self.cluster, service: &self.service, nodes: &[], callbacks: &() }
+        LoadBalancerRequest {
+            cluster: &self.cluster,
+            service: &self.service,
+            nodes: &[],
+            callbacks: &(),
+        }
     }
 
     fn want(&self, wanted: ResourceGraph) {
@@ -70,7 +83,10 @@ fn service(uid: &str) -> Service {
 }
 
 fn owner_tags(service: &str) -> OwnerTags {
-    OwnerTags { cluster: Some("c1".into()), service: Some(service.into()) }
+    OwnerTags {
+        cluster: Some("c1".into()),
+        service: Some(service.into()),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,20 +102,34 @@ async fn each_operation_is_awaited_before_the_next() {
     scene.ensure().await.unwrap();
     assert_eq!((scene.writes(), scene.reads()), (0, vec![]));
     scene.want(wish(&[443], &["b", "c"]));
-    scene.balancers.update_targets(scene.request()).await.unwrap();
+    scene
+        .balancers
+        .update_targets(scene.request())
+        .await
+        .unwrap();
     assert_eq!(scene.writes(), 2, "only the pool that is still wanted");
     scene.ensure().await.unwrap();
     scene.check();
     assert_eq!(scene.writes(), 2, "listener 80 and its pool go");
-    let plan = scene.balancers.plan(scene.request(), Goal::Deleted).await.unwrap();
+    let plan = scene
+        .balancers
+        .plan(scene.request(), Goal::Deleted)
+        .await
+        .unwrap();
     assert_eq!((plan.steps.len(), scene.writes()), (4, 0));
     scene.delete().await.unwrap();
-    assert_eq!((scene.writes(), scene.cloud.model().balancers.len()), (4, 0));
+    assert_eq!(
+        (scene.writes(), scene.cloud.model().balancers.len()),
+        (4, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn end_of_the_process_at_any_write_leaks_and_duplicates_nothing() {
-    let wishes = [wish(&[80, 443], &["a", "b"]), wish(&[443, 8443], &["b", "c"])];
+    let wishes = [
+        wish(&[80, 443], &["a", "b"]),
+        wish(&[443, 8443], &["b", "c"]),
+    ];
     for names_are_not_unique in [false, true] {
         for is_applied in [false, true] {
             for at in 0.. {
@@ -150,15 +180,24 @@ async fn surplus_listeners_are_deleted_first_at_a_limit() {
     scene.ensure().await.unwrap();
     scene.check();
     scene.want(wish(&[1, 2, 3], &["b"]));
-    assert!(scene.ensure().await.unwrap_err().is_quota(), "the quota stays exceeded");
+    assert!(
+        scene.ensure().await.unwrap_err().is_quota(),
+        "the quota stays exceeded"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn twin_of_a_published_load_balancer_stays_until_the_service_is_deleted() {
     let mut scene = Scene::new(wish(&[80], &["a"]));
     scene.cloud.model().names_are_not_unique = true;
-    scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
-    let second = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
+    scene
+        .cloud
+        .model()
+        .add("as1", owner_tags("s1"), wish(&[80], &["a"]));
+    let second = scene
+        .cloud
+        .model()
+        .add("as1", owner_tags("s1"), wish(&[80], &["a"]));
     let status = serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}]}});
     scene.service.status = serde_json::from_value(status).unwrap();
     scene.ensure().await.unwrap();
@@ -167,62 +206,137 @@ async fn twin_of_a_published_load_balancer_stays_until_the_service_is_deleted() 
     assert_eq!(scene.writes(), 0);
     scene.restart();
     scene.delete().await.unwrap();
-    assert!(scene.cloud.model().balancers.is_empty(), "of ours nothing stays");
+    assert!(
+        scene.cloud.model().balancers.is_empty(),
+        "of ours nothing stays"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn foreign_part_stays_and_keeps_its_load_balancer() {
     let scene = Scene::new(wish(&[80], &["a"]));
     scene.ensure().await.unwrap();
-    let theirs = ResourceKey::Listener(Port { number: 443, protocol: "TCP".into() });
-    scene.cloud.model().foreign.insert(theirs, "Service default/other's".into());
+    let theirs = ResourceKey::Listener(Port {
+        number: 443,
+        protocol: "TCP".into(),
+    });
+    scene
+        .cloud
+        .model()
+        .foreign
+        .insert(theirs, "Service default/other's".into());
     scene.want(wish(&[80, 443], &["a"]));
     tokio::time::sleep(super::super::MAX_AGE).await;
     scene.writes();
     let err = scene.ensure().await.unwrap_err();
-    assert!(err.is_invalid() && err.to_string().contains("listener 443/TCP"), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().contains("listener 443/TCP"),
+        "{err}"
+    );
     assert_eq!(scene.writes(), 0);
     scene.delete().await.unwrap();
     let model = scene.cloud.model();
     let left = model.balancers.values().next().unwrap();
-    assert_eq!((left.owner_tags.clone(), left.known_graph().listeners().count()), (OwnerTags::default(), 0));
+    assert_eq!(
+        (
+            left.owner_tags.clone(),
+            left.known_graph().listeners().count()
+        ),
+        (OwnerTags::default(), 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn hundred_services_share_lists_and_polls() {
     let scene = Scene::new(wish(&[80], &["a"]));
     let services: Vec<_> = (0..100).map(|n| service(&format!("s{n}"))).collect();
-    let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
-    futures::future::try_join_all(services.iter().map(ensure)).await.unwrap();
-    assert_eq!((scene.writes(), scene.cloud.model().balancers.len()), (500, 100));
+    let ensure = |service| {
+        scene.balancers.ensure(LoadBalancerRequest {
+            service,
+            ..scene.request()
+        })
+    };
+    futures::future::try_join_all(services.iter().map(ensure))
+        .await
+        .unwrap();
+    assert_eq!(
+        (scene.writes(), scene.cloud.model().balancers.len()),
+        (500, 100)
+    );
     let reads = scene.reads();
-    assert_eq!(reads.iter().filter(|read| *read == "list").count(), 1, "one for all");
-    let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
-    let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
-    futures::future::try_join_all(services.iter().map(ensure)).await.unwrap();
-    assert_eq!((scene.writes(), scene.reads().len()), (0, 101), "a list without resources, and the resources of each");
+    assert_eq!(
+        reads.iter().filter(|read| *read == "list").count(),
+        1,
+        "one for all"
+    );
+    let scene = Scene {
+        balancers: scene.cloud.balancers(),
+        ..scene
+    };
+    let ensure = |service| {
+        scene.balancers.ensure(LoadBalancerRequest {
+            service,
+            ..scene.request()
+        })
+    };
+    futures::future::try_join_all(services.iter().map(ensure))
+        .await
+        .unwrap();
+    assert_eq!(
+        (scene.writes(), scene.reads().len()),
+        (0, 101),
+        "a list without resources, and the resources of each"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn call_without_a_uid_is_refused_without_a_request() {
-    let scene = Scene { service: Service::default(), ..Scene::new(wish(&[80], &[])) };
+    let scene = Scene {
+        service: Service::default(),
+        ..Scene::new(wish(&[80], &[]))
+    };
     assert!(scene.ensure().await.unwrap_err().is_invalid());
     assert!(scene.reads().is_empty());
-    assert_eq!(Arc::strong_count(&scene.cloud.0), 3, "the scene, the cloud and its machines");
+    assert_eq!(
+        Arc::strong_count(&scene.cloud.0),
+        3,
+        "the scene, the cloud and its machines"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn surplus_that_cannot_be_deleted_at_once_costs_the_other_nothing() {
     let mut scene = Scene::new(wish(&[80], &["a"]));
     scene.cloud.model().names_are_not_unique = true;
-    let first = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
-    let second = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
+    let first = scene
+        .cloud
+        .model()
+        .add("as1", owner_tags("s1"), wish(&[80], &["a"]));
+    let second = scene
+        .cloud
+        .model()
+        .add("as1", owner_tags("s1"), wish(&[80], &["a"]));
     scene.service.status = published("192.0.2.1");
-    scene.service.metadata.annotations = Some([(ANNOTATION_SUPERSEDED.to_owned(), second.clone())].into());
+    scene.service.metadata.annotations =
+        Some([(ANNOTATION_SUPERSEDED.to_owned(), second.clone())].into());
     scene.cloud.model().contested.insert(second.clone());
-    let plan = scene.balancers.plan(scene.request(), Goal::Ensured).await.unwrap();
-    assert!(!plan.is_empty(), "the removal of the second is part of the plan");
-    assert!(scene.balancers.ensure(scene.request()).await.unwrap().is_some());
+    let plan = scene
+        .balancers
+        .plan(scene.request(), Goal::Ensured)
+        .await
+        .unwrap();
+    assert!(
+        !plan.is_empty(),
+        "the removal of the second is part of the plan"
+    );
+    assert!(
+        scene
+            .balancers
+            .ensure(scene.request())
+            .await
+            .unwrap()
+            .is_some()
+    );
     scene.check();
     assert!(scene.cloud.model().balancers.contains_key(&first));
 }
@@ -230,14 +344,20 @@ async fn surplus_that_cannot_be_deleted_at_once_costs_the_other_nothing() {
 #[tokio::test(start_paused = true)]
 async fn unreadable_load_balancer_does_not_fail_the_others_of_a_poll() {
     let scene = Scene::new(wish(&[80], &["a"]));
-    let bad = scene.cloud.model().add("other", owner_tags("s2"), wish(&[80], &["a"]));
+    let bad = scene
+        .cloud
+        .model()
+        .add("other", owner_tags("s2"), wish(&[80], &["a"]));
     scene.ensure().await.unwrap();
     scene.cloud.model().unreadable.insert(bad.clone());
     scene.want(wish(&[80, 81], &["a"]));
     let theirs = service("s2");
     let (ours, theirs) = futures::future::join(
         scene.ensure(),
-        scene.balancers.ensure(LoadBalancerRequest { service: &theirs, ..scene.request() }),
+        scene.balancers.ensure(LoadBalancerRequest {
+            service: &theirs,
+            ..scene.request()
+        }),
     )
     .await;
     assert!(ours.is_ok() && theirs.is_err());
@@ -248,16 +368,36 @@ async fn control_read_uses_a_machine_of_this_cloud() {
     let nodes = || ["edge", "gone", "there"].map(node).to_vec();
     type Row<'a> = (&'a [(&'a str, Option<bool>)], bool);
     let table: [Row<'_>; 4] = [
-        (&[("edge", None), ("gone", Some(false)), ("there", Some(true))], true),
-        (&[("edge", None), ("gone", Some(false)), ("there", Some(false))], false),
+        (
+            &[("edge", None), ("gone", Some(false)), ("there", Some(true))],
+            true,
+        ),
+        (
+            &[
+                ("edge", None),
+                ("gone", Some(false)),
+                ("there", Some(false)),
+            ],
+            false,
+        ),
         (&[("edge", None), ("gone", None), ("there", None)], true),
-        (&[("edge", Some(true)), ("gone", Some(false)), ("there", Some(false))], true),
+        (
+            &[
+                ("edge", Some(true)),
+                ("gone", Some(false)),
+                ("there", Some(false)),
+            ],
+            true,
+        ),
     ];
     for (machines, is_believed) in table {
         let mut scene = Scene::new(wish(&[80], &["a"]));
         scene.service.status = published("192.0.2.1");
         scene.balancers.set_caches(Arc::new(TheseNodes(nodes())));
-        scene.cloud.model().machines = machines.iter().map(|(name, known)| ((*name).to_owned(), *known)).collect();
+        scene.cloud.model().machines = machines
+            .iter()
+            .map(|(name, known)| ((*name).to_owned(), *known))
+            .collect();
         let answer = scene.balancers.get(scene.request()).await;
         assert_eq!(answer.is_ok(), is_believed, "{machines:?}: {answer:?}");
         assert!(answer.is_ok() || answer.unwrap_err().is_unauthorized());
@@ -266,18 +406,32 @@ async fn control_read_uses_a_machine_of_this_cloud() {
 
 #[tokio::test]
 async fn orphan_is_adopted_only_with_a_cluster_id() {
-    for (id, mark, is_taken) in
-        [(Some("c1"), "c1", true), (None, "kubernetes", false), (Some("c1"), "kubernetes", false)]
-    {
+    for (id, mark, is_taken) in [
+        (Some("c1"), "c1", true),
+        (None, "kubernetes", false),
+        (Some("c1"), "kubernetes", false),
+    ] {
         let mut scene = Scene::new(wish(&[80], &["a"]));
         scene.cluster.id = id.map(str::to_owned);
-        scene.balancers.set_caches(Arc::new(TheseServices(vec![Arc::new(service("s1"))])));
-        let dead = OwnerTags { cluster: Some(mark.into()), service: Some("dead".into()) };
-        scene.cloud.model().add("as1", dead.clone(), wish(&[80], &["a"]));
+        scene
+            .balancers
+            .set_caches(Arc::new(TheseServices(vec![Arc::new(service("s1"))])));
+        let dead = OwnerTags {
+            cluster: Some(mark.into()),
+            service: Some("dead".into()),
+        };
+        scene
+            .cloud
+            .model()
+            .add("as1", dead.clone(), wish(&[80], &["a"]));
         let answer = scene.ensure().await;
         assert_eq!(answer.is_ok(), is_taken, "{id:?} {mark}: {answer:?}");
         let model = scene.cloud.model();
-        assert_eq!(model.balancers.values().any(|it| it.owner_tags == dead), !is_taken, "{id:?} {mark}");
+        assert_eq!(
+            model.balancers.values().any(|it| it.owner_tags == dead),
+            !is_taken,
+            "{id:?} {mark}"
+        );
     }
 }
 
@@ -286,7 +440,11 @@ fn published(ip: &str) -> Option<ServiceStatus> {
 }
 
 fn node(name: &str) -> Arc<Node> {
-    Arc::new(Node { name: name.into(), provider_id: format!("cloud://{name}").into(), ..Node::default() })
+    Arc::new(Node {
+        name: name.into(),
+        provider_id: format!("cloud://{name}").into(),
+        ..Node::default()
+    })
 }
 
 struct TheseNodes(Vec<Arc<Node>>);

@@ -16,7 +16,11 @@ async fn shared() -> (Town, Service) {
     let service = town.service("s1", with_targets(&["a"]));
     town.service("s2", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    let user = ResourceKey::CreatedBefore(Auxiliary { rank: 0, kind: "user".into(), name: "s2".into() });
+    let user = ResourceKey::CreatedBefore(Auxiliary {
+        rank: 0,
+        kind: "user".into(),
+        name: "s2".into(),
+    });
     let sharers = Some(vec![town.owner_tags("s2")]);
     let mut state = town.cloud.state();
     let shared = state.balancers.get_mut("lb-1").unwrap();
@@ -28,7 +32,8 @@ async fn shared() -> (Town, Service) {
 
 fn leaving(service: &Service) -> Service {
     let mut service = service.clone();
-    service.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    service.metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
     service
 }
 
@@ -38,7 +43,11 @@ fn let_other(town: &Town, change: impl Fn(&Service) -> Option<Service>) {
     *services = services
         .iter()
         .filter_map(|it| {
-            if it.metadata.uid.as_deref() == Some("s2") { change(it).map(Arc::new) } else { Some(Arc::clone(it)) }
+            if it.metadata.uid.as_deref() == Some("s2") {
+                change(it).map(Arc::new)
+            } else {
+                Some(Arc::clone(it))
+            }
         })
         .collect();
 }
@@ -65,18 +74,42 @@ async fn failed_shared_load_balancer_is_deleted_when_all_its_services_leave() {
 async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
     type Doubt = fn(&Town);
     let doubts: [(&str, Doubt); 5] = [
-        ("it works", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready),
-        ("a sharer is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
+        ("it works", |town| {
+            town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready
+        }),
+        ("a sharer is not known", |town| {
+            town.cloud
+                .state()
+                .balancers
+                .get_mut("lb-1")
+                .unwrap()
+                .sharers = None
+        }),
         ("another cluster's", |town| {
-            let owner_tags = OwnerTags { cluster: Some("c2".to_owned()), service: Some("s2".to_owned()) };
-            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(vec![owner_tags]);
+            let owner_tags = OwnerTags {
+                cluster: Some("c2".to_owned()),
+                service: Some("s2".to_owned()),
+            };
+            town.cloud
+                .state()
+                .balancers
+                .get_mut("lb-1")
+                .unwrap()
+                .sharers = Some(vec![owner_tags]);
         }),
         ("one of two lives", |town| {
             town.service("s3", with_targets(&[]));
             let owner_tags = vec![town.owner_tags("s2"), town.owner_tags("s3")];
-            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(owner_tags);
+            town.cloud
+                .state()
+                .balancers
+                .get_mut("lb-1")
+                .unwrap()
+                .sharers = Some(owner_tags);
         }),
-        ("a cache that knows nothing", |town| town.cached.services.lock().clear()),
+        ("a cache that knows nothing", |town| {
+            town.cached.services.lock().clear()
+        }),
     ];
     for (text, mark_stale) in doubts {
         let (town, service) = shared().await;

@@ -15,7 +15,9 @@ fn town(most: usize) -> Town {
 
 fn told(town: &Town) -> Vec<String> {
     let told = std::mem::take(&mut town.cloud.state().left_out);
-    told.into_iter().map(|(pool, targets)| format!("{pool}: {targets}")).collect()
+    told.into_iter()
+        .map(|(pool, targets)| format!("{pool}: {targets}"))
+        .collect()
 }
 
 fn present(town: &Town) -> Targets {
@@ -35,29 +37,54 @@ async fn present_targets_stay_and_those_without_room_are_reported_once() {
     let mut town = town(2);
     let service = town.service("s1", at_most(2, &["b", "c", "d"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: d".to_owned()]));
+    assert_eq!(
+        (present(&town), told(&town)),
+        (of(&["b", "c"]), vec!["main: d".to_owned()])
+    );
     town.cloud.requests();
 
     // A target joins that precedes all others in order.
     town.want("s1", with_targets(&["a", "b", "c", "d"]));
-    town.balancers.update_targets(town.request(&service)).await.unwrap();
-    assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: a".to_owned()]));
+    town.balancers
+        .update_targets(town.request(&service))
+        .await
+        .unwrap();
+    assert_eq!(
+        (present(&town), told(&town)),
+        (of(&["b", "c"]), vec!["main: a".to_owned()])
+    );
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!((town.cloud.requests(), told(&town)), (vec![], vec![]));
 
     // A target leaves, and the next one in order takes its room.
     town.want("s1", with_targets(&["a", "b", "d"]));
-    town.balancers.update_targets(town.request(&service)).await.unwrap();
+    town.balancers
+        .update_targets(town.request(&service))
+        .await
+        .unwrap();
     assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec![]));
-    assert_eq!(town.cloud.requests(), ["RemoveTargets", "AddTargets"], "no quota is met");
+    assert_eq!(
+        town.cloud.requests(),
+        ["RemoveTargets", "AddTargets"],
+        "no quota is met"
+    );
 
     // After a start, only new targets without room are reported, not those that had none before.
     town.restart();
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!((town.cloud.requests(), told(&town)), (vec!["list".to_owned()], vec![]));
+    assert_eq!(
+        (town.cloud.requests(), told(&town)),
+        (vec!["list".to_owned()], vec![])
+    );
     town.want("s1", with_targets(&["a", "b", "d", "e"]));
-    town.balancers.update_targets(town.request(&service)).await.unwrap();
-    assert_eq!((town.cloud.requests(), told(&town)), (vec![], vec!["main: e".to_owned()]));
+    town.balancers
+        .update_targets(town.request(&service))
+        .await
+        .unwrap();
+    assert_eq!(
+        (town.cloud.requests(), told(&town)),
+        (vec![], vec!["main: e".to_owned()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +95,10 @@ async fn all_targets_are_replaced_at_a_limit_and_the_pool_is_never_empty() {
     town.cloud.requests();
     town.want("s1", at_most(2, &["c", "d"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["RemoveTargets", "AddTargets", "RemoveTargets", "AddTargets"]);
+    assert_eq!(
+        town.cloud.requests(),
+        ["RemoveTargets", "AddTargets", "RemoveTargets", "AddTargets"]
+    );
     assert_eq!((present(&town), told(&town)), (of(&["c", "d"]), vec![]));
 }
 
@@ -81,7 +111,10 @@ async fn limit_below_the_number_of_targets_removes_the_surplus() {
     tokio::time::sleep(super::super::MAX_AGE).await;
     town.want("s1", at_most(2, &["a", "b", "c"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec!["main: c".to_owned()]));
+    assert_eq!(
+        (present(&town), told(&town)),
+        (of(&["a", "b"]), vec!["main: c".to_owned()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,8 +126,17 @@ async fn quota_error_makes_room_where_no_limit_is_known() {
     town.want("s1", at_most(9, &["b", "c"]));
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["AddTargets", "find", "RemoveTargets", "AddTargets"]);
+    assert_eq!(
+        town.cloud.requests(),
+        ["AddTargets", "find", "RemoveTargets", "AddTargets"]
+    );
     assert_eq!(present(&town), of(&["b", "c"]));
     town.want("s1", at_most(9, &["b", "c", "d"]));
-    assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_quota());
+    assert!(
+        town.balancers
+            .ensure(town.request(&service))
+            .await
+            .unwrap_err()
+            .is_quota()
+    );
 }

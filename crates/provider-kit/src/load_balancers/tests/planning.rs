@@ -5,19 +5,26 @@ use proptest::prelude::*;
 
 use super::super::plan::{left_out, limit, with_room};
 use super::super::{
-    Attributes, Auxiliary, Operation, POOL, Port, ResourceGraph, ResourceKey, Targets, plan, plan_removal,
-    removals_first,
+    Attributes, Auxiliary, Operation, POOL, Port, ResourceGraph, ResourceKey, Targets, plan,
+    plan_removal, removals_first,
 };
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
 
 fn port(number: usize) -> ResourceKey {
     let (number, protocol) = [(80, "TCP"), (80, "UDP"), (443, "TCP"), (53, "UDP")][number];
-    ResourceKey::Listener(Port { number, protocol: protocol.into() })
+    ResourceKey::Listener(Port {
+        number,
+        protocol: protocol.into(),
+    })
 }
 
 fn auxiliary(number: usize) -> Auxiliary {
-    Auxiliary { rank: u8::try_from(number / 2).unwrap(), kind: "thing".into(), name: number.to_string() }
+    Auxiliary {
+        rank: u8::try_from(number / 2).unwrap(),
+        kind: "thing".into(),
+        name: number.to_string(),
+    }
 }
 
 fn targets() -> impl Strategy<Value = Targets> {
@@ -28,34 +35,59 @@ fn targets() -> impl Strategy<Value = Targets> {
 fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
     (0..3_u8, proptest::option::of(0..3_u8), 0..2_u8).prop_map(move |(tier, size, zone)| {
         let attributes = Attributes::default().set("tier", tier).set("zone", zone);
-        let attributes = if size.is_some() || !wanted { attributes.set("size", size) } else { attributes };
-        if wanted { attributes.fixed(&["zone"]) } else { attributes.for_creation() }
+        let attributes = if size.is_some() || !wanted {
+            attributes.set("size", size)
+        } else {
+            attributes
+        };
+        if wanted {
+            attributes.fixed(&["zone"])
+        } else {
+            attributes.for_creation()
+        }
     })
 }
 
 /// A load balancer whose listeners lead to its own pools; a desired one may leave the targets of a pool open.
 pub(super) fn graph(wanted: bool) -> impl Strategy<Value = ResourceGraph> {
     let limit = proptest::option::of(1..5_usize);
-    let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>(), limit), 1..=POOLS.len());
-    let listeners = btree_map(0..4_usize, (settings(wanted), any::<prop::sample::Index>()), 0..4);
-    let asides = (btree_map(0..4_usize, settings(wanted), 0..3), btree_map(0..4_usize, settings(wanted), 0..3));
-    (settings(wanted), pools, listeners, asides).prop_map(move |(balancer, pools, listeners, (supports, fronts))| {
-        let mut graph = ResourceGraph::default().balancer(balancer);
-        for (pool, (settings, targets, are_known, limit)) in &pools {
-            graph = graph.pool(POOLS[*pool], settings.clone(), (*are_known || !wanted).then(|| targets.clone()));
-            graph = limit.map_or(graph.clone(), |limit| graph.limit(POOLS[*pool], limit));
-        }
-        for (number, (settings, pool)) in listeners {
-            let pool = POOLS[*pool.get(&pools.keys().copied().collect::<Vec<_>>())];
-            graph = graph.resource(port(number), settings.set(POOL, pool));
-        }
-        for (number, settings) in supports {
-            graph = graph.resource(ResourceKey::CreatedBefore(auxiliary(number)), settings);
-        }
-        fronts
-            .into_iter()
-            .fold(graph, |graph, (number, it)| graph.resource(ResourceKey::CreatedAfter(auxiliary(number)), it))
-    })
+    let pools = btree_map(
+        0..POOLS.len(),
+        (settings(wanted), targets(), any::<bool>(), limit),
+        1..=POOLS.len(),
+    );
+    let listeners = btree_map(
+        0..4_usize,
+        (settings(wanted), any::<prop::sample::Index>()),
+        0..4,
+    );
+    let asides = (
+        btree_map(0..4_usize, settings(wanted), 0..3),
+        btree_map(0..4_usize, settings(wanted), 0..3),
+    );
+    (settings(wanted), pools, listeners, asides).prop_map(
+        move |(balancer, pools, listeners, (supports, fronts))| {
+            let mut graph = ResourceGraph::default().balancer(balancer);
+            for (pool, (settings, targets, are_known, limit)) in &pools {
+                graph = graph.pool(
+                    POOLS[*pool],
+                    settings.clone(),
+                    (*are_known || !wanted).then(|| targets.clone()),
+                );
+                graph = limit.map_or(graph.clone(), |limit| graph.limit(POOLS[*pool], limit));
+            }
+            for (number, (settings, pool)) in listeners {
+                let pool = POOLS[*pool.get(&pools.keys().copied().collect::<Vec<_>>())];
+                graph = graph.resource(port(number), settings.set(POOL, pool));
+            }
+            for (number, settings) in supports {
+                graph = graph.resource(ResourceKey::CreatedBefore(auxiliary(number)), settings);
+            }
+            fronts.into_iter().fold(graph, |graph, (number, it)| {
+                graph.resource(ResourceKey::CreatedAfter(auxiliary(number)), it)
+            })
+        },
+    )
 }
 
 /// An observed state: complete, empty, with auxiliary resources only, or half deleted.
@@ -76,17 +108,31 @@ pub(super) fn check_possible(graph: &ResourceGraph, operation: &Operation) {
     let pool = |pool: &String| is_there(&ResourceKey::Pool(pool.clone()));
     match operation {
         Operation::Tag | Operation::Untag => {}
-        Operation::Create { resource, .. } => assert!(!is_there(resource), "created twice: {resource}"),
+        Operation::Create { resource, .. } => {
+            assert!(!is_there(resource), "created twice: {resource}")
+        }
         Operation::Update { resource, .. } | Operation::Delete { resource } => {
             assert!(is_there(resource), "not there: {resource}");
         }
-        Operation::AddTargets { pool: name, targets } => {
+        Operation::AddTargets {
+            pool: name,
+            targets,
+        } => {
             assert!(
-                pool(name) && !targets.is_empty() && graph.targets_of(name).without(targets) == graph.targets_of(name)
+                pool(name)
+                    && !targets.is_empty()
+                    && graph.targets_of(name).without(targets) == graph.targets_of(name)
             );
         }
-        Operation::RemoveTargets { pool: name, targets } => {
-            assert!(pool(name) && !targets.is_empty() && targets.without(&graph.targets_of(name)).is_empty());
+        Operation::RemoveTargets {
+            pool: name,
+            targets,
+        } => {
+            assert!(
+                pool(name)
+                    && !targets.is_empty()
+                    && targets.without(&graph.targets_of(name)).is_empty()
+            );
         }
     }
 }
@@ -98,7 +144,10 @@ fn is_inside(resource: &ResourceKey) -> bool {
 /// Checks the invariants that hold at every moment if they held at the beginning.
 fn check_state(graph: &ResourceGraph) {
     let has_balancer = graph.balancer_attributes().is_some();
-    assert!(has_balancer || !graph.resources.keys().any(is_inside), "resources without a load balancer: {graph:?}");
+    assert!(
+        has_balancer || !graph.resources.keys().any(is_inside),
+        "resources without a load balancer: {graph:?}"
+    );
     for (port, attributes) in graph.listeners() {
         let pool = attributes.text(POOL).unwrap();
         assert!(
@@ -112,19 +161,40 @@ fn check_step(wanted: &ResourceGraph, before: &ResourceGraph, operation: &Operat
     check_possible(before, operation);
     let after = before.after(std::slice::from_ref(operation));
     check_state(&after);
-    if let Operation::Create { resource: ResourceKey::Listener(port), attributes } = operation {
+    if let Operation::Create {
+        resource: ResourceKey::Listener(port),
+        attributes,
+    } = operation
+    {
         let pool = attributes.text(POOL).unwrap();
         let present = after.targets_of(pool);
-        let missing = with_room(&wanted.targets_of(pool), &present, limit(pool, wanted, &after)).without(&present);
-        assert!(missing.is_empty(), "listener {port} is there before its targets {missing:?}");
+        let missing = with_room(
+            &wanted.targets_of(pool),
+            &present,
+            limit(pool, wanted, &after),
+        )
+        .without(&present);
+        assert!(
+            missing.is_empty(),
+            "listener {port} is there before its targets {missing:?}"
+        );
     }
     for (pool, targets) in &wanted.targets {
-        let (was_empty, limit) = (before.targets_of(pool).is_empty(), limit(pool, wanted, before));
+        let (was_empty, limit) = (
+            before.targets_of(pool).is_empty(),
+            limit(pool, wanted, before),
+        );
         let may_be_empty = was_empty || targets.is_empty() || limit <= 1;
-        assert!(may_be_empty || !after.targets_of(pool).is_empty(), "pool {pool:?} was emptied");
+        assert!(
+            may_be_empty || !after.targets_of(pool).is_empty(),
+            "pool {pool:?} was emptied"
+        );
     }
     if let Operation::AddTargets { pool, .. } = operation {
-        assert!(after.targets_of(pool).len() <= limit(pool, wanted, before), "pool {pool:?} has no room for so many");
+        assert!(
+            after.targets_of(pool).len() <= limit(pool, wanted, before),
+            "pool {pool:?} has no room for so many"
+        );
     }
 }
 
@@ -137,13 +207,24 @@ fn run(wanted: &ResourceGraph, actual: &ResourceGraph, operations: &[Operation])
 }
 
 fn check_reached(wanted: &ResourceGraph, actual: &ResourceGraph, reached: &ResourceGraph) {
-    assert!(wanted.resources.keys().eq(reached.resources.keys()), "{wanted:?} is not {reached:?}");
+    assert!(
+        wanted.resources.keys().eq(reached.resources.keys()),
+        "{wanted:?} is not {reached:?}"
+    );
     for (resource, attributes) in &wanted.resources {
-        assert!(attributes.differences(&reached.resources[resource]).is_empty(), "{resource}");
+        assert!(
+            attributes
+                .differences(&reached.resources[resource])
+                .is_empty(),
+            "{resource}"
+        );
     }
     for (pool, targets) in &wanted.targets {
         let limit = limit(pool, wanted, actual);
-        assert_eq!(reached.targets_of(pool), with_room(targets, &actual.targets_of(pool), limit));
+        assert_eq!(
+            reached.targets_of(pool),
+            with_room(targets, &actual.targets_of(pool), limit)
+        );
         assert!(reached.targets_of(pool).len() <= limit);
     }
     assert_eq!(plan(wanted, reached), []);
@@ -271,28 +352,56 @@ proptest! {
 #[test]
 fn a_shared_load_balancer_stays_when_our_parts_go() {
     let actual = ResourceGraph::default()
-        .resource(ResourceKey::CreatedBefore(auxiliary(0)), Attributes::default())
+        .resource(
+            ResourceKey::CreatedBefore(auxiliary(0)),
+            Attributes::default(),
+        )
         .balancer(Attributes::default())
         .pool("p", Attributes::default(), None)
         .listener(80, "TCP", "p", Attributes::default());
     let operations = plan_removal(&actual, true);
-    let deleted: Vec<_> = operations.iter().filter(|it| matches!(it, Operation::Delete { .. })).collect();
-    assert_eq!((deleted.len(), operations.last()), (2, Some(&Operation::Untag)));
+    let deleted: Vec<_> = operations
+        .iter()
+        .filter(|it| matches!(it, Operation::Delete { .. }))
+        .collect();
+    assert_eq!(
+        (deleted.len(), operations.last()),
+        (2, Some(&Operation::Untag))
+    );
 }
 
 #[test]
 fn operation_names_its_part_pool_and_changes() {
     let thing = ResourceKey::created_before(0, "thing", "a");
     let graph = |size: u8| {
-        let graph = ResourceGraph::default()
-            .resource(ResourceKey::created_before(0, "thing", "a"), Attributes::default().set("size", size));
-        graph.pool("p", Attributes::default(), Some([size.to_string()].into_iter().collect()))
+        let graph = ResourceGraph::default().resource(
+            ResourceKey::created_before(0, "thing", "a"),
+            Attributes::default().set("size", size),
+        );
+        graph.pool(
+            "p",
+            Attributes::default(),
+            Some([size.to_string()].into_iter().collect()),
+        )
     };
     let operations = plan(&graph(2), &graph(1));
-    assert!(operations[0].updates(|resource| *resource == thing) && !operations[0].deletes(|_| true), "{operations:?}");
-    assert_eq!((operations[0].resource(), operations[0].changes().len()), (Some(&thing), 1));
-    assert_eq!((operations[1].resource(), operations[1].targets_of()), (None, Some("p")));
-    assert!(plan(&ResourceGraph::default(), &graph(1)).iter().any(|it| it.deletes(|resource| *resource == thing)));
+    assert!(
+        operations[0].updates(|resource| *resource == thing) && !operations[0].deletes(|_| true),
+        "{operations:?}"
+    );
+    assert_eq!(
+        (operations[0].resource(), operations[0].changes().len()),
+        (Some(&thing), 1)
+    );
+    assert_eq!(
+        (operations[1].resource(), operations[1].targets_of()),
+        (None, Some("p"))
+    );
+    assert!(
+        plan(&ResourceGraph::default(), &graph(1))
+            .iter()
+            .any(|it| it.deletes(|resource| *resource == thing))
+    );
     assert!(
         thing.is_of_kind("thing")
             && ResourceKey::created_after("name", "a").is_of_kind("name")

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AdoptableTag, Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, TargetHealth, async_trait,
+    AdoptableTag, Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, TargetHealth,
+    async_trait,
 };
 use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{
-    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    Machines, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Operation, Options, OwnerTags, Published, Query,
-    Replacement, ResourceGraph, ResourceKey, Targets,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud,
+    LoadBalancerEngine, Machines, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Operation,
+    Options, OwnerTags, Published, Query, Replacement, ResourceGraph, ResourceKey, Targets,
 };
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::ListResult;
@@ -67,7 +68,10 @@ pub(super) struct Small(Arc<Mutex<State>>);
 
 impl Default for Small {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { machines_are_known: true, ..State::default() })))
+        Self(Arc::new(Mutex::new(State {
+            machines_are_known: true,
+            ..State::default()
+        })))
     }
 }
 
@@ -89,8 +93,10 @@ impl Small {
     ) -> String {
         let mut state = self.state();
         state.made += 1;
-        let (id, ingress) =
-            (format!("lb-{}", state.made), vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", state.made))]);
+        let (id, ingress) = (
+            format!("lb-{}", state.made),
+            vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", state.made))],
+        );
         let legacy_owner = legacy_owner.map(str::to_owned);
         let (name, graph) = (name.to_owned(), Some(graph));
         let actual = ObservedLoadBalancer {
@@ -108,7 +114,12 @@ impl Small {
 
     /// Adds a label to a load balancer.
     pub(super) fn label(&self, id: &str, label: &str) {
-        self.state().balancers.get_mut(id).unwrap().labels.insert(label.to_owned(), String::new());
+        self.state()
+            .balancers
+            .get_mut(id)
+            .unwrap()
+            .labels
+            .insert(label.to_owned(), String::new());
     }
 
     pub(super) fn one(&self, id: &str) -> ObservedLoadBalancer {
@@ -126,18 +137,28 @@ impl State {
     }
 
     fn change(&mut self, change: Change<'_>) -> Result<Applied> {
-        let Some(before) = change.actual else { return Ok(Applied::all(change, self.create(change)?)) };
+        let Some(before) = change.actual else {
+            return Ok(Applied::all(change, self.create(change)?));
+        };
         let id = before.id.clone();
         self.requests.push(name(&change.operations[0]));
-        let mut graph = self.balancers[&id].graph.clone().unwrap().after(&change.operations[..1]);
+        let mut graph = self.balancers[&id]
+            .graph
+            .clone()
+            .unwrap()
+            .after(&change.operations[..1]);
         let outcome = change.outcome(1).unwrap();
-        let attributes = |graph: &ResourceGraph| graph.balancer_attributes().cloned().unwrap_or_default();
+        let attributes =
+            |graph: &ResourceGraph| graph.balancer_attributes().cloned().unwrap_or_default();
         let network = |graph: &ResourceGraph| attributes(graph).text(NETWORK).map(str::to_owned);
         let has_moved = network(&graph) != network(before.graph.as_ref().unwrap());
         if has_moved {
             graph.targets.insert("main".into(), Targets::default());
         }
-        if self.most_targets.is_some_and(|most| graph.targets_of("main").len() > most) {
+        if self
+            .most_targets
+            .is_some_and(|most| graph.targets_of("main").len() > most)
+        {
             return Err(Error::quota("no more targets"));
         }
         let ignores = attributes(&graph).get(IGNORED).is_some();
@@ -148,14 +169,21 @@ impl State {
             (Some(graph), outcome.owner_tags, outcome.legacy_owner);
         let stored = stored.clone();
         let shown = Box::new(self.shown(&stored));
-        Ok(if has_moved || ignores { Applied::PlanAgain(shown) } else { Applied::Shown(1, shown) })
+        Ok(if has_moved || ignores {
+            Applied::PlanAgain(shown)
+        } else {
+            Applied::Shown(1, shown)
+        })
     }
 
     fn create(&mut self, change: Change<'_>) -> Result<ObservedLoadBalancer> {
         self.requests.push("create".into());
         let is_unique = !self.names_are_not_unique;
         if is_unique
-            && self.balancers.values().any(|it| it.name == change.identity.name && it.kind == change.identity.kind)
+            && self
+                .balancers
+                .values()
+                .any(|it| it.name == change.identity.name && it.kind == change.identity.kind)
         {
             return Err(Error::conflict("name taken"));
         }
@@ -177,18 +205,30 @@ impl State {
             *graph = graph.clone().balancer(chosen.overlaid_with(&wanted));
         }
         self.balancers.insert(actual.id.clone(), stored);
-        if has_time { Ok(self.shown(&actual)) } else { Err(Error::rate_limited("slow down", Duration::from_secs(60))) }
+        if has_time {
+            Ok(self.shown(&actual))
+        } else {
+            Err(Error::rate_limited("slow down", Duration::from_secs(60)))
+        }
     }
 }
 
 fn name(operation: &Operation) -> String {
-    format!("{operation:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
+    format!("{operation:?}")
+        .split([' ', '('])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 impl Small {
     fn balancers(&self) -> LoadBalancerEngine {
         let outlives = |resource: &ResourceKey| matches!(resource, ResourceKey::CreatedBefore(_));
-        let options = Options { outlives, adoptable_tag: self.state().adoptable_tag.clone(), ..Options::default() };
+        let options = Options {
+            outlives,
+            adoptable_tag: self.state().adoptable_tag.clone(),
+            ..Options::default()
+        };
         LoadBalancerEngine::of(self.clone(), Arc::new(self.clone()), options)
     }
 
@@ -201,9 +241,17 @@ impl Small {
                 it.name == identity.name
                     || it.owner_tags.service == identity.owner_tags().service
                     || it.legacy_owner == identity.legacy_owner
-                    || identity.requested_id.as_ref().is_some_and(|id| *id == it.id)
+                    || identity
+                        .requested_id
+                        .as_ref()
+                        .is_some_and(|id| *id == it.id)
             };
-            state.balancers.values().filter(is_its).map(|it| state.shown(it)).collect()
+            state
+                .balancers
+                .values()
+                .filter(is_its)
+                .map(|it| state.shown(it))
+                .collect()
         };
         tokio::time::sleep(Duration::from_millis(20)).await;
         found
@@ -215,7 +263,11 @@ impl LoadBalancerCloud for Small {
     type Spec = ();
 
     fn name_uniqueness(&self) -> NameUniqueness {
-        if self.state().names_are_not_unique { NameUniqueness::NotUnique } else { NameUniqueness::Unique }
+        if self.state().names_are_not_unique {
+            NameUniqueness::NotUnique
+        } else {
+            NameUniqueness::Unique
+        }
     }
 
     fn replacement(
@@ -225,8 +277,13 @@ impl LoadBalancerCloud for Small {
         service: &Service,
         (): &(),
     ) -> Result<Replacement> {
-        let is_refused = service.metadata.annotations.iter().any(|it| it.contains_key(REFUSES_REPLACEMENT));
-        let zone = |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
+        let is_refused = service
+            .metadata
+            .annotations
+            .iter()
+            .any(|it| it.contains_key(REFUSES_REPLACEMENT));
+        let zone =
+            |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
         let (wanted, seen) = (zone(desired), observed.graph.as_ref().and_then(zone));
         let changes = format!("zone: {seen:?} → {wanted:?}");
         Ok(match self.state().replaces {
@@ -246,29 +303,44 @@ impl LoadBalancerCloud for Small {
         let annotations = service.metadata.annotations.clone().unwrap_or_default();
         let uid = service.metadata.uid.as_ref().unwrap();
         Naming {
-            name: annotations.get("name").cloned().unwrap_or_else(|| format!("a{uid}")),
+            name: annotations
+                .get("name")
+                .cloned()
+                .unwrap_or_else(|| format!("a{uid}")),
             legacy_owner: Some(format!("legacy-{uid}")),
             writes_legacy_owner: true,
             is_legacy_owner_stated: self.state().states_legacy_owner,
             is_name_chosen: annotations.contains_key("name"),
             requested_id: annotations.get("id").cloned(),
-            kind: if annotations.contains_key("network") { "network" } else { "" },
+            kind: if annotations.contains_key("network") {
+                "network"
+            } else {
+                ""
+            },
             ..Naming::of(service)
         }
     }
 
     fn adopts(&self, _actual: &ObservedLoadBalancer, _identity: &Identity<'_>) -> Adoption {
-        if self.state().adopts { Adoption::Adopt } else { Adoption::Refuse }
+        if self.state().adopts {
+            Adoption::Adopt
+        } else {
+            Adoption::Refuse
+        }
     }
 
     fn report(&self, notice: Notice<'_>) {
         match notice {
             Notice::Moved { service, from, to } => {
                 let uid = service.metadata.uid.clone().unwrap();
-                self.state().moved.push((uid, from.id.clone(), to.id.clone()));
+                self.state()
+                    .moved
+                    .push((uid, from.id.clone(), to.id.clone()));
             }
             Notice::TargetsLeftOut { pool, targets, .. } => {
-                self.state().left_out.push((pool.to_owned(), targets.clone()));
+                self.state()
+                    .left_out
+                    .push((pool.to_owned(), targets.clone()));
             }
         }
     }
@@ -285,7 +357,10 @@ impl LoadBalancerCloud for Small {
         let shown: Vec<ObservedLoadBalancer> = match query {
             Query::Ids(ids, _) => {
                 state.requests.extend(ids.iter().map(|_| "read".into()));
-                ids.iter().filter_map(|id| state.balancers.get(id)).map(|it| state.shown(it)).collect()
+                ids.iter()
+                    .filter_map(|id| state.balancers.get(id))
+                    .map(|it| state.shown(it))
+                    .collect()
             }
             _ => {
                 state.requests.push("list".into());
@@ -296,7 +371,12 @@ impl LoadBalancerCloud for Small {
     }
 
     async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
-        if !matches!(change.operations.last(), Some(Operation::Delete { resource: ResourceKey::Balancer })) {
+        if !matches!(
+            change.operations.last(),
+            Some(Operation::Delete {
+                resource: ResourceKey::Balancer
+            })
+        ) {
             return self.state().change(change);
         }
         let mut state = self.state();
@@ -313,22 +393,48 @@ impl LoadBalancerCloud for Small {
         if state.haunted {
             return Ok(Applied::Gone);
         }
-        let found = state.balancers.remove(id).filter(|_| !state.vanishing.contains(id));
-        Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
+        let found = state
+            .balancers
+            .remove(id)
+            .filter(|_| !state.vanishing.contains(id));
+        Ok(if found.is_some() {
+            Applied::Removed
+        } else {
+            Applied::Gone
+        })
     }
 
-    async fn target_health(&self, actual: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+    async fn target_health(
+        &self,
+        actual: &ObservedLoadBalancer,
+    ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let health = self.state().health.get(&actual.id).copied();
-        Ok(health.map(|is_healthy| [("a".to_owned(), TargetHealth { is_healthy, detail: String::new() })].into()))
+        Ok(health.map(|is_healthy| {
+            [(
+                "a".to_owned(),
+                TargetHealth {
+                    is_healthy,
+                    detail: String::new(),
+                },
+            )]
+            .into()
+        }))
     }
 
     fn published(&self, actual: &ObservedLoadBalancer, service: &Service, (): &()) -> Published {
-        let name = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get("hostname"));
+        let name = service
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get("hostname"));
         let shown = name.map(|name| ObservedLoadBalancer {
             ingress: vec![ObservedLoadBalancer::host(name)],
             ..ObservedLoadBalancer::default()
         });
-        Published { status: shown.as_ref().unwrap_or(actual).status(), annotations: Vec::new() }
+        Published {
+            status: shown.as_ref().unwrap_or(actual).status(),
+            annotations: Vec::new(),
+        }
     }
 }
 
@@ -375,10 +481,22 @@ pub(super) struct Town {
 impl Default for Town {
     fn default() -> Self {
         let cloud = Small::default();
-        let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
-        let town = Self { balancers: cloud.balancers(), cloud, cluster, cached: Arc::default() };
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: Some("c1".into()),
+        };
+        let town = Self {
+            balancers: cloud.balancers(),
+            cloud,
+            cluster,
+            cached: Arc::default(),
+        };
         town.balancers.set_caches(town.cached.clone());
-        let node = Node { name: "n".into(), provider_id: "small://n".into(), ..Node::default() };
+        let node = Node {
+            name: "n".into(),
+            provider_id: "small://n".into(),
+            ..Node::default()
+        };
         town.cached.nodes.lock().push(Arc::new(node));
         town
     }
@@ -418,11 +536,19 @@ impl Town {
     }
 
     pub(super) fn owner_tags(&self, uid: &str) -> OwnerTags {
-        OwnerTags { cluster: self.cluster.id.clone(), service: Some(uid.into()) }
+        OwnerTags {
+            cluster: self.cluster.id.clone(),
+            service: Some(uid.into()),
+        }
     }
 
     pub(super) fn request<'a>(&'a self, service: &'a Service) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], callbacks: &() }
+        LoadBalancerRequest {
+            cluster: &self.cluster,
+            service,
+            nodes: &[],
+            callbacks: &(),
+        }
     }
 
     /// Simulates a restart of the process.
@@ -434,9 +560,11 @@ impl Town {
 
 /// Returns a load balancer with one pool and these targets.
 pub(super) fn with_targets(targets: &[&str]) -> ResourceGraph {
-    ResourceGraph::default().balancer(Attributes::default()).pool(
-        "main",
-        Attributes::default(),
-        Some(targets.iter().copied().collect()),
-    )
+    ResourceGraph::default()
+        .balancer(Attributes::default())
+        .pool(
+            "main",
+            Attributes::default(),
+            Some(targets.iter().copied().collect()),
+        )
 }

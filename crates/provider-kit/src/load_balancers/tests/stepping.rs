@@ -8,14 +8,16 @@ use proptest::prelude::*;
 
 use super::super::change::Step;
 use super::super::dyn_cloud::TypedCloud;
-use super::super::model::{ObservedLoadBalancer, OwnerTags, Port, ResourceGraph, ResourceKey, Shared, State};
+use super::super::model::{
+    ObservedLoadBalancer, OwnerTags, Port, ResourceGraph, ResourceKey, Shared, State,
+};
 use super::super::ownership::{Others, OwnershipResult};
 use super::super::service_sync::ServiceSync;
 use super::super::step::{Action, Answer};
 use super::super::sync_goal::SyncGoal;
 use super::super::{
-    Adoption, Applied, Change, DesiredStateInput, Identity, LoadBalancerCloud, NameUniqueness, Naming, Operation,
-    Options, Query, Recovery, plan,
+    Adoption, Applied, Change, DesiredStateInput, Identity, LoadBalancerCloud, NameUniqueness,
+    Naming, Operation, Options, Query, Recovery, plan,
 };
 use super::cloud::StepByStep;
 use super::planning::{any_actual, check_possible, graph};
@@ -87,31 +89,49 @@ struct Cloud {
 }
 
 fn service() -> Service {
-    serde_json::from_value(serde_json::json!({"metadata": {"namespace": "default", "name": "web", "uid": "s1"}}))
-        .unwrap()
+    serde_json::from_value(
+        serde_json::json!({"metadata": {"namespace": "default", "name": "web", "uid": "s1"}}),
+    )
+    .unwrap()
 }
 
 fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("c1".into()) }
+    Cluster {
+        name: "kubernetes".into(),
+        id: Some("c1".into()),
+    }
 }
 
 fn owner_tags(cluster: &str, service: &str) -> OwnerTags {
-    OwnerTags { cluster: Some(cluster.into()), service: Some(service.into()) }
+    OwnerTags {
+        cluster: Some(cluster.into()),
+        service: Some(service.into()),
+    }
 }
 
 /// Returns `true` if a load balancer carries the Service's owner tags, or its legacy owner tag and no owner tags.
 fn is_own(actual: &ObservedLoadBalancer) -> bool {
-    let is_legacy = actual.owner_tags == OwnerTags::default() && actual.legacy_owner.as_deref() == Some("legacy-s1");
+    let is_legacy = actual.owner_tags == OwnerTags::default()
+        && actual.legacy_owner.as_deref() == Some("legacy-s1");
     actual.owner_tags == owner_tags("c1", "s1") || is_legacy
 }
 
 impl Cloud {
     fn own(&self) -> Vec<&ObservedLoadBalancer> {
-        self.balancers.values().filter(|actual| is_own(actual)).collect()
+        self.balancers
+            .values()
+            .filter(|actual| is_own(actual))
+            .collect()
     }
 
     fn others(&self) -> String {
-        format!("{:?}", self.balancers.values().filter(|it| !is_own(it) && !it.adopted).collect::<Vec<_>>())
+        format!(
+            "{:?}",
+            self.balancers
+                .values()
+                .filter(|it| !is_own(it) && !it.adopted)
+                .collect::<Vec<_>>()
+        )
     }
 
     fn seen(&self, id: &str) -> Option<Shared> {
@@ -125,10 +145,23 @@ impl Cloud {
                 || it.legacy_owner == identity.legacy_owner
         };
         let with_address = |it: &ObservedLoadBalancer| {
-            Arc::new(ObservedLoadBalancer { ingress: vec![ObservedLoadBalancer::ip(&it.id)], ..it.clone() })
+            Arc::new(ObservedLoadBalancer {
+                ingress: vec![ObservedLoadBalancer::ip(&it.id)],
+                ..it.clone()
+            })
         };
-        let found = self.balancers.values().filter(is_candidate).map(with_address).collect();
-        let others = Others { caches: None, naming: &Naming::of, is_shared: &|_| false, adopts: &|_| Adoption::Refuse };
+        let found = self
+            .balancers
+            .values()
+            .filter(is_candidate)
+            .map(with_address)
+            .collect();
+        let others = Others {
+            caches: None,
+            naming: &Naming::of,
+            is_shared: &|_| false,
+            adopts: &|_| Adoption::Refuse,
+        };
         OwnershipResult::new(found, identity, &others)
     }
 
@@ -136,9 +169,15 @@ impl Cloud {
     fn check(stored: &ObservedLoadBalancer, operation: &Operation) {
         let is_shared = !stored.foreign.is_empty();
         check_possible(&stored.known_graph(), operation);
-        assert!(is_own(stored), "{operation:?} for another owner's load balancer: {stored:?}");
+        assert!(
+            is_own(stored),
+            "{operation:?} for another owner's load balancer: {stored:?}"
+        );
         if operation.deletes(|resource| *resource == ResourceKey::Balancer) {
-            assert!(!stored.adopted && !is_shared, "a load balancer that was not ours to delete: {stored:?}");
+            assert!(
+                !stored.adopted && !is_shared,
+                "a load balancer that was not ours to delete: {stored:?}"
+            );
         }
     }
 
@@ -161,13 +200,22 @@ impl Cloud {
             ..change.outcome(count).unwrap_or_default()
         };
         let mut stored = match change.actual {
-            Some(_) => self.balancers.remove(&id).ok_or_else(|| Error::not_found("gone"))?,
+            Some(_) => self
+                .balancers
+                .remove(&id)
+                .ok_or_else(|| Error::not_found("gone"))?,
             None => ObservedLoadBalancer { graph: None, ..new },
         };
         for operation in &change.operations[..count] {
             Self::check(&stored, operation);
-            let one = Change { actual: Some(&stored), operations: std::slice::from_ref(operation), ..change };
-            let Some(outcome) = one.outcome(1) else { return Ok(Step::Gone) };
+            let one = Change {
+                actual: Some(&stored),
+                operations: std::slice::from_ref(operation),
+                ..change
+            };
+            let Some(outcome) = one.outcome(1) else {
+                return Ok(Step::Gone);
+            };
             stored = outcome;
         }
         self.balancers.insert(id, stored.clone());
@@ -185,16 +233,26 @@ impl Cloud {
         let (cluster, service) = (cluster(), service());
         let legacy_owner = Some("legacy-s1".to_owned());
         let published_addresses = self.shown.clone();
-        let naming = Naming { name: "web".into(), legacy_owner, published_addresses, ..Naming::default() };
+        let naming = Naming {
+            name: "web".into(),
+            legacy_owner,
+            published_addresses,
+            ..Naming::default()
+        };
         let identity = Identity::new(&cluster, &service, naming);
-        let cloud =
-            TypedCloud { cloud: Decisions, machines: Arc::new(StepByStep::default()), options: Options::default() };
+        let cloud = TypedCloud {
+            cloud: Decisions,
+            machines: Arc::new(StepByStep::default()),
+            options: Options::default(),
+        };
         let desired = goal.has_desired().then(|| self.desired.clone());
         let (mut sync, mut action) = ServiceSync::start(goal, desired, &cloud, &identity, None);
         let mut sent = 0;
         for _ in 0..1000 {
             let answer = match action {
-                Action::Find { .. } | Action::VerifyAbsence { .. } => Ok(Answer::Found(self.found(&identity))),
+                Action::Find { .. } | Action::VerifyAbsence { .. } => {
+                    Ok(Answer::Found(self.found(&identity)))
+                }
                 Action::Claim(_) => Ok(Answer::Claimed),
                 Action::Lock { actual, .. }
                 | Action::Wait { actual, .. }
@@ -244,10 +302,19 @@ impl Cloud {
     /// Fails unless the Service has the desired load balancer and no operation is left. Twins stay.
     fn check_reached(&mut self) {
         let own = self.own();
-        let is_desired = |actual: &&ObservedLoadBalancer| plan(&self.desired, &actual.known_graph()).is_empty();
+        let is_desired =
+            |actual: &&ObservedLoadBalancer| plan(&self.desired, &actual.known_graph()).is_empty();
         assert!(own.iter().any(is_desired), "{own:?}");
-        assert!(own.iter().all(|it| it.known_graph().balancer_attributes().is_some()), "remnants are deleted: {own:?}");
-        assert_eq!(self.finish(SyncGoal::Ensured), 0, "a second sync has nothing to do");
+        assert!(
+            own.iter()
+                .all(|it| it.known_graph().balancer_attributes().is_some()),
+            "remnants are deleted: {own:?}"
+        );
+        assert_eq!(
+            self.finish(SyncGoal::Ensured),
+            0,
+            "a second sync has nothing to do"
+        );
     }
 }
 
@@ -256,7 +323,11 @@ impl Cloud {
 fn own() -> impl Strategy<Value = Vec<ObservedLoadBalancer>> {
     let one = (any_actual(), any::<bool>(), 0..5_u8).prop_map(|(graph, is_adopted, kind)| {
         let failed = kind == 0 && graph.balancer_attributes().is_some() && !is_adopted;
-        let state = if failed { State::Failed("no host".into()) } else { State::Ready };
+        let state = if failed {
+            State::Failed("no host".into())
+        } else {
+            State::Ready
+        };
         ObservedLoadBalancer {
             name: "web".into(),
             owner_tags: owner_tags("c1", "s1"),
@@ -272,19 +343,27 @@ fn own() -> impl Strategy<Value = Vec<ObservedLoadBalancer>> {
             (only.owner_tags, only.legacy_owner, only.adopted) =
                 (OwnerTags::default(), Some("legacy-s1".into()), false);
         }
-        own.iter_mut().skip(1).for_each(|second| second.state = State::Ready);
+        own.iter_mut()
+            .skip(1)
+            .for_each(|second| second.state = State::Ready);
         own
     })
 }
 
 /// Load balancers of another cluster, of another Service, and of no owner.
 fn others() -> impl Strategy<Value = Vec<ObservedLoadBalancer>> {
-    let owners = vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()];
-    let one = (graph(false), prop::sample::select(owners)).prop_map(|(graph, owner_tags)| ObservedLoadBalancer {
-        name: format!("other-{}", owner_tags.service.clone().unwrap_or_default()),
-        owner_tags,
-        graph: Some(graph),
-        ..ObservedLoadBalancer::default()
+    let owners = vec![
+        owner_tags("c2", "s9"),
+        owner_tags("c1", "s2"),
+        OwnerTags::default(),
+    ];
+    let one = (graph(false), prop::sample::select(owners)).prop_map(|(graph, owner_tags)| {
+        ObservedLoadBalancer {
+            name: format!("other-{}", owner_tags.service.clone().unwrap_or_default()),
+            owner_tags,
+            graph: Some(graph),
+            ..ObservedLoadBalancer::default()
+        }
     });
     proptest::collection::vec(one, 0..3)
 }
@@ -297,9 +376,24 @@ fn moods() -> impl Strategy<Value = Vec<Mood>> {
 fn clouds() -> impl Strategy<Value = Cloud> {
     (own(), others(), graph(true), moods()).prop_map(|(own, others, desired, moods)| {
         let numbered = own.into_iter().chain(others).enumerate();
-        let balancers =
-            numbered.map(|(n, it)| (format!("lb-{n}"), ObservedLoadBalancer { id: format!("lb-{n}"), ..it })).collect();
-        Cloud { balancers, desired, moods, created: 0, shown: Vec::new() }
+        let balancers = numbered
+            .map(|(n, it)| {
+                (
+                    format!("lb-{n}"),
+                    ObservedLoadBalancer {
+                        id: format!("lb-{n}"),
+                        ..it
+                    },
+                )
+            })
+            .collect();
+        Cloud {
+            balancers,
+            desired,
+            moods,
+            created: 0,
+            shown: Vec::new(),
+        }
     })
 }
 

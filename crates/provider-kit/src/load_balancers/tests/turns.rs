@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Plan, Service, SyncCallbacks, async_trait};
+use cloud_provider::{
+    Cluster, Goal, LoadBalancerRequest, LoadBalancers, Plan, Service, SyncCallbacks, async_trait,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -49,16 +51,32 @@ impl Scene {
         let cloud = StepByStep::default();
         cloud.model().wanted = wish(&[80], &["a"]);
         let balancers = cloud.balancers();
-        let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
-        Self { cloud, balancers, cluster, listener: Listener::default() }
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: Some("c1".into()),
+        };
+        Self {
+            cloud,
+            balancers,
+            cluster,
+            listener: Listener::default(),
+        }
     }
 
     fn request<'a>(&'a self, service: &'a Service) -> LoadBalancerRequest<'a> {
-        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], callbacks: &self.listener }
+        LoadBalancerRequest {
+            cluster: &self.cluster,
+            service,
+            nodes: &[],
+            callbacks: &self.listener,
+        }
     }
 
     async fn ensure(&self, uid: &str) -> cloud_provider::Result<()> {
-        self.balancers.ensure(self.request(&service(uid))).await.map(drop)
+        self.balancers
+            .ensure(self.request(&service(uid)))
+            .await
+            .map(drop)
     }
 
     fn writes(&self) -> Vec<String> {
@@ -75,7 +93,10 @@ fn service(uid: &str) -> Service {
 }
 
 fn owner_tags(service: &str) -> OwnerTags {
-    OwnerTags { cluster: Some("c1".into()), service: Some(service.into()) }
+    OwnerTags {
+        cluster: Some("c1".into()),
+        service: Some(service.into()),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,10 +104,18 @@ async fn observer_is_notified_before_and_after_each_wait() {
     let scene = Scene::new();
     scene.ensure("s1").await.unwrap();
     let writes = scene.writes().len();
-    let waits: Vec<String> = scene.listener.heard().into_iter().filter(|it| !it.contains('=')).collect();
+    let waits: Vec<String> = scene
+        .listener
+        .heard()
+        .into_iter()
+        .filter(|it| !it.contains('='))
+        .collect();
     assert_eq!(waits, ["waits", "goes on"].repeat(writes));
     scene.ensure("s1").await.unwrap();
-    assert!(!scene.listener.heard().contains(&"waits".to_owned()), "there is nothing to wait for");
+    assert!(
+        !scene.listener.heard().contains(&"waits".to_owned()),
+        "there is nothing to wait for"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,12 +125,22 @@ async fn only_the_state_is_read_while_the_cloud_is_busy() {
     scene.ensure("s1").await.unwrap();
     assert_eq!(scene.writes().len(), 5);
     let reads = scene.reads();
-    assert!(reads.len() > 10 && !reads.contains(&"read lb-1".to_owned()), "the outcome is cached: {reads:?}");
+    assert!(
+        reads.len() > 10 && !reads.contains(&"read lb-1".to_owned()),
+        "the outcome is cached: {reads:?}"
+    );
     scene.ensure("s1").await.unwrap();
-    assert_eq!((scene.writes(), scene.reads()), (vec![], vec![]), "the short answers are not taken for the whole");
+    assert_eq!(
+        (scene.writes(), scene.reads()),
+        (vec![], vec![]),
+        "the short answers are not taken for the whole"
+    );
 
     // The load balancer is found busy, during a change that began in an earlier run.
-    let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
+    let scene = Scene {
+        balancers: scene.cloud.balancers(),
+        ..scene
+    };
     scene.cloud.model().begin_work("lb-1");
     scene.ensure("s1").await.unwrap();
     let mut reads = scene.reads();
@@ -125,9 +164,21 @@ async fn annotations_are_requested_on_success_and_failure_but_not_on_deletion() 
     scene.ensure("s1").await.unwrap();
     assert_eq!(asked(&scene), ["example.com/id=lb-1"]);
     scene.ensure("s1").await.unwrap();
-    assert_eq!(asked(&scene), ["example.com/id=lb-1"], "the annotation may have been removed");
-    scene.balancers.update_targets(scene.request(&service("s1"))).await.unwrap();
-    scene.balancers.delete(scene.request(&service("s1"))).await.unwrap();
+    assert_eq!(
+        asked(&scene),
+        ["example.com/id=lb-1"],
+        "the annotation may have been removed"
+    );
+    scene
+        .balancers
+        .update_targets(scene.request(&service("s1")))
+        .await
+        .unwrap();
+    scene
+        .balancers
+        .delete(scene.request(&service("s1")))
+        .await
+        .unwrap();
     assert_eq!(asked(&scene), [""; 0]);
 }
 
@@ -139,11 +190,18 @@ async fn failed_new_load_balancer_is_created_again_in_the_same_sync() {
     scene.ensure("s1").await.unwrap();
     let ids: Vec<_> = scene.cloud.model().balancers.keys().cloned().collect();
     assert_eq!(ids, ["lb-2"]);
-    assert_eq!(scene.listener.heard().last().unwrap(), "example.com/id=lb-2");
+    assert_eq!(
+        scene.listener.heard().last().unwrap(),
+        "example.com/id=lb-2"
+    );
 
     // The load balancer is found in this state, as after a restart.
-    scene.cloud.model().balancers.get_mut("lb-2").unwrap().state = State::Failed("no compute host".into());
-    let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
+    scene.cloud.model().balancers.get_mut("lb-2").unwrap().state =
+        State::Failed("no compute host".into());
+    let scene = Scene {
+        balancers: scene.cloud.balancers(),
+        ..scene
+    };
     scene.ensure("s1").await.unwrap();
     let ids: Vec<_> = scene.cloud.model().balancers.keys().cloned().collect();
     assert_eq!(ids, ["lb-3"]);
@@ -168,19 +226,35 @@ async fn failed_load_balancer_stays_if_it_worked_or_is_shared() {
         scene.ensure("s1").await.unwrap();
         {
             let mut model = scene.cloud.model();
-            model.balancers.get_mut("lb-1").unwrap().state = State::Failed("no compute host".into());
+            model.balancers.get_mut("lb-1").unwrap().state =
+                State::Failed("no compute host".into());
             model.is_replaced = is_shared;
             if is_shared {
-                let resource =
-                    ResourceKey::CreatedBefore(Auxiliary { rank: 1, kind: "rule".into(), name: "other".into() });
+                let resource = ResourceKey::CreatedBefore(Auxiliary {
+                    rank: 1,
+                    kind: "rule".into(),
+                    name: "other".into(),
+                });
                 model.foreign.insert(resource, "another's".into());
             }
         }
-        let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
+        let scene = Scene {
+            balancers: scene.cloud.balancers(),
+            ..scene
+        };
         let error = scene.ensure("s1").await.unwrap_err().to_string();
-        assert!(error.contains("lb-1") && error.contains("no compute host"), "{error}");
+        assert!(
+            error.contains("lb-1") && error.contains("no compute host"),
+            "{error}"
+        );
         assert!(scene.cloud.model().balancers.contains_key("lb-1"));
-        assert!(scene.balancers.update_targets(scene.request(&service("s1"))).await.is_err());
+        assert!(
+            scene
+                .balancers
+                .update_targets(scene.request(&service("s1")))
+                .await
+                .is_err()
+        );
     }
 }
 
@@ -196,9 +270,20 @@ async fn shared_load_balancer_is_changed_for_one_service_at_a_time() {
     let (one, two) = tokio::join!(scene.ensure("s1"), scene.ensure("s2"));
     one.and(two).unwrap();
     let model = scene.cloud.model();
-    let turns: Vec<_> = model.turns.chunk_by(|a, b| a == b).map(|turn| &*turn[0]).collect();
+    let turns: Vec<_> = model
+        .turns
+        .chunk_by(|a, b| a == b)
+        .map(|turn| &*turn[0])
+        .collect();
     assert_eq!(turns, ["s1", "s2"], "{:?}", model.turns);
-    assert_eq!(model.balancers.values().filter(|it| it.owner_tags == owner_tags("s1")).count(), 1);
+    assert_eq!(
+        model
+            .balancers
+            .values()
+            .filter(|it| it.owner_tags == owner_tags("s1"))
+            .count(),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +310,11 @@ async fn desired_state_is_fitted_to_the_observed_one() {
     scene.cloud.model().wanted = wish(&[80, 443], &["a"]);
     scene.cloud.model().keeps = vec![443];
     let service = service("s1");
-    let plan = scene.balancers.plan(scene.request(&service), Goal::Ensured).await.unwrap();
+    let plan = scene
+        .balancers
+        .plan(scene.request(&service), Goal::Ensured)
+        .await
+        .unwrap();
     assert!(plan.is_empty(), "{plan:?}");
     scene.ensure("s1").await.unwrap();
     assert_eq!(scene.writes(), [""; 0]);
@@ -240,5 +329,13 @@ async fn partial_progress_is_planned_again_while_less_is_left() {
     scene.cloud.model().wanted = wish(&[80], &targets);
     scene.ensure("s1").await.unwrap();
     let model = scene.cloud.model();
-    assert_eq!(model.balancers["lb-1"].graph.as_ref().unwrap().targets_of("pool-80").len(), 40);
+    assert_eq!(
+        model.balancers["lb-1"]
+            .graph
+            .as_ref()
+            .unwrap()
+            .targets_of("pool-80")
+            .len(),
+        40
+    );
 }

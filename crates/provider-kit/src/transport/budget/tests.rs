@@ -5,7 +5,11 @@ use super::*;
 const HOUR: Refill = Refill::Evenly(Duration::from_secs(3600));
 
 fn told(limit: u64, remaining: u64, reset: Option<u64>) -> RateLimitReport {
-    RateLimitReport { limit: Some(limit), remaining: Some(remaining), reset: reset.map(Duration::from_secs) }
+    RateLimitReport {
+        limit: Some(limit),
+        remaining: Some(remaining),
+        reset: reset.map(Duration::from_secs),
+    }
 }
 
 /// Returns an allowance that knows the report of an answer at `now`.
@@ -28,7 +32,10 @@ fn turn(allowance: &mut Allowance, priority: Priority, now: Instant) -> Result<N
 #[test]
 fn each_priority_leaves_more_than_the_one_above_it() {
     let now = Instant::now();
-    let budget = Budget { refill: HOUR, ..Budget::default() };
+    let budget = Budget {
+        refill: HOUR,
+        ..Budget::default()
+    };
     // Of 3,600: 360 are for others, then 162 for urgent calls only, then 648 more for ordinary ones.
     let table = [
         (1172, [true, true, true]),
@@ -39,10 +46,16 @@ fn each_priority_leaves_more_than_the_one_above_it() {
         (360, [false, false, false]),
     ];
     for (left, expected) in table {
-        for (priority, expected) in [Priority::Refresh, Priority::Ordinary, Priority::Urgent].into_iter().zip(expected)
+        for (priority, expected) in [Priority::Refresh, Priority::Ordinary, Priority::Urgent]
+            .into_iter()
+            .zip(expected)
         {
             let mut allowance = knowing(budget, told(3600, left, None), now);
-            assert_eq!(turn(&mut allowance, priority, now).is_ok(), expected, "{priority:?} at {left}");
+            assert_eq!(
+                turn(&mut allowance, priority, now).is_ok(),
+                expected,
+                "{priority:?} at {left}"
+            );
         }
     }
 }
@@ -52,7 +65,11 @@ fn without_headers_there_is_no_limit_and_a_single_request_goes_ahead() {
     let now = Instant::now();
     let mut allowance = Allowance::new(Budget::default(), false);
     let first = turn(&mut allowance, Priority::Refresh, now).unwrap();
-    assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(1), "the first answer may say something");
+    assert_eq!(
+        turn(&mut allowance, Priority::Urgent, now),
+        Err(1),
+        "the first answer may say something"
+    );
     allowance.finish(first, Outcome::Answered(RateLimitReport::default()), now);
     for _ in 0..10_000 {
         turn(&mut allowance, Priority::Refresh, now).unwrap();
@@ -62,7 +79,10 @@ fn without_headers_there_is_no_limit_and_a_single_request_goes_ahead() {
 #[test]
 fn a_stated_limit_holds_from_the_first_request_on_whatever_the_cloud_says() {
     let begun = Instant::now();
-    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 20) };
+    let budget = Budget {
+        share_left_to_others: 0.0,
+        refill: Refill::per_second(10, 20),
+    };
     let mut allowance = knowing(budget, told(3600, 3600, None), begun);
     let mut sent = 1;
     let mut now = begun;
@@ -75,7 +95,10 @@ fn a_stated_limit_holds_from_the_first_request_on_whatever_the_cloud_says() {
             Err(_) => now += Duration::from_millis(100),
         }
     }
-    assert!((68..=71).contains(&sent), "20 at once, and 10 each second: {sent}");
+    assert!(
+        (68..=71).contains(&sent),
+        "20 at once, and 10 each second: {sent}"
+    );
 }
 
 #[test]
@@ -89,7 +112,10 @@ fn a_first_request_without_an_answer_holds_up_the_others_for_a_second_only() {
 #[test]
 fn requests_in_flight_are_counted() {
     let now = Instant::now();
-    let budget = Budget { share_left_to_others: 0.5, refill: HOUR };
+    let budget = Budget {
+        share_left_to_others: 0.5,
+        refill: HOUR,
+    };
     let mut allowance = knowing(budget, told(100, 53, None), now);
     let mut number = 0;
     for _ in 0..3 {
@@ -99,13 +125,23 @@ fn requests_in_flight_are_counted() {
     allowance.finish(number, Outcome::NotSent, now);
     number = turn(&mut allowance, Priority::Urgent, now).unwrap();
     allowance.finish(number, Outcome::Unknown, now);
-    assert!(turn(&mut allowance, Priority::Urgent, now).is_err(), "it may have been counted");
+    assert!(
+        turn(&mut allowance, Priority::Urgent, now).is_err(),
+        "it may have been counted"
+    );
 }
 
 #[test]
 fn overtaken_answer_is_ignored() {
     let now = Instant::now();
-    let mut allowance = knowing(Budget { refill: HOUR, ..Budget::default() }, told(3600, 3000, None), now);
+    let mut allowance = knowing(
+        Budget {
+            refill: HOUR,
+            ..Budget::default()
+        },
+        told(3600, 3000, None),
+        now,
+    );
     let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
     let second = turn(&mut allowance, Priority::Urgent, now).unwrap();
     allowance.finish(second, Outcome::Answered(told(3600, 0, None)), now);
@@ -116,12 +152,22 @@ fn overtaken_answer_is_ignored() {
 #[test]
 fn calls_below_their_reserve_share_the_returning_requests() {
     let now = Instant::now();
-    let budget = Budget { share_left_to_others: 0.2, refill: HOUR };
+    let budget = Budget {
+        share_left_to_others: 0.2,
+        refill: HOUR,
+    };
     // A request comes back each second; four fifths of them are ours.
-    for (priority, milliseconds) in [(Priority::Urgent, 1250), (Priority::Ordinary, 2500), (Priority::Refresh, 5000)] {
+    for (priority, milliseconds) in [
+        (Priority::Urgent, 1250),
+        (Priority::Ordinary, 2500),
+        (Priority::Refresh, 5000),
+    ] {
         let mut allowance = knowing(budget, told(3600, 5, None), now);
         let after = |milliseconds| now + Duration::from_millis(milliseconds);
-        assert!(turn(&mut allowance, priority, after(milliseconds - 1)).is_err(), "{priority:?}");
+        assert!(
+            turn(&mut allowance, priority, after(milliseconds - 1)).is_err(),
+            "{priority:?}"
+        );
         turn(&mut allowance, priority, after(milliseconds + 1)).unwrap();
     }
 }
@@ -132,7 +178,12 @@ fn calls_wait_for_the_reset_where_requests_return_together() {
     let mut allowance = knowing(Budget::default(), told(100, 10, Some(30)), now);
     assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(30));
     for _ in 0..5 {
-        turn(&mut allowance, Priority::Urgent, now + Duration::from_secs(30)).unwrap();
+        turn(
+            &mut allowance,
+            Priority::Urgent,
+            now + Duration::from_secs(30),
+        )
+        .unwrap();
     }
 }
 
@@ -141,7 +192,11 @@ fn single_request_goes_ahead_after_the_pause_of_a_429() {
     let now = Instant::now();
     let mut allowance = Allowance::new(Budget::default(), false);
     let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
-    allowance.finish(number, Outcome::Refused(RateLimitReport::default(), Some(Duration::from_secs(5))), now);
+    allowance.finish(
+        number,
+        Outcome::Refused(RateLimitReport::default(), Some(Duration::from_secs(5))),
+        now,
+    );
     assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(5));
     let later = now + Duration::from_secs(5);
     let number = turn(&mut allowance, Priority::Urgent, later).unwrap();
@@ -169,20 +224,42 @@ const LIMIT: f64 = 720.0;
 impl World {
     fn new(share: f64, level: f64) -> Self {
         let now = Instant::now();
-        let allowance = Allowance::new(Budget { share_left_to_others: share, refill: HOUR }, false);
+        let allowance = Allowance::new(
+            Budget {
+                share_left_to_others: share,
+                refill: HOUR,
+            },
+            false,
+        );
         let (limit, left) = (LIMIT, level * LIMIT);
         let (waiting, under_way) = (Vec::new(), Vec::new());
-        Self { limit, left, allowance, began: now, now, waiting, under_way, lowest: f64::INFINITY, refused: 0 }
+        Self {
+            limit,
+            left,
+            allowance,
+            began: now,
+            now,
+            waiting,
+            under_way,
+            lowest: f64::INFINITY,
+            refused: 0,
+        }
     }
 
     /// Simulates a step of time: other users send `others` requests, the calls in `come` arrive, answers take
     /// `latency`.
-    fn step(&mut self, come: &[Priority], others: f64, latency: Duration) -> Result<(), TestCaseError> {
+    fn step(
+        &mut self,
+        come: &[Priority],
+        others: f64,
+        latency: Duration,
+    ) -> Result<(), TestCaseError> {
         self.now += STEP;
         self.left = (self.left + self.limit * STEP.as_secs_f64() / 3600.0).min(self.limit);
         self.left = (self.left - others).max(0.0);
-        let (done, under_way): (Vec<_>, _) =
-            std::mem::take(&mut self.under_way).into_iter().partition(|(at, ..)| *at <= self.now);
+        let (done, under_way): (Vec<_>, _) = std::mem::take(&mut self.under_way)
+            .into_iter()
+            .partition(|(at, ..)| *at <= self.now);
         self.under_way = under_way;
         for (_, number, outcome) in done {
             self.allowance.finish(number, outcome, self.now);
@@ -200,7 +277,11 @@ impl World {
                 continue;
             };
             self.waiting.remove(at);
-            prop_assert!(self.waiting.iter().all(|other| *other > ticket), "{ticket:?} before {:?}", self.waiting);
+            prop_assert!(
+                self.waiting.iter().all(|other| *other > ticket),
+                "{ticket:?} before {:?}",
+                self.waiting
+            );
             at = 0;
             self.serve(number, latency);
         }
@@ -221,7 +302,11 @@ impl World {
 }
 
 fn priorities() -> impl Strategy<Value = Vec<Priority>> {
-    let one = prop_oneof![Just(Priority::Refresh), Just(Priority::Ordinary), Just(Priority::Urgent)];
+    let one = prop_oneof![
+        Just(Priority::Refresh),
+        Just(Priority::Ordinary),
+        Just(Priority::Urgent)
+    ];
     proptest::collection::vec(one, 0..6)
 }
 
@@ -270,10 +355,17 @@ fn single_request_goes_ahead_after_five_idle_minutes() {
     let lies = [
         (HOUR, told(1, 0, None), None),
         (Refill::AtReset, told(5000, 0, Some(3600)), None),
-        (HOUR, RateLimitReport::default(), Some(Duration::from_secs(86_400))),
+        (
+            HOUR,
+            RateLimitReport::default(),
+            Some(Duration::from_secs(86_400)),
+        ),
     ];
     for (refill, report, pause) in lies {
-        let budget = Budget { refill, ..Budget::default() };
+        let budget = Budget {
+            refill,
+            ..Budget::default()
+        };
         let mut allowance = knowing(budget, report, now);
         if pause.is_some() {
             let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
@@ -281,9 +373,20 @@ fn single_request_goes_ahead_after_five_idle_minutes() {
         }
         for minutes in [5, 10] {
             let later = now + Duration::from_secs(60 * minutes);
-            assert!(turn(&mut allowance, Priority::Refresh, later - Duration::from_secs(1)).is_err(), "{report:?}");
+            assert!(
+                turn(
+                    &mut allowance,
+                    Priority::Refresh,
+                    later - Duration::from_secs(1)
+                )
+                .is_err(),
+                "{report:?}"
+            );
             let probe = turn(&mut allowance, Priority::Refresh, later).unwrap();
-            assert!(turn(&mut allowance, Priority::Urgent, later).is_err(), "{report:?}: one only");
+            assert!(
+                turn(&mut allowance, Priority::Urgent, later).is_err(),
+                "{report:?}: one only"
+            );
             allowance.finish(probe, Outcome::Refused(report, pause), later);
         }
     }
@@ -292,22 +395,41 @@ fn single_request_goes_ahead_after_five_idle_minutes() {
 #[test]
 fn adaptive_limit_shrinks_after_refusals_and_grows_after_answers() {
     let mut now = Instant::now();
-    let mut allowance = Allowance::new(Budget { share_left_to_others: 0.0, refill: Refill::adaptive(10, 10) }, false);
+    let mut allowance = Allowance::new(
+        Budget {
+            share_left_to_others: 0.0,
+            refill: Refill::adaptive(10, 10),
+        },
+        false,
+    );
     let send = |allowance: &mut Allowance, now| {
-        (0..).map_while(|_| turn(allowance, Priority::Urgent, now).ok()).collect::<Vec<_>>()
+        (0..)
+            .map_while(|_| turn(allowance, Priority::Urgent, now).ok())
+            .collect::<Vec<_>>()
     };
     let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
     allowance.finish(first, Outcome::Answered(RateLimitReport::default()), now);
     let burst = send(&mut allowance, now);
     assert_eq!(burst.len(), 9);
     for number in burst {
-        allowance.finish(number, Outcome::Refused(RateLimitReport::default(), None), now);
+        allowance.finish(
+            number,
+            Outcome::Refused(RateLimitReport::default(), None),
+            now,
+        );
     }
-    assert_eq!(allowance.slowdown.0, 2.0, "requests that were under way count once");
+    assert_eq!(
+        allowance.slowdown.0, 2.0,
+        "requests that were under way count once"
+    );
     now += Duration::from_secs(1);
     let probe = turn(&mut allowance, Priority::Urgent, now).unwrap();
     allowance.finish(probe, Outcome::Answered(RateLimitReport::default()), now);
-    assert_eq!(send(&mut allowance, now).len(), 4, "half of ten came back in a second");
+    assert_eq!(
+        send(&mut allowance, now).len(),
+        4,
+        "half of ten came back in a second"
+    );
     for number in 100..120 {
         allowance.finish(number, Outcome::Answered(RateLimitReport::default()), now);
     }
@@ -317,7 +439,10 @@ fn adaptive_limit_shrinks_after_refusals_and_grows_after_answers() {
 #[test]
 fn declared_report_lowers_a_stated_limit_and_spreads_what_is_left_of_a_window() {
     let now = Instant::now();
-    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 200) };
+    let budget = Budget {
+        share_left_to_others: 0.0,
+        refill: Refill::per_second(10, 200),
+    };
     let window = Some(Duration::from_secs(180));
     for (is_declared, left, reset, priority, expected) in [
         (true, 100, window, Priority::Ordinary, Ok(2)),
@@ -330,24 +455,41 @@ fn declared_report_lowers_a_stated_limit_and_spreads_what_is_left_of_a_window() 
     ] {
         let mut allowance = Allowance::new(budget, is_declared);
         let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
-        let report = RateLimitReport { remaining: Some(left), reset, ..RateLimitReport::default() };
+        let report = RateLimitReport {
+            remaining: Some(left),
+            reset,
+            ..RateLimitReport::default()
+        };
         allowance.finish(number, Outcome::Answered(report), now);
-        assert_eq!(turn(&mut allowance, priority, now), expected, "{is_declared} {left} {reset:?} {priority:?}");
+        assert_eq!(
+            turn(&mut allowance, priority, now),
+            expected,
+            "{is_declared} {left} {reset:?} {priority:?}"
+        );
     }
 }
 
 #[test]
 fn stated_limit_is_whole_again_when_reports_no_longer_lower_it() {
     let mut now = Instant::now();
-    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 200) };
+    let budget = Budget {
+        share_left_to_others: 0.0,
+        refill: Refill::per_second(10, 200),
+    };
     let mut allowance = Allowance::new(budget, true);
     let window = Some(Duration::from_secs(180));
     for (left, pause) in [(1, 300), (1000, 20)] {
         let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
-        let report = RateLimitReport { remaining: Some(left), reset: window, ..RateLimitReport::default() };
+        let report = RateLimitReport {
+            remaining: Some(left),
+            reset: window,
+            ..RateLimitReport::default()
+        };
         allowance.finish(number, Outcome::Answered(report), now);
         now += Duration::from_secs(pause);
     }
-    let burst = (0..).map_while(|_| turn(&mut allowance, Priority::Urgent, now).ok()).count();
+    let burst = (0..)
+        .map_while(|_| turn(&mut allowance, Priority::Urgent, now).ok())
+        .count();
     assert_eq!(burst, 200);
 }

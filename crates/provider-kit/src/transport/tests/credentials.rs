@@ -29,9 +29,20 @@ impl Cloud {
     fn router(&self) -> Router {
         let cloud = self.clone();
         Router::new().fallback(any(move |request: axum::extract::Request| async move {
-            let token = request.headers()["authorization"].to_str().unwrap().trim_start_matches("Bearer ").to_owned();
-            cloud.shown.lock().push(format!("{token} {}", request.uri().path()));
-            if cloud.valid.lock().contains(&*token) { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+            let token = request.headers()["authorization"]
+                .to_str()
+                .unwrap()
+                .trim_start_matches("Bearer ")
+                .to_owned();
+            cloud
+                .shown
+                .lock()
+                .push(format!("{token} {}", request.uri().path()));
+            if cloud.valid.lock().contains(&*token) {
+                StatusCode::OK
+            } else {
+                StatusCode::UNAUTHORIZED
+            }
         }))
     }
 }
@@ -40,7 +51,8 @@ struct File(PathBuf);
 
 impl File {
     fn new(name: &str, token: &str) -> Self {
-        let file = Self(std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id())));
+        let file =
+            Self(std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id())));
         file.write(token);
         file
     }
@@ -68,9 +80,15 @@ impl CloudMetrics for Told {
 /// Rule P-39: metrics report the outcome of each new token.
 #[tokio::test(start_paused = true)]
 async fn metrics_report_the_outcome_of_each_new_token() {
-    let (cloud, file, told) = (Cloud::with(&["a", "ccc"]), File::new("told", "a"), Arc::new(Told::default()));
+    let (cloud, file, told) = (
+        Cloud::with(&["a", "ccc"]),
+        File::new("told", "a"),
+        Arc::new(Told::default()),
+    );
     let builder = client(cloud.router()).credential(Credential::file(&file.0).unwrap());
-    let client = builder.validate(Call::get("/check", &[])).metrics(Arc::clone(&told) as Arc<dyn CloudMetrics>);
+    let client = builder
+        .validate(Call::get("/check", &[]))
+        .metrics(Arc::clone(&told) as Arc<dyn CloudMetrics>);
     let client = client.build().unwrap();
     for token in ["bb", "ccc", "d"] {
         client.send(POST()).await.unwrap();
@@ -80,12 +98,18 @@ async fn metrics_report_the_outcome_of_each_new_token() {
     assert_eq!(*told.0.lock(), [false, true, false]);
     cloud.accept(&["d"]);
     client.send(POST()).await.unwrap();
-    assert_eq!(*told.0.lock(), [false, true, false, true], "refused before, and now there is no other");
+    assert_eq!(
+        *told.0.lock(),
+        [false, true, false, true],
+        "refused before, and now there is no other"
+    );
 }
 
 fn validating(cloud: &Cloud, file: &File) -> (Transport, Credential) {
     let credential = Credential::file(&file.0).unwrap();
-    let client = client(cloud.router()).credential(credential.clone()).validate(Call::get("/check", &[]));
+    let client = client(cloud.router())
+        .credential(credential.clone())
+        .validate(Call::get("/check", &[]));
     (client.build().unwrap(), credential)
 }
 
@@ -110,7 +134,10 @@ async fn a_new_token_that_is_refused_is_tried_again_after_a_minute_or_a_change()
     for _ in 0..3 {
         client.send(POST()).await.unwrap();
     }
-    assert_eq!(cloud.shown(), ["bb /check", "a /things", "a /things", "a /things"]);
+    assert_eq!(
+        cloud.shown(),
+        ["bb /check", "a /things", "a /things", "a /things"]
+    );
     tokio::time::sleep(Duration::from_secs(61)).await;
     client.send(POST()).await.unwrap();
     assert_eq!(cloud.shown(), ["bb /check", "a /things"]);
@@ -142,7 +169,11 @@ async fn only_one_caller_tries_a_new_token() {
     let (one, two) = tokio::join!(client.send(POST()), client.send(GET()));
     assert!(one.is_ok() && two.is_ok());
     let shown = cloud.shown();
-    assert_eq!(shown.iter().filter(|shown| *shown == "bb /check").count(), 1, "{shown:?}");
+    assert_eq!(
+        shown.iter().filter(|shown| *shown == "bb /check").count(),
+        1,
+        "{shown:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,19 +182,37 @@ async fn dropped_trial_of_a_token_is_repeated_by_the_next_caller() {
     let credential = Credential::file(&file.0).unwrap();
     let slow = Router::new().route("/check", any(|| tokio::time::sleep(Duration::from_secs(5))));
     let router = slow.fallback_service(cloud.router());
-    let client = client(router).credential(credential.clone()).validate(Call::get("/check", &[])).build().unwrap();
+    let client = client(router)
+        .credential(credential.clone())
+        .validate(Call::get("/check", &[]))
+        .build()
+        .unwrap();
     file.write("bb");
-    assert!(tokio::time::timeout(Duration::from_secs(1), client.send(POST())).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), client.send(POST()))
+            .await
+            .is_err()
+    );
     client.send(POST()).await.unwrap();
     assert_eq!(cloud.shown(), ["bb /things"]);
 }
 
 #[tokio::test]
 async fn user_and_password_are_sent_and_reach_no_error() {
-    let echo =
-        |_: usize, headers: &HeaderMap| (StatusCode::FORBIDDEN, headers["authorization"].to_str().unwrap().to_owned());
+    let echo = |_: usize, headers: &HeaderMap| {
+        (
+            StatusCode::FORBIDDEN,
+            headers["authorization"].to_str().unwrap().to_owned(),
+        )
+    };
     let (router, _) = scripted(echo);
-    let client = client(router).credential(Credential::basic("#ws+user", "pass:word")).build().unwrap();
+    let client = client(router)
+        .credential(Credential::basic("#ws+user", "pass:word"))
+        .build()
+        .unwrap();
     let err = client.send(GET()).await.unwrap_err();
-    assert_eq!(err.to_string(), "GET /things/7 answered 403: Basic [redacted]");
+    assert_eq!(
+        err.to_string(),
+        "GET /things/7 answered 403: Basic [redacted]"
+    );
 }

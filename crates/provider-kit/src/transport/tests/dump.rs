@@ -10,12 +10,22 @@ async fn a_dump_shows_every_request_and_answer_and_no_secret() {
     let _guard = tracing::subscriber::set_default(log.clone());
     let echo = |_: usize, headers: &HeaderMap| {
         let sent = headers["authorization"].to_str().unwrap().to_owned();
-        ([("set-cookie", "s3cret")], format!(r#"{{"you_sent":"{sent}","root_password":"s3cret2"}}"#))
+        (
+            [("set-cookie", "s3cret")],
+            format!(r#"{{"you_sent":"{sent}","root_password":"s3cret2"}}"#),
+        )
     };
     let (router, _) = scripted(echo);
-    let client =
-        client(router).credential(Credential::token("s3cret")).log_bodies(true).user_agent("x/1").build().unwrap();
-    client.send(create("a").query("token", "s3cret")).await.unwrap();
+    let client = client(router)
+        .credential(Credential::token("s3cret"))
+        .log_bodies(true)
+        .user_agent("x/1")
+        .build()
+        .unwrap();
+    client
+        .send(create("a").query("token", "s3cret"))
+        .await
+        .unwrap();
     let log = log.0.lock().join("\n---\n");
     assert_eq!(
         log,

@@ -18,7 +18,11 @@ struct Bucket {
 
 impl Cloud {
     fn with(left: f64) -> Self {
-        Self(Arc::new(Mutex::new(Bucket { left, at: Instant::now(), answered: Vec::new() })))
+        Self(Arc::new(Mutex::new(Bucket {
+            left,
+            at: Instant::now(),
+            answered: Vec::new(),
+        })))
     }
 
     fn answer(&self, path: &str) -> axum::response::Response {
@@ -31,7 +35,10 @@ impl Cloud {
             bucket.left -= 1.0;
         }
         bucket.answered.push((path.to_owned(), allowed));
-        let restored = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as f64;
+        let restored = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_secs() as f64;
         let restored = restored + 3600.0 - bucket.left;
         let headers = [
             ("ratelimit-limit", "3600".to_owned()),
@@ -56,7 +63,11 @@ impl Cloud {
             jitter: Jitter::Full,
             longest_pause,
         };
-        client(Router::new().fallback(any(answer))).budget(budget).retry_policy(retry_policy).build().unwrap()
+        client(Router::new().fallback(any(answer)))
+            .budget(budget)
+            .retry_policy(retry_policy)
+            .build()
+            .unwrap()
     }
 
     fn answered(&self) -> Vec<(String, bool)> {
@@ -64,7 +75,10 @@ impl Cloud {
     }
 }
 
-const EVENLY: Budget = Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) };
+const EVENLY: Budget = Budget {
+    share_left_to_others: 0.1,
+    refill: Refill::Evenly(Duration::from_secs(3600)),
+};
 
 /// Retries like a controller: at the time that the error names.
 async fn until_done(client: &Transport, call: Call) {
@@ -76,16 +90,29 @@ async fn until_done(client: &Transport, call: Call) {
 
 async fn creations_and_joining_nodes(client: &Transport) {
     let create = |n: usize| until_done(client, Call::post("/balancers/{n}", &[&n.to_string()]));
-    let look_up =
-        |n: usize| until_done(client, Call::get("/nodes/{n}", &[&n.to_string()]).with_priority(Priority::Urgent));
-    tokio::join!(join_all((0..200).map(create)), join_all((0..100).map(look_up)));
+    let look_up = |n: usize| {
+        until_done(
+            client,
+            Call::get("/nodes/{n}", &[&n.to_string()]).with_priority(Priority::Urgent),
+        )
+    };
+    tokio::join!(
+        join_all((0..200).map(create)),
+        join_all((0..100).map(look_up))
+    );
 }
 
 /// Returns the paths that were answered 429 twice in a row.
 fn twice_in_a_row(answered: &[(String, bool)]) -> Vec<&str> {
     let mut last = BTreeMap::new();
-    let mut again = |answer: &(String, bool)| last.insert(answer.0.clone(), answer.1) == Some(false) && !answer.1;
-    answered.iter().filter(|answer| again(answer)).map(|(path, _)| &**path).collect()
+    let mut again = |answer: &(String, bool)| {
+        last.insert(answer.0.clone(), answer.1) == Some(false) && !answer.1
+    };
+    answered
+        .iter()
+        .filter(|answer| again(answer))
+        .map(|(path, _)| &**path)
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,15 +124,24 @@ async fn nodes_come_first_when_the_bucket_is_nearly_empty() {
         creations_and_joining_nodes(&client).await;
         let answered = cloud.answered();
         let refused = answered.iter().filter(|(_, allowed)| !allowed).count();
-        let last_node = answered.iter().rposition(|(path, _)| path.starts_with("/nodes")).unwrap();
-        let before = answered[..last_node].iter().filter(|(path, _)| path.starts_with("/balancers")).count();
+        let last_node = answered
+            .iter()
+            .rposition(|(path, _)| path.starts_with("/nodes"))
+            .unwrap();
+        let before = answered[..last_node]
+            .iter()
+            .filter(|(path, _)| path.starts_with("/balancers"))
+            .count();
         let took = began.elapsed().as_secs();
         println!(
             "pauses up to {longest_pause} s: {took} s, {refused} refused, {before} creations before the last node"
         );
         assert!(twice_in_a_row(&answered).is_empty(), "{answered:?}");
         assert_eq!(answered.iter().filter(|(_, allowed)| *allowed).count(), 300);
-        assert!(before <= overtaken, "{before} creations came before the last node");
+        assert!(
+            before <= overtaken,
+            "{before} creations came before the last node"
+        );
         assert_eq!(refused, 0);
     }
 }
@@ -116,7 +152,11 @@ async fn a_full_bucket_is_used_at_once() {
     let client = cloud.transport(EVENLY, Duration::from_secs(10));
     let began = Instant::now();
     creations_and_joining_nodes(&client).await;
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,20 +173,30 @@ async fn some_calls_succeed_while_others_use_up_the_limit() {
         () = creations_and_joining_nodes(&client) => {}
         () = others => {}
     }
-    let answered = cloud.answered().into_iter().filter(|(path, _)| path != "/others").collect::<Vec<_>>();
+    let answered = cloud
+        .answered()
+        .into_iter()
+        .filter(|(path, _)| path != "/others")
+        .collect::<Vec<_>>();
     assert!(twice_in_a_row(&answered).is_empty(), "{answered:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn long_deferred_call_fails_with_a_retry_time_and_sends_nothing() {
     let cloud = Cloud::with(2.0);
-    let budget = Budget { refill: Refill::AtReset, ..EVENLY };
+    let budget = Budget {
+        refill: Refill::AtReset,
+        ..EVENLY
+    };
     let client = cloud.transport(budget, Duration::from_secs(10));
     client.send(GET()).await.unwrap();
     let err = client.send(POST()).await.unwrap_err();
     // The window ends in an hour, but no pause is longer than five minutes: the report may be wrong.
     assert!(
-        err.is_rate_limited() && err.retry_after().is_some_and(|it| (299..=300).contains(&it.as_secs())),
+        err.is_rate_limited()
+            && err
+                .retry_after()
+                .is_some_and(|it| (299..=300).contains(&it.as_secs())),
         "{err:?}"
     );
     assert!(
@@ -175,8 +225,15 @@ async fn thousands_of_waiting_calls_cost_little() {
     let cloud = Cloud::with(3600.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(3600));
     let began = std::time::Instant::now();
-    join_all((0..5000).map(|_| client.send(POST()))).await.into_iter().collect::<Result<Vec<_>>>().unwrap();
-    println!("5,000 calls, 2,000 of which waited for their turn: {:?}", began.elapsed());
+    join_all((0..5000).map(|_| client.send(POST())))
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>>>()
+        .unwrap();
+    println!(
+        "5,000 calls, 2,000 of which waited for their turn: {:?}",
+        began.elapsed()
+    );
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
@@ -191,7 +248,11 @@ async fn a_pause_of_a_day_lasts_five_minutes_and_then_one_request_finds_out() {
         for expected in 1..=2 {
             for _ in 0..3 {
                 let err = client.send(GET()).await.unwrap_err();
-                assert!(err.retry_after().is_some_and(|it| it <= Duration::from_secs(300)), "{err:?}");
+                assert!(
+                    err.retry_after()
+                        .is_some_and(|it| it <= Duration::from_secs(300)),
+                    "{err:?}"
+                );
             }
             assert_eq!(sent.load(Ordering::SeqCst), expected, "{status}");
             tokio::time::sleep(Duration::from_secs(300)).await;
@@ -204,7 +265,10 @@ async fn a_pause_of_a_day_lasts_five_minutes_and_then_one_request_finds_out() {
 #[tokio::test(start_paused = true)]
 async fn nearly_used_up_limit_in_a_header_of_the_cloud_slows_calls_before_a_refusal() {
     const WINDOW: Duration = Duration::from_secs(60);
-    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 100) };
+    let budget = Budget {
+        share_left_to_others: 0.0,
+        refill: Refill::per_second(10, 100),
+    };
     let mut refused_without = 0;
     for is_declared in [false, true] {
         let (sent, refused) = (Arc::new(Mutex::new(Vec::new())), Sent::default());
@@ -220,7 +284,13 @@ async fn nearly_used_up_limit_in_a_header_of_the_cloud_slows_calls_before_a_refu
             [("x-calls-left", (40 - sent.len()).to_string())].into_response()
         });
         let builder = client(router).budget(budget);
-        let client = if is_declared { builder.rate_limits(calls_left) } else { builder }.build().unwrap();
+        let client = if is_declared {
+            builder.rate_limits(calls_left)
+        } else {
+            builder
+        }
+        .build()
+        .unwrap();
         join_all((0..80).map(|_| until_done(&client, POST()))).await;
         match is_declared {
             false => refused_without = refused.load(Ordering::SeqCst),
@@ -231,6 +301,12 @@ async fn nearly_used_up_limit_in_a_header_of_the_cloud_slows_calls_before_a_refu
 }
 
 fn calls_left(headers: &HeaderMap) -> RateLimitReport {
-    let remaining = headers.get("x-calls-left").and_then(|it| it.to_str().ok()?.parse().ok());
-    RateLimitReport { remaining, reset: Some(Duration::from_secs(60)), ..RateLimitReport::default() }
+    let remaining = headers
+        .get("x-calls-left")
+        .and_then(|it| it.to_str().ok()?.parse().ok());
+    RateLimitReport {
+        remaining,
+        reset: Some(Duration::from_secs(60)),
+        ..RateLimitReport::default()
+    }
 }

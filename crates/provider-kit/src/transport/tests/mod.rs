@@ -43,8 +43,13 @@ const POST: fn() -> Call = || Call::post("/things", &[]);
 
 #[tokio::test(start_paused = true)]
 async fn pause_of_a_429_holds_for_every_clone() {
-    let (router, sent) =
-        scripted(|n, _| if n == 1 { (SLOW_DOWN, [("retry-after", "3")]).into_response() } else { "".into_response() });
+    let (router, sent) = scripted(|n, _| {
+        if n == 1 {
+            (SLOW_DOWN, [("retry-after", "3")]).into_response()
+        } else {
+            "".into_response()
+        }
+    });
     let client = client(router).build().unwrap();
     let began = Instant::now();
     let other = async {
@@ -53,7 +58,10 @@ async fn pause_of_a_429_holds_for_every_clone() {
     };
     let (first, second) = tokio::join!(client.send(POST()), other);
     first.unwrap();
-    assert!(second.unwrap() >= Duration::from_secs(3), "the second call was deferred");
+    assert!(
+        second.unwrap() >= Duration::from_secs(3),
+        "the second call was deferred"
+    );
     assert!(began.elapsed() < Duration::from_secs(4));
     assert_eq!(sent.load(Ordering::SeqCst), 3);
 }
@@ -65,7 +73,10 @@ async fn long_pause_is_returned_to_the_caller_and_nothing_is_sent() {
     for _ in 0..3 {
         let err = client.send(GET()).await.unwrap_err();
         assert!(err.is_rate_limited());
-        assert!(err.retry_after().unwrap() > Duration::from_secs(119), "{err:?}");
+        assert!(
+            err.retry_after().unwrap() > Duration::from_secs(119),
+            "{err:?}"
+        );
     }
     assert_eq!(sent.load(Ordering::SeqCst), 1);
 }
@@ -83,10 +94,20 @@ async fn the_last_request_of_a_window_is_followed_by_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn only_repeatable_calls_are_retried_a_limited_number_of_times() {
-    let table = [(GET(), 4), (POST(), 1), (POST().repeatable(), 4), (Call::delete("/things/{id}", &["7"]), 4)];
+    let table = [
+        (GET(), 4),
+        (POST(), 1),
+        (POST().repeatable(), 4),
+        (Call::delete("/things/{id}", &["7"]), 4),
+    ];
     for (call, tries) in table {
         let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
-        let err = client(router).build().unwrap().send(call.clone()).await.unwrap_err();
+        let err = client(router)
+            .build()
+            .unwrap()
+            .send(call.clone())
+            .await
+            .unwrap_err();
         assert_eq!(sent.load(Ordering::SeqCst), tries, "{call:?}");
         assert!(err.to_string().ends_with("answered 502"), "{err}");
     }
@@ -96,9 +117,21 @@ async fn only_repeatable_calls_are_retried_a_limited_number_of_times() {
 async fn a_call_without_an_answer_ends_in_bounded_time() {
     let stuck = Router::new().fallback(any(std::future::pending::<()>));
     let began = Instant::now();
-    let err = client(stuck).build().unwrap().send(GET()).await.unwrap_err();
-    assert_eq!(err.to_string(), "GET /things/7 was not answered: no answer within 30s");
-    assert!(began.elapsed() <= Duration::from_secs(90), "{:?}", began.elapsed());
+    let err = client(stuck)
+        .build()
+        .unwrap()
+        .send(GET())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "GET /things/7 was not answered: no answer within 30s"
+    );
+    assert!(
+        began.elapsed() <= Duration::from_secs(90),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -113,49 +146,97 @@ async fn each_refusal_becomes_an_error_of_its_kind() {
         (423, own, Error::is_conflict),
         (422, own, Error::is_invalid),
         (400, own, Error::is_invalid),
-        (404, r#"{"errors":[{"reason":"Not found"}]}"#, Error::is_not_found),
-        (404, r#"{"message":"no Route matched"}"#, |err| !err.is_not_found()),
+        (
+            404,
+            r#"{"errors":[{"reason":"Not found"}]}"#,
+            Error::is_not_found,
+        ),
+        (404, r#"{"message":"no Route matched"}"#, |err| {
+            !err.is_not_found()
+        }),
         (404, "<html>no such page</html>", |err| !err.is_not_found()),
         (410, "", |err| !err.is_not_found()),
     ];
     for (status, body, expected) in table {
         let (router, _) = scripted(move |_, _| (StatusCode::from_u16(status).unwrap(), body));
-        let err = client(router).build().unwrap().send(GET()).await.unwrap_err();
+        let err = client(router)
+            .build()
+            .unwrap()
+            .send(GET())
+            .await
+            .unwrap_err();
         assert!(expected(&err), "{err:?}");
-        assert!(err.to_string().starts_with(&format!("GET /things/7 answered {status}")), "{err}");
-        assert!(body != own || err.to_string().ends_with(": because"), "{err}");
+        assert!(
+            err.to_string()
+                .starts_with(&format!("GET /things/7 answered {status}")),
+            "{err}"
+        );
+        assert!(
+            body != own || err.to_string().ends_with(": because"),
+            "{err}"
+        );
     }
 }
 
 #[test]
 fn the_usual_shapes_of_a_refusal_are_read() {
     let table = [
-        (r#"{"error":{"code":"not_found","message":"no"}}"#, "not_found", "no"),
+        (
+            r#"{"error":{"code":"not_found","message":"no"}}"#,
+            "not_found",
+            "no",
+        ),
         (r#"{"id":"not_found","message":"no"}"#, "not_found", "no"),
-        (r#"{"errors":[{"reason":"Not found"}]}"#, Refusal::UNSPECIFIED, "Not found"),
+        (
+            r#"{"errors":[{"reason":"Not found"}]}"#,
+            Refusal::UNSPECIFIED,
+            "Not found",
+        ),
         (
             r#"{"errors":[{"field":"label","reason":"is too long"},{"reason":"no"}]}"#,
             Refusal::UNSPECIFIED,
             "label: is too long; no",
         ),
         (r#"{"error":"no","status":404}"#, Refusal::UNSPECIFIED, "no"),
-        (r#"{"message":"no Route matched with those values"}"#, "", "no Route matched with those values"),
+        (
+            r#"{"message":"no Route matched with those values"}"#,
+            "",
+            "no Route matched with those values",
+        ),
     ];
     for (body, code, message) in table {
-        let expected = Refusal { code: code.into(), message: message.into(), details: Vec::new() };
-        assert_eq!(Refusal::read(&HeaderMap::new(), body.as_bytes()), Some(expected), "{body}");
+        let expected = Refusal {
+            code: code.into(),
+            message: message.into(),
+            details: Vec::new(),
+        };
+        assert_eq!(
+            Refusal::read(&HeaderMap::new(), body.as_bytes()),
+            Some(expected),
+            "{body}"
+        );
     }
     assert_eq!(Refusal::read(&HeaderMap::new(), b"[1]"), None);
 }
 
 #[tokio::test]
 async fn a_token_that_the_cloud_repeats_reaches_no_error() {
-    let echo =
-        |_: usize, headers: &HeaderMap| (StatusCode::FORBIDDEN, headers["authorization"].to_str().unwrap().to_owned());
+    let echo = |_: usize, headers: &HeaderMap| {
+        (
+            StatusCode::FORBIDDEN,
+            headers["authorization"].to_str().unwrap().to_owned(),
+        )
+    };
     let (router, _) = scripted(echo);
-    let client = client(router).credential(Credential::token("s3cret")).build().unwrap();
+    let client = client(router)
+        .credential(Credential::token("s3cret"))
+        .build()
+        .unwrap();
     let err = client.send(GET()).await.unwrap_err();
-    assert_eq!(err.to_string(), "GET /things/7 answered 403: Bearer [redacted]");
+    assert_eq!(
+        err.to_string(),
+        "GET /things/7 answered 403: Bearer [redacted]"
+    );
     assert!(!format!("{client:?} {err:?}").contains("s3cret"));
 }
 
@@ -163,14 +244,26 @@ async fn a_token_that_the_cloud_repeats_reaches_no_error() {
 async fn half_of_a_token_reaches_no_error_where_a_text_is_cut() {
     let echo = |_: usize, headers: &HeaderMap| {
         let token = headers["authorization"].to_str().unwrap();
-        (StatusCode::BAD_REQUEST, format!("<html>{}  {token}</html>", "x".repeat(150)))
+        (
+            StatusCode::BAD_REQUEST,
+            format!("<html>{}  {token}</html>", "x".repeat(150)),
+        )
     };
     let (router, _) = scripted(echo);
-    let cloud = client(router).credential(Credential::token("s3cret".repeat(30))).build().unwrap();
+    let cloud = client(router)
+        .credential(Credential::token("s3cret".repeat(30)))
+        .build()
+        .unwrap();
     let err = cloud.send(GET()).await.unwrap_err().to_string();
     assert!(err.ends_with("x Bearer [redacted]</html>"), "{err}");
     let (long, _) = scripted(|_, _| (StatusCode::BAD_REQUEST, "é".repeat(70_000)));
-    let err = client(long).build().unwrap().send(GET()).await.unwrap_err().to_string();
+    let err = client(long)
+        .build()
+        .unwrap()
+        .send(GET())
+        .await
+        .unwrap_err()
+        .to_string();
     assert_eq!(err.chars().filter(|c| *c == 'é').count(), 200);
 }
 
@@ -180,14 +273,30 @@ async fn refused_token_is_read_again_even_from_an_unchanged_file() {
     std::fs::write(&file, "old").unwrap();
     let time = std::fs::metadata(&file).unwrap().modified().unwrap();
     let valid = |_: usize, headers: &HeaderMap| {
-        if headers["authorization"] == "Bearer new" { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+        if headers["authorization"] == "Bearer new" {
+            StatusCode::OK
+        } else {
+            StatusCode::UNAUTHORIZED
+        }
     };
     let (router, sent) = scripted(valid);
-    let client = client(router).credential(Credential::file(&file).unwrap()).build().unwrap();
+    let client = client(router)
+        .credential(Credential::file(&file).unwrap())
+        .build()
+        .unwrap();
     assert!(client.send(POST()).await.unwrap_err().is_unauthorized());
-    assert_eq!(sent.load(Ordering::SeqCst), 1, "the same token is not tried twice");
+    assert_eq!(
+        sent.load(Ordering::SeqCst),
+        1,
+        "the same token is not tried twice"
+    );
     std::fs::write(&file, "new").unwrap();
-    std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
     client.send(POST()).await.unwrap();
     assert_eq!(sent.load(Ordering::SeqCst), 3);
     std::fs::remove_file(&file).unwrap();
@@ -204,9 +313,21 @@ impl CloudMetrics for Seen {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_count_every_attempt_by_route_template() {
-    let (router, _) = scripted(|n, _| if n == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
+    let (router, _) = scripted(|n, _| {
+        if n == 1 {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else {
+            StatusCode::OK
+        }
+    });
     let seen = Arc::new(Seen::default());
-    client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
+    client(router)
+        .metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>)
+        .build()
+        .unwrap()
+        .send(GET())
+        .await
+        .unwrap();
     let route = || "GET /things/{id}".to_owned();
     assert_eq!(*seen.0.lock(), [(route(), Some(503)), (route(), Some(200))]);
 }
@@ -221,11 +342,20 @@ async fn metrics_report_the_remaining_requests_of_every_answer() {
         }
     }
     let (router, _) = scripted(|n, _| match n {
-        1 => (StatusCode::SERVICE_UNAVAILABLE, [("ratelimit-remaining", "42")]),
+        1 => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [("ratelimit-remaining", "42")],
+        ),
         _ => (StatusCode::OK, [("x-ratelimit-remaining", "41")]),
     });
     let left = Arc::new(Left::default());
-    client(router).metrics(Arc::clone(&left) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
+    client(router)
+        .metrics(Arc::clone(&left) as Arc<dyn CloudMetrics>)
+        .build()
+        .unwrap()
+        .send(GET())
+        .await
+        .unwrap();
     assert_eq!(*left.0.lock(), [42, 41]);
 }
 
@@ -238,7 +368,11 @@ async fn inv_4_a_closed_fence_stops_changes_and_their_retries() {
     let client = client(router).fence(fence).build().unwrap();
     let delete = || Call::delete("/things/{id}", &["7"]);
     let err = client.send(delete()).await.unwrap_err();
-    assert_eq!(sent.load(Ordering::SeqCst), 1, "the second attempt was not sent");
+    assert_eq!(
+        sent.load(Ordering::SeqCst),
+        1,
+        "the second attempt was not sent"
+    );
     assert!(err.to_string().contains("does not hold the lease"), "{err}");
     client.send(POST()).await.unwrap_err();
     assert_eq!(sent.load(Ordering::SeqCst), 1);
@@ -254,17 +388,35 @@ async fn plain_http_needs_no_tls_provider() {
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let client = Transport::builder(base).build().unwrap();
     assert_eq!(client.read::<Vec<u8>>(GET()).await.unwrap(), [7]);
-    assert!(client.read::<String>(GET()).await.unwrap_err().to_string().contains("unexpected body"));
+    assert!(
+        client
+            .read::<String>(GET())
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("unexpected body")
+    );
     server.abort();
-    let err = Transport::builder("https://cloud.example").build().unwrap_err();
+    let err = Transport::builder("https://cloud.example")
+        .build()
+        .unwrap_err();
     assert!(err.to_string().contains("no TLS crypto provider"), "{err}");
 }
 
 #[test]
 fn an_endpoint_that_is_no_url_is_refused_without_showing_it() {
-    for base in ["", "cloud.example", "ftp://cloud", "http://", "user:s3cret@cloud"] {
+    for base in [
+        "",
+        "cloud.example",
+        "ftp://cloud",
+        "http://",
+        "user:s3cret@cloud",
+    ] {
         let err = Transport::builder(base).build().unwrap_err();
-        assert!(err.is_invalid() && !err.to_string().contains("s3cret"), "{err}");
+        assert!(
+            err.is_invalid() && !err.to_string().contains("s3cret"),
+            "{err}"
+        );
     }
 }
 
@@ -273,7 +425,11 @@ fn base_url_is_shown_without_user_and_password() {
     for base in ["http://cloud/v1", "http://user:s3@cret@cloud/v1"] {
         let (router, _) = scripted(|_, _| StatusCode::OK);
         let client = Transport::builder(base).service(router).build();
-        assert_eq!(client.map_or_else(|err| err.to_string(), |client| client.base()), "http://cloud/v1", "{base}");
+        assert_eq!(
+            client.map_or_else(|err| err.to_string(), |client| client.base()),
+            "http://cloud/v1",
+            "{base}"
+        );
     }
 }
 
@@ -290,10 +446,22 @@ async fn closed_fence_allows_reads_only() {
     let (closed, _) = fence(false);
     let seen = Arc::new(Seen::default());
     let metrics = Arc::clone(&seen) as Arc<dyn CloudMetrics>;
-    let client = client(router).fence(closed).metrics(metrics).build().unwrap();
-    for call in [POST(), Call::put("/things", &[]), Call::delete("/things", &[]), POST().repeatable()] {
+    let client = client(router)
+        .fence(closed)
+        .metrics(metrics)
+        .build()
+        .unwrap();
+    for call in [
+        POST(),
+        Call::put("/things", &[]),
+        Call::delete("/things", &[]),
+        POST().repeatable(),
+    ] {
         let err = client.send(call).await.unwrap_err().to_string();
-        assert!(err.contains("/things: ") && err.contains("does not hold the lease"), "{err}");
+        assert!(
+            err.contains("/things: ") && err.contains("does not hold the lease"),
+            "{err}"
+        );
     }
     assert!(sent.load(Ordering::SeqCst) == 0 && seen.0.lock().is_empty());
     client.send(GET()).await.unwrap();
@@ -311,7 +479,13 @@ async fn a_fence_that_closes_before_the_next_try_or_during_a_pause_stops_it() {
             (status, [("retry-after", pause)])
         };
         let (router, sent) = scripted(lost);
-        let err = client(router).fence(open).build().unwrap().send(POST().repeatable()).await.unwrap_err();
+        let err = client(router)
+            .fence(open)
+            .build()
+            .unwrap()
+            .send(POST().repeatable())
+            .await
+            .unwrap_err();
         assert!(err.to_string().contains("does not hold the lease"), "{err}");
         assert_eq!(sent.load(Ordering::SeqCst), 1);
     }
@@ -326,15 +500,24 @@ async fn fence_that_closes_during_a_connect_stops_the_request() {
         async move {
             tokio::time::sleep(Duration::from_secs(10)).await;
             counter.fetch_add(1, Ordering::SeqCst);
-            Ok::<_, std::convert::Infallible>(Response::new(http_body_util::Full::<Bytes>::default()))
+            Ok::<_, std::convert::Infallible>(Response::new(
+                http_body_util::Full::<Bytes>::default(),
+            ))
         }
     });
     let (open, leads) = fence(true);
-    let client = Transport::builder("http://cloud").service(slow).fence(open).build().unwrap();
+    let client = Transport::builder("http://cloud")
+        .service(slow)
+        .fence(open)
+        .build()
+        .unwrap();
     let closing = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         leads.store(false, Ordering::SeqCst);
     };
     let (written, read, ()) = tokio::join!(client.send(POST()), client.send(GET()), closing);
-    assert!(written.is_err() && read.is_ok() && sent.load(Ordering::SeqCst) == 1, "only the read got through");
+    assert!(
+        written.is_err() && read.is_ok() && sent.load(Ordering::SeqCst) == 1,
+        "only the read got through"
+    );
 }

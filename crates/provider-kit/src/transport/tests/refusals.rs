@@ -1,6 +1,9 @@
 use super::*;
 
-fn refusal(status: u16, code: &str) -> impl Fn(usize, &HeaderMap) -> (StatusCode, String) + Clone + use<> {
+fn refusal(
+    status: u16,
+    code: &str,
+) -> impl Fn(usize, &HeaderMap) -> (StatusCode, String) + Clone + use<> {
     let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
     move |_, _| (StatusCode::from_u16(status).unwrap(), body.clone())
 }
@@ -17,7 +20,8 @@ async fn only_refusals_that_were_not_applied_are_retried() {
     ];
     for (status, code, tries) in table {
         let (router, sent) = scripted(refusal(status, code));
-        let client = client(router).retry_refusals(|refusal| ["conflict", "locked"].contains(&&*refusal.code));
+        let client = client(router)
+            .retry_refusals(|refusal| ["conflict", "locked"].contains(&&*refusal.code));
         client.build().unwrap().send(POST()).await.unwrap_err();
         assert_eq!(sent.load(Ordering::SeqCst), tries, "{status} {code}");
     }
@@ -30,9 +34,14 @@ async fn call_without_a_connection_is_retried_in_any_case() {
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base = format!("http://{}", held.local_addr().unwrap());
     let seen = Arc::new(Seen::default());
-    let retry_policy = RetryPolicy { max_attempts: 3, backoff: Duration::from_millis(1), ..RetryPolicy::default() };
-    let client =
-        Transport::builder(base).retry_policy(retry_policy).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
+    let retry_policy = RetryPolicy {
+        max_attempts: 3,
+        backoff: Duration::from_millis(1),
+        ..RetryPolicy::default()
+    };
+    let client = Transport::builder(base)
+        .retry_policy(retry_policy)
+        .metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
     client.build().unwrap().send(POST()).await.unwrap_err();
     assert_eq!(seen.0.lock().len(), 3);
 }
@@ -57,18 +66,40 @@ async fn overloaded_server_delays_calls_and_gets_no_unsafe_retry() {
     };
     let (router, sent) = scripted(answer);
     let (cloud, began) = (client(router).build().unwrap(), Instant::now());
-    let err = cloud.send(POST()).await.unwrap_err().context("it was not made");
-    assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(40)), 0));
+    let err = cloud
+        .send(POST())
+        .await
+        .unwrap_err()
+        .context("it was not made");
+    assert_eq!(
+        (err.retry_after(), began.elapsed().as_secs()),
+        (Some(Duration::from_secs(40)), 0)
+    );
     assert!(!err.chain().any(Error::is_rate_limited), "{err:?}");
     // Other calls are deferred, and fail with the time to retry after, until then.
     let held = cloud.send(GET()).await.unwrap_err();
-    assert!(held.retry_after() > Some(Duration::from_secs(39)), "{held:?}");
+    assert!(
+        held.retry_after() > Some(Duration::from_secs(39)),
+        "{held:?}"
+    );
     tokio::time::sleep(Duration::from_secs(31)).await;
     cloud.send(GET()).await.unwrap();
-    assert_eq!((sent.load(Ordering::SeqCst), began.elapsed().as_secs()), (2, 40));
+    assert_eq!(
+        (sent.load(Ordering::SeqCst), began.elapsed().as_secs()),
+        (2, 40)
+    );
     // Without a time, no call is deferred.
     let (router, _) = scripted(|_, _| (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "soon")]));
-    assert_eq!(client(router).build().unwrap().send(POST()).await.unwrap_err().retry_after(), None);
+    assert_eq!(
+        client(router)
+            .build()
+            .unwrap()
+            .send(POST())
+            .await
+            .unwrap_err()
+            .retry_after(),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +115,13 @@ async fn retries_take_no_longer_than_the_policy_allows() {
         ..RetryPolicy::default()
     };
     let began = Instant::now();
-    client(router).retry_policy(retry_policy).build().unwrap().send(GET()).await.unwrap_err();
+    client(router)
+        .retry_policy(retry_policy)
+        .build()
+        .unwrap()
+        .send(GET())
+        .await
+        .unwrap_err();
     assert_eq!(sent.load(Ordering::SeqCst), 6);
     assert!(began.elapsed() <= Duration::from_secs(1 + 2 + 4 + 8 + 16));
 }
@@ -93,8 +130,20 @@ async fn retries_take_no_longer_than_the_policy_allows() {
 async fn error_names_invalid_fields_and_the_correlation_id() {
     let body = r#"{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[
         {"name":"http.timeout_idle","messages":["must be at least 30","must be a number"]},{"name":"x","messages":null}]}}}"#;
-    let (router, _) = scripted(move |_, _| (StatusCode::UNPROCESSABLE_ENTITY, [("x-correlation-id", "7f3a")], body));
-    let err = client(router).correlation("x-correlation-id").build().unwrap().send(POST()).await.unwrap_err();
+    let (router, _) = scripted(move |_, _| {
+        (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            [("x-correlation-id", "7f3a")],
+            body,
+        )
+    });
+    let err = client(router)
+        .correlation("x-correlation-id")
+        .build()
+        .unwrap()
+        .send(POST())
+        .await
+        .unwrap_err();
     assert!(err.is_invalid());
     assert_eq!(
         err.to_string(),
@@ -107,11 +156,15 @@ async fn error_names_invalid_fields_and_the_correlation_id() {
 async fn rate_limit_with_its_own_code_pauses_the_client() {
     let (router, sent) = scripted(refusal(403, "RATE_LIMIT_EXCEEDED"));
     let client = client(router).build().unwrap().error_mapping(|refusal| {
-        (refusal.code == "RATE_LIMIT_EXCEEDED").then_some(|text| Error::rate_limited(text, Duration::from_secs(300)))
+        (refusal.code == "RATE_LIMIT_EXCEEDED")
+            .then_some(|text| Error::rate_limited(text, Duration::from_secs(300)))
     });
     for _ in 0..3 {
         let err = client.send(GET()).await.unwrap_err();
-        assert!(err.is_rate_limited() && err.retry_after() > Some(Duration::from_secs(290)), "{err:?}");
+        assert!(
+            err.is_rate_limited() && err.retry_after() > Some(Duration::from_secs(290)),
+            "{err:?}"
+        );
     }
     assert_eq!(sent.load(Ordering::SeqCst), 1);
     tokio::time::sleep(Duration::from_secs(301)).await;
@@ -129,7 +182,10 @@ async fn metadata_service_answers_plain_text_and_its_404_is_its_own() {
     let client = client(router).metadata_service().build().unwrap();
     assert_eq!(client.send(GET()).await.unwrap().text(), "worker-role");
     let missing = client.send(GET()).await.unwrap_err();
-    assert!(missing.is_not_found() && missing.to_string().contains("no such path"), "{missing}");
+    assert!(
+        missing.is_not_found() && missing.to_string().contains("no such path"),
+        "{missing}"
+    );
     client.send(GET()).await.unwrap_err();
     assert_eq!(sent.load(Ordering::SeqCst), 2 + 3, "three attempts");
 }
@@ -152,24 +208,43 @@ async fn metrics_report_started_and_abandoned_requests() {
     let (router, _) = scripted(|_, _| StatusCode::OK);
     let router = router.route("/things/7", any(std::future::pending::<()>));
     let seen = Arc::new(Running::default());
-    let client = client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap();
+    let client = client(router)
+        .metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>)
+        .build()
+        .unwrap();
     client.send(POST()).await.unwrap();
     let _ = tokio::time::timeout(Duration::from_secs(1), client.send(GET())).await;
-    assert_eq!(*seen.0.lock(), ["started", "finished", "started", "abandoned"]);
+    assert_eq!(
+        *seen.0.lock(),
+        ["started", "finished", "started", "abandoned"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_may_be_a_date_and_the_status_413() {
     let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(5);
-    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&date)
+        .unwrap();
     let (router, sent) = scripted(move |n, _| match n {
-        1 => (StatusCode::PAYLOAD_TOO_LARGE, [("retry-after", date.clone())]).into_response(),
+        1 => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            [("retry-after", date.clone())],
+        )
+            .into_response(),
         2 => (StatusCode::PAYLOAD_TOO_LARGE, "too large").into_response(),
         _ => StatusCode::OK.into_response(),
     });
     let (client, began) = (client(router).build().unwrap(), Instant::now());
     let error = client.send(POST()).await.unwrap_err();
-    assert!(!error.is_rate_limited() && error.to_string().contains("413: too large"), "{error:?}");
-    assert!((4..=5).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert!(
+        !error.is_rate_limited() && error.to_string().contains("413: too large"),
+        "{error:?}"
+    );
+    assert!(
+        (4..=5).contains(&began.elapsed().as_secs()),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(sent.load(Ordering::SeqCst), 2);
 }

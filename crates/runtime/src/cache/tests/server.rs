@@ -47,12 +47,19 @@ struct State {
 impl Server {
     pub(super) fn client(&self) -> Client {
         let server = self.clone();
-        Client::new(tower::service_fn(move |request: Request<Body>| ready(server.answer(&request))), "default")
+        Client::new(
+            tower::service_fn(move |request: Request<Body>| ready(server.answer(&request))),
+            "default",
+        )
     }
 
     pub(super) fn put(&self, name: &str) {
         let mut state = self.0.lock();
-        let kind = if state.objects.contains_key(name) { "MODIFIED" } else { "ADDED" };
+        let kind = if state.objects.contains_key(name) {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
         state.version += 1;
         let version = state.version;
         state.objects.insert(name.into(), version);
@@ -118,8 +125,13 @@ impl Server {
     fn answer(&self, request: &Request<Body>) -> Result<Response<Bytes>, std::io::Error> {
         let mut state = self.0.lock();
         assert_eq!(request.uri().path(), "/api/v1/nodes");
-        let query: BTreeMap<&str, &str> =
-            request.uri().query().unwrap_or_default().split('&').filter_map(|p| p.split_once('=')).collect();
+        let query: BTreeMap<&str, &str> = request
+            .uri()
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|p| p.split_once('='))
+            .collect();
         let get = |key: &str| query.get(key).copied().unwrap_or_default();
         let request = match (get("watch"), get("sendInitialEvents")) {
             ("true", "true") => "stream".into(),
@@ -129,10 +141,15 @@ impl Server {
         };
         state.requests.push(request);
         if state.down {
-            return Err(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "nobody listens"));
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::ConnectionRefused,
+                "nobody listens",
+            ));
         }
         Ok(match (get("watch"), get("sendInitialEvents")) {
-            ("true", "true") if state.streams_refused => failure(422, "Invalid", "sendInitialEvents is forbidden"),
+            ("true", "true") if state.streams_refused => {
+                failure(422, "Invalid", "sendInitialEvents is forbidden")
+            }
             ("true", "true") => state.stream(),
             ("true", _) => state.watch(get("resourceVersion").parse().unwrap()),
             _ => state.list(get("limit").parse().unwrap(), get("continue")),
@@ -144,7 +161,8 @@ impl State {
     fn send_event(&mut self, kind: &str, name: &str) {
         let event = json!({"type": kind, "object": object(name, self.version)});
         self.history.push((self.version, event.clone()));
-        self.watches.retain(|watch| watch.unbounded_send(event.clone()).is_ok());
+        self.watches
+            .retain(|watch| watch.unbounded_send(event.clone()).is_ok());
     }
 
     fn list(&mut self, limit: usize, after: &str) -> Response<Bytes> {
@@ -152,7 +170,11 @@ impl State {
             let endless = stream::repeat_with(|| Ok(Frame::data(vec![b' '; 1 << 20].into())));
             return Response::new(Bytes::new(StreamBody::new(endless)));
         }
-        let page: Vec<_> = self.objects.iter().filter(|(name, _)| name.as_str() > after).collect();
+        let page: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(name, _)| name.as_str() > after)
+            .collect();
         let number = (self.objects.len() - page.len()) / limit + 1;
         if self.failing.0 == number && self.failing.1 > 0 {
             self.failing.1 -= 1;
@@ -164,14 +186,21 @@ impl State {
         if more {
             metadata["continue"] = page.last().unwrap().0.as_str().into();
         }
-        let items: Vec<_> = page.iter().map(|(name, version)| object(name, **version)).collect();
-        let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": metadata, "items": items});
+        let items: Vec<_> = page
+            .iter()
+            .map(|(name, version)| object(name, **version))
+            .collect();
+        let list =
+            json!({"apiVersion": "v1", "kind": "NodeList", "metadata": metadata, "items": items});
         body(200, stream::iter([list]))
     }
 
     fn stream(&mut self) -> Response<Bytes> {
-        let mut events: Vec<_> =
-            self.objects.iter().map(|(name, v)| json!({"type": "ADDED", "object": object(name, *v)})).collect();
+        let mut events: Vec<_> = self
+            .objects
+            .iter()
+            .map(|(name, v)| json!({"type": "ADDED", "object": object(name, *v)}))
+            .collect();
         let metadata = json!({
             "resourceVersion": self.version.to_string(),
             "annotations": {"k8s.io/initial-events-end": "true"},
@@ -185,11 +214,19 @@ impl State {
             return failure(410, "Expired", "too old resource version");
         }
         if from < self.oldest {
-            let status =
-                json!({"status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"});
-            return body(200, stream::iter([json!({"type": "ERROR", "object": status})]));
+            let status = json!({"status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"});
+            return body(
+                200,
+                stream::iter([json!({"type": "ERROR", "object": status})]),
+            );
         }
-        self.follow(self.history.iter().filter(|(v, _)| *v > from).map(|(_, event)| event.clone()).collect())
+        self.follow(
+            self.history
+                .iter()
+                .filter(|(v, _)| *v > from)
+                .map(|(_, event)| event.clone())
+                .collect(),
+        )
     }
 
     fn follow(&mut self, past: Vec<Value>) -> Response<Bytes> {
@@ -208,7 +245,13 @@ fn failure(code: u16, reason: &str, message: &str) -> Response<Bytes> {
     body(code, stream::iter([status]))
 }
 
-fn body(code: u16, parts: impl futures::Stream<Item = Value> + Send + Sync + 'static) -> Response<Bytes> {
+fn body(
+    code: u16,
+    parts: impl futures::Stream<Item = Value> + Send + Sync + 'static,
+) -> Response<Bytes> {
     let frames = parts.map(|part| Ok(Frame::data(format!("{part}\n").into())));
-    Response::builder().status(code).body(Bytes::new(StreamBody::new(frames))).unwrap()
+    Response::builder()
+        .status(code)
+        .body(Bytes::new(StreamBody::new(frames)))
+        .unwrap()
 }

@@ -22,9 +22,18 @@ struct Scenario {
 
 impl Scenario {
     fn begin() -> Self {
-        let (begin, config) =
-            (Instant::now(), ElectionConfig { identity: "me".into(), ..ElectionConfig::new("ns", "ccm") });
-        Self { election: Election::new(config, begin), begin, version: 0 }
+        let (begin, config) = (
+            Instant::now(),
+            ElectionConfig {
+                identity: "me".into(),
+                ..ElectionConfig::new("ns", "ccm")
+            },
+        );
+        Self {
+            election: Election::new(config, begin),
+            begin,
+            version: 0,
+        }
     }
 
     fn step(&mut self, at: f64, input: Input) -> String {
@@ -54,7 +63,9 @@ impl Scenario {
     }
 
     fn leads_until(&self) -> Option<f64> {
-        self.election.deadline().map(|deadline| (deadline - self.begin).as_secs_f64())
+        self.election
+            .deadline()
+            .map(|deadline| (deadline - self.begin).as_secs_f64())
     }
 
     /// Returns a Lease as a server has it, renewed at that time.
@@ -76,19 +87,32 @@ fn show(lease: &Lease) -> String {
     let record = lease.record();
     let time = |text: &str| text.get(14..21).unwrap_or_default().to_owned();
     let (acquired, renewed) = (time(&record.acquired), time(&record.renewed));
-    format!("{}/{}/{acquired}/{renewed}/{}", record.holder, record.duration_seconds, record.transitions)
+    format!(
+        "{}/{}/{acquired}/{renewed}/{}",
+        record.holder, record.duration_seconds, record.transitions
+    )
 }
 
 #[test]
 fn the_first_one_creates_the_lease_and_renews_it_directly() {
     let mut scenario = Scenario::begin();
     assert_eq!(scenario.step(0.0, Input::Due), "read");
-    assert_eq!(scenario.step(0.1, Input::Read(Ok(None))), "create me/15/00:00.1/00:00.1/0");
+    assert_eq!(
+        scenario.step(0.1, Input::Read(Ok(None))),
+        "create me/15/00:00.1/00:00.1/0"
+    );
     assert_eq!(scenario.leads_until(), None, "not before it is written");
     let mine = scenario.lease("me", 15, 0.1);
     assert_eq!(scenario.step(0.3, Input::Written(Ok(mine))), "wait 2.3");
-    assert_eq!(scenario.leads_until(), Some(10.1), "from when it was sent, not from when it was answered");
-    assert_eq!(scenario.step(2.3, Input::Due), "update me/15/00:00.1/00:02.3/3");
+    assert_eq!(
+        scenario.leads_until(),
+        Some(10.1),
+        "from when it was sent, not from when it was answered"
+    );
+    assert_eq!(
+        scenario.step(2.3, Input::Due),
+        "update me/15/00:00.1/00:02.3/3"
+    );
     let mine = scenario.lease("me", 15, 2.3);
     assert_eq!(scenario.step(2.4, Input::Written(Ok(mine))), "wait 4.4");
     assert_eq!(scenario.leads_until(), Some(12.3));
@@ -100,19 +124,34 @@ fn a_living_holder_is_waited_for_and_a_dead_one_replaced() {
     scenario.step(0.0, Input::Due);
     // The holder's clock is a year behind: only that the record changes counts.
     let alive = scenario.lease("other", 15, 0.0);
-    assert_eq!(scenario.step_with(0.0, Input::Read(Ok(Some(alive))), 0.0), "wait 2.0");
+    assert_eq!(
+        scenario.step_with(0.0, Input::Read(Ok(Some(alive))), 0.0),
+        "wait 2.0"
+    );
     let alive = scenario.lease("other", 15, 2.0);
-    assert_eq!(scenario.step_with(2.0, Input::Read(Ok(Some(alive.clone()))), 1.0), "wait 6.4");
+    assert_eq!(
+        scenario.step_with(2.0, Input::Read(Ok(Some(alive.clone()))), 1.0),
+        "wait 6.4"
+    );
     for at in [6.4, 10.0, 14.0] {
-        assert_eq!(scenario.step_with(at, Input::Read(Ok(Some(alive.clone()))), 0.0), format!("wait {:.1}", at + 2.0));
+        assert_eq!(
+            scenario.step_with(at, Input::Read(Ok(Some(alive.clone()))), 0.0),
+            format!("wait {:.1}", at + 2.0)
+        );
     }
     assert_eq!(
         scenario.step_with(16.0, Input::Read(Ok(Some(alive.clone()))), 1.0),
         "wait 17.0",
         "its end is not slept through"
     );
-    assert_eq!(scenario.step(16.9, Input::Read(Ok(Some(alive.clone())))), "wait 17.0");
-    assert_eq!(scenario.step(17.0, Input::Read(Ok(Some(alive)))), "update me/15/00:17.0/00:17.0/4");
+    assert_eq!(
+        scenario.step(16.9, Input::Read(Ok(Some(alive.clone())))),
+        "wait 17.0"
+    );
+    assert_eq!(
+        scenario.step(17.0, Input::Read(Ok(Some(alive)))),
+        "update me/15/00:17.0/00:17.0/4"
+    );
 }
 
 #[test]
@@ -120,8 +159,16 @@ fn the_holders_own_lease_duration_is_what_it_is_waited_for() {
     let mut scenario = Scenario::begin();
     let slow = scenario.lease("other", 60, 0.0);
     scenario.step(0.0, Input::Read(Ok(Some(slow.clone()))));
-    assert!(scenario.step(59.9, Input::Read(Ok(Some(slow.clone())))).starts_with("wait"));
-    assert!(scenario.step(60.0, Input::Read(Ok(Some(slow)))).starts_with("update me/15"));
+    assert!(
+        scenario
+            .step(59.9, Input::Read(Ok(Some(slow.clone()))))
+            .starts_with("wait")
+    );
+    assert!(
+        scenario
+            .step(60.0, Input::Read(Ok(Some(slow))))
+            .starts_with("update me/15")
+    );
 }
 
 #[test]
@@ -130,12 +177,25 @@ fn a_lease_that_was_given_back_or_is_ones_own_is_taken_at_once() {
     let alive = scenario.lease("other", 15, 0.0);
     scenario.step(0.0, Input::Read(Ok(Some(alive))));
     let free = scenario.lease("", 1, 1.0);
-    assert_eq!(scenario.step(1.0, Input::Seen(Some(free.clone()))), "read", "a watch lags, so it is read");
-    assert_eq!(scenario.step(1.0, Input::Read(Ok(Some(free)))), "update me/15/00:01.0/00:01.0/4");
+    assert_eq!(
+        scenario.step(1.0, Input::Seen(Some(free.clone()))),
+        "read",
+        "a watch lags, so it is read"
+    );
+    assert_eq!(
+        scenario.step(1.0, Input::Read(Ok(Some(free)))),
+        "update me/15/00:01.0/00:01.0/4"
+    );
     // The answer is lost, but it was done.
-    assert_eq!(scenario.step(6.0, Input::Written(Err(Failure::Unknown))), "wait 9.2");
+    assert_eq!(
+        scenario.step(6.0, Input::Written(Err(Failure::Unknown))),
+        "wait 9.2"
+    );
     let mine = scenario.lease("me", 15, 1.0);
-    assert_eq!(scenario.step(9.2, Input::Read(Ok(Some(mine)))), "update me/15/00:01.0/00:09.2/3");
+    assert_eq!(
+        scenario.step(9.2, Input::Read(Ok(Some(mine)))),
+        "update me/15/00:01.0/00:09.2/3"
+    );
 }
 
 #[test]
@@ -150,23 +210,47 @@ fn a_lease_that_vanished_is_not_free_while_its_holder_may_live() {
         "wait 18.0",
         "it may have been renewed just before it vanished"
     );
-    assert_eq!(scenario.step(18.0, Input::Read(Ok(None))), "create me/15/00:18.0/00:18.0/0");
+    assert_eq!(
+        scenario.step(18.0, Input::Read(Ok(None))),
+        "create me/15/00:18.0/00:18.0/0"
+    );
     // Nor one that another created first, and that this process never saw.
     let mut scenario = Scenario::begin();
-    assert!(scenario.step(0.0, Input::Read(Ok(None))).starts_with("create"));
+    assert!(
+        scenario
+            .step(0.0, Input::Read(Ok(None)))
+            .starts_with("create")
+    );
     scenario.step(0.1, Input::Written(Err(Failure::Conflict)));
-    assert!(scenario.step(4.0, Input::Read(Ok(None))).starts_with("wait"));
-    assert!(scenario.step(19.0, Input::Read(Ok(None))).starts_with("create"));
+    assert!(
+        scenario
+            .step(4.0, Input::Read(Ok(None)))
+            .starts_with("wait")
+    );
+    assert!(
+        scenario
+            .step(19.0, Input::Read(Ok(None)))
+            .starts_with("create")
+    );
 }
 
 #[test]
 fn the_holder_of_a_lease_that_vanished_makes_it_anew_and_goes_on() {
     let mut scenario = Scenario::begin();
     scenario.lead(0.0);
-    assert!(scenario.step(1.0, Input::Seen(None)).starts_with("update"), "the watch may lag: first as always");
-    assert_eq!(scenario.step(1.1, Input::Written(Err(Failure::Refused))), "read");
+    assert!(
+        scenario.step(1.0, Input::Seen(None)).starts_with("update"),
+        "the watch may lag: first as always"
+    );
+    assert_eq!(
+        scenario.step(1.1, Input::Written(Err(Failure::Refused))),
+        "read"
+    );
     assert!(scenario.election.on_slow_path());
-    assert_eq!(scenario.step(1.2, Input::Read(Ok(None))), "create me/15/00:01.2/00:01.2/0");
+    assert_eq!(
+        scenario.step(1.2, Input::Read(Ok(None))),
+        "create me/15/00:01.2/00:01.2/0"
+    );
     let mine = scenario.lease("me", 15, 1.2);
     assert_eq!(scenario.step(1.3, Input::Written(Ok(mine))), "wait 3.3");
     assert_eq!(scenario.leads_until(), Some(11.2));
@@ -177,15 +261,38 @@ fn a_renewal_that_fails_is_made_slowly_until_the_deadline() {
     let mut scenario = Scenario::begin();
     scenario.lead(0.0);
     assert!(scenario.step(2.0, Input::Due).starts_with("update"));
-    assert_eq!(scenario.step(2.1, Input::Written(Err(Failure::Unknown))), "read");
+    assert_eq!(
+        scenario.step(2.1, Input::Written(Err(Failure::Unknown))),
+        "read"
+    );
     assert!(scenario.election.on_slow_path());
     let mine = scenario.lease("me", 15, 0.0);
-    assert!(scenario.step(2.2, Input::Read(Ok(Some(mine)))).starts_with("update"));
-    assert_eq!(scenario.step(2.3, Input::Written(Err(Failure::Refused))), "wait 4.3", "not at once again");
-    assert!(scenario.step(4.3, Input::Due).starts_with("update") && !scenario.election.on_slow_path());
-    assert_eq!(scenario.step(9.0, Input::Written(Err(Failure::Unknown))), "read");
-    assert_eq!(scenario.step(9.5, Input::Read(Err(Failure::Unknown))), "wait 10.0", "and not longer than it leads");
-    assert_eq!(scenario.step(10.0, Input::Due), r#"end Lost("it could not be renewed for 10s")"#);
+    assert!(
+        scenario
+            .step(2.2, Input::Read(Ok(Some(mine))))
+            .starts_with("update")
+    );
+    assert_eq!(
+        scenario.step(2.3, Input::Written(Err(Failure::Refused))),
+        "wait 4.3",
+        "not at once again"
+    );
+    assert!(
+        scenario.step(4.3, Input::Due).starts_with("update") && !scenario.election.on_slow_path()
+    );
+    assert_eq!(
+        scenario.step(9.0, Input::Written(Err(Failure::Unknown))),
+        "read"
+    );
+    assert_eq!(
+        scenario.step(9.5, Input::Read(Err(Failure::Unknown))),
+        "wait 10.0",
+        "and not longer than it leads"
+    );
+    assert_eq!(
+        scenario.step(10.0, Input::Due),
+        r#"end Lost("it could not be renewed for 10s")"#
+    );
     assert_eq!(scenario.leads_until(), None);
 }
 
@@ -195,15 +302,26 @@ fn an_answer_after_the_deadline_does_not_help() {
     scenario.lead(0.0);
     scenario.step(2.0, Input::Due);
     let mine = scenario.lease("me", 15, 2.0);
-    assert!(scenario.step(30.0, Input::Written(Ok(mine))).starts_with("end Lost"), "it was frozen meanwhile");
+    assert!(
+        scenario
+            .step(30.0, Input::Written(Ok(mine)))
+            .starts_with("end Lost"),
+        "it was frozen meanwhile"
+    );
     // Nor does one by which a candidate would lead.
     let mut scenario = Scenario::begin();
     scenario.step(0.0, Input::Read(Ok(None)));
     let mine = scenario.lease("me", 15, 0.0);
-    assert!(scenario.step(10.0, Input::Written(Ok(mine.clone()))).starts_with("wait"));
+    assert!(
+        scenario
+            .step(10.0, Input::Written(Ok(mine.clone())))
+            .starts_with("wait")
+    );
     assert_eq!(scenario.leads_until(), None);
     assert!(
-        scenario.step(12.0, Input::Read(Ok(Some(mine)))).starts_with("update me/15/00:00.0/00:12.0"),
+        scenario
+            .step(12.0, Input::Read(Ok(Some(mine))))
+            .starts_with("update me/15/00:00.0/00:12.0"),
         "but it is its own"
     );
 }
@@ -214,32 +332,66 @@ fn leader_that_reads_another_holder_has_lost_the_lease() {
     scenario.lead(0.0);
     let others = scenario.lease("other", 15, 1.0);
     assert!(
-        scenario.step(1.0, Input::Seen(Some(others.clone()))).starts_with("update"),
+        scenario
+            .step(1.0, Input::Seen(Some(others.clone())))
+            .starts_with("update"),
         "a watch alone proves nothing"
     );
-    assert_eq!(scenario.step(1.1, Input::Written(Err(Failure::Refused))), "read");
-    assert_eq!(scenario.step(1.2, Input::Read(Ok(Some(others)))), r#"end Lost("other holds it")"#);
-    assert_eq!(scenario.step(1.3, Input::Due), "end Stopped", "and nothing more comes of it");
+    assert_eq!(
+        scenario.step(1.1, Input::Written(Err(Failure::Refused))),
+        "read"
+    );
+    assert_eq!(
+        scenario.step(1.2, Input::Read(Ok(Some(others)))),
+        r#"end Lost("other holds it")"#
+    );
+    assert_eq!(
+        scenario.step(1.3, Input::Due),
+        "end Stopped",
+        "and nothing more comes of it"
+    );
 }
 
 #[test]
 fn elector_that_finds_its_own_name_remembers_the_other_holder() {
     let mut scenario = Scenario::begin();
-    let (others, mine) = (scenario.lease("other", 15, 0.0), scenario.lease("me", 15, 1.0));
+    let (others, mine) = (
+        scenario.lease("other", 15, 0.0),
+        scenario.lease("me", 15, 1.0),
+    );
     scenario.step(0.0, Input::Read(Ok(Some(others))));
     // A person deleted the Lease, and then an old request of this process arrived.
-    assert!(scenario.step(2.0, Input::Read(Ok(Some(mine.clone())))).starts_with("wait"));
-    assert!(scenario.step(15.0, Input::Read(Ok(Some(mine)))).starts_with("update me"));
+    assert!(
+        scenario
+            .step(2.0, Input::Read(Ok(Some(mine.clone()))))
+            .starts_with("wait")
+    );
+    assert!(
+        scenario
+            .step(15.0, Input::Read(Ok(Some(mine))))
+            .starts_with("update me")
+    );
 }
 
 #[test]
 fn candidate_waits_for_the_holder_that_may_lead_longest() {
     let mut scenario = Scenario::begin();
-    let (slow, fast) = (scenario.lease("slow", 60, 0.0), scenario.lease("fast", 15, 1.0));
+    let (slow, fast) = (
+        scenario.lease("slow", 60, 0.0),
+        scenario.lease("fast", 15, 1.0),
+    );
     scenario.step(0.0, Input::Read(Ok(Some(slow))));
     scenario.step(1.0, Input::Read(Ok(Some(fast.clone()))));
-    assert!(scenario.step(59.0, Input::Read(Ok(Some(fast.clone())))).starts_with("wait"));
-    assert!(scenario.step(60.0, Input::Read(Ok(Some(fast)))).starts_with("update me"));
+    assert!(
+        scenario
+            .step(59.0, Input::Read(Ok(Some(fast.clone()))))
+            .starts_with("wait")
+    );
+    assert!(
+        scenario
+            .step(60.0, Input::Read(Ok(Some(fast))))
+            .starts_with("update me")
+    );
 }
 
 #[test]
@@ -247,7 +399,11 @@ fn a_candidate_never_gives_up() {
     let mut scenario = Scenario::begin();
     for at in 0..1_000 {
         assert_eq!(scenario.step(f64::from(at), Input::Due), "read");
-        assert!(scenario.step(f64::from(at), Input::Read(Err(Failure::Refused))).starts_with("wait"));
+        assert!(
+            scenario
+                .step(f64::from(at), Input::Read(Err(Failure::Refused)))
+                .starts_with("wait")
+        );
     }
 }
 
@@ -256,20 +412,30 @@ fn watch_of_a_living_holder_replaces_polling() {
     let mut scenario = Scenario::begin();
     for at in [0.0, 2.0, 4.0] {
         let alive = scenario.lease("other", 15, at);
-        assert_eq!(scenario.step(at, Input::Seen(Some(alive))), format!("wait {:.1}", at + 4.4));
+        assert_eq!(
+            scenario.step(at, Input::Seen(Some(alive))),
+            format!("wait {:.1}", at + 4.4)
+        );
     }
     assert_eq!(scenario.step(8.4, Input::Due), "read");
     let mine = Scenario::begin().lease("me", 15, 0.0);
     let mut scenario = Scenario::begin();
     scenario.lead(0.0);
-    assert_eq!(scenario.step(1.0, Input::Seen(Some(mine))), "wait 2.0", "its own renewals are no news");
+    assert_eq!(
+        scenario.step(1.0, Input::Seen(Some(mine))),
+        "wait 2.0",
+        "its own renewals are no news"
+    );
 }
 
 #[test]
 fn a_graceful_stop_gives_the_lease_back() {
     let mut scenario = Scenario::begin();
     scenario.lead(0.0);
-    assert_eq!(scenario.step(5.0, Input::Stop), "update /1/00:05.0/00:05.0/3");
+    assert_eq!(
+        scenario.step(5.0, Input::Stop),
+        "update /1/00:05.0/00:05.0/3"
+    );
     assert_eq!(scenario.leads_until(), None, "before it is free for others");
     let free = scenario.lease("", 1, 5.0);
     assert_eq!(scenario.step(5.1, Input::Written(Ok(free))), "end Released");
@@ -277,7 +443,10 @@ fn a_graceful_stop_gives_the_lease_back() {
 
 #[test]
 fn a_release_that_meets_an_own_renewal_is_made_again_and_another_holder_is_left_alone() {
-    let (mine, others) = (Scenario::begin().lease("me", 15, 0.0), Scenario::begin().lease("other", 15, 0.0));
+    let (mine, others) = (
+        Scenario::begin().lease("me", 15, 0.0),
+        Scenario::begin().lease("other", 15, 0.0),
+    );
     let table: [(Result<Option<Lease>, Failure>, &str); 4] = [
         (Ok(Some(mine)), "update /1"),
         (Ok(Some(others)), "end Stopped"),
@@ -288,11 +457,17 @@ fn a_release_that_meets_an_own_renewal_is_made_again_and_another_holder_is_left_
         let mut scenario = Scenario::begin();
         scenario.lead(0.0);
         scenario.step(5.0, Input::Stop);
-        assert_eq!(scenario.step(5.1, Input::Written(Err(Failure::Refused))), "read");
+        assert_eq!(
+            scenario.step(5.1, Input::Written(Err(Failure::Refused))),
+            "read"
+        );
         let action = scenario.step(5.2, Input::Read(answer));
         assert!(action.starts_with(expected), "{action}");
         if expected == "update /1" {
-            assert_eq!(scenario.step(5.3, Input::Written(Err(Failure::Unknown))), "end Stopped");
+            assert_eq!(
+                scenario.step(5.3, Input::Written(Err(Failure::Unknown))),
+                "end Stopped"
+            );
         }
     }
 }
@@ -309,12 +484,20 @@ fn candidate_releases_only_a_lease_that_it_may_have_acquired() {
         }
         assert_eq!(scenario.step(5.0, Input::Stop), "read");
         let mine = scenario.lease("me", 15, 0.0);
-        assert!(scenario.step(5.0, Input::Read(Ok(Some(mine)))).starts_with("update /1"));
+        assert!(
+            scenario
+                .step(5.0, Input::Read(Ok(Some(mine))))
+                .starts_with("update /1")
+        );
     }
     let mut scenario = Scenario::begin();
     scenario.step(0.0, Input::Read(Ok(None)));
     scenario.step(0.0, Input::Written(Err(Failure::Refused)));
-    assert_eq!(scenario.step(5.0, Input::Stop), "end Stopped", "refused is refused");
+    assert_eq!(
+        scenario.step(5.0, Input::Stop),
+        "end Stopped",
+        "refused is refused"
+    );
 }
 
 #[test]
@@ -333,11 +516,23 @@ fn a_holder_whose_clock_stands_still_does_not_look_dead() {
     let time: Timestamp = EPOCH.parse().unwrap();
     let mut renewed = vec![scenario.election.lease.clone().unwrap().record().renewed];
     for at in 1..4 {
-        let Action::Update(lease) = scenario.election.step(Input::Due, now + seconds(f64::from(at)), time, 0.0) else {
+        let Action::Update(lease) =
+            scenario
+                .election
+                .step(Input::Due, now + seconds(f64::from(at)), time, 0.0)
+        else {
             panic!("no renewal")
         };
         renewed.push(lease.record().renewed);
-        scenario.election.step(Input::Written(Ok(lease)), now + seconds(f64::from(at)), time, 0.0);
+        scenario.election.step(
+            Input::Written(Ok(lease)),
+            now + seconds(f64::from(at)),
+            time,
+            0.0,
+        );
     }
-    assert!(renewed.windows(2).all(|pair| pair[0] != pair[1]), "{renewed:?}");
+    assert!(
+        renewed.windows(2).all(|pair| pair[0] != pair[1]),
+        "{renewed:?}"
+    );
 }

@@ -11,11 +11,19 @@ fn managed(scene: &mut Scene) {
     scene.ports(json!([{"port": 443, "nodePort": 30443}]));
     scene.annotate("protocol", "https");
     scene.annotate("certificate-type", "managed");
-    scene.annotate("http-managed-certificate-domains", "example.com,*.example.com");
+    scene.annotate(
+        "http-managed-certificate-domains",
+        "example.com,*.example.com",
+    );
 }
 
 fn used(scene: &Scene) -> Vec<u64> {
-    scene.balancer().services[0].http.as_ref().unwrap().certificates.clone()
+    scene.balancer().services[0]
+        .http
+        .as_ref()
+        .unwrap()
+        .certificates
+        .clone()
 }
 
 /// Certificates are referenced by ID and by name.
@@ -26,7 +34,10 @@ async fn a_certificate_is_named_by_its_id_or_its_name() {
     scene.annotate("protocol", "https");
     scene.annotate("http-certificates", &one.to_string());
     scene.ensure().await;
-    assert_eq!((used(&scene), scene.fake.count("GET /certificates")), (vec![one], 0));
+    assert_eq!(
+        (used(&scene), scene.fake.count("GET /certificates")),
+        (vec![one], 0)
+    );
     scene.annotate("http-certificates", "two");
     scene.ensure().await;
     assert_eq!(
@@ -36,7 +47,11 @@ async fn a_certificate_is_named_by_its_id_or_its_name() {
     );
     scene.fake.forget_requests();
     scene.ensure().await;
-    assert_eq!(scene.fake.requests().len(), 0, "names are looked up once in a while for all");
+    assert_eq!(
+        scene.fake.requests().len(),
+        0,
+        "names are looked up once in a while for all"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,9 +60,17 @@ async fn a_certificate_that_does_not_exist_is_an_error_that_names_it() {
     scene.annotate("protocol", "https");
     scene.annotate("http-certificates", "missing");
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("no certificate named \"missing\"; available: "), "{err}");
+    assert!(
+        err.is_invalid()
+            && err
+                .to_string()
+                .contains("no certificate named \"missing\"; available: "),
+        "{err}"
+    );
     tokio::time::advance(Duration::from_millis(1)).await;
-    scene.fake.fail(Fault::code("GET /certificates", "service_error"));
+    scene
+        .fake
+        .fail(Fault::code("GET /certificates", "service_error"));
     let err = scene.refused().await;
     assert!(!err.is_invalid(), "{err}");
     assert_eq!(scene.changes(), [""; 0]);
@@ -73,14 +96,18 @@ async fn a_managed_certificate_is_made_once_and_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_managed_certificate_has_the_name_that_is_asked_for_and_may_be_of_the_staging_authority() {
+async fn a_managed_certificate_has_the_name_that_is_asked_for_and_may_be_of_the_staging_authority()
+{
     let mut scene = Scene::new();
     managed(&mut scene);
     scene.annotate("http-managed-certificate-name", "mine");
     scene.annotate("http-managed-certificate-acme-staging", "true");
     scene.ensure().await;
     let sent = &scene.sent(MADE)[0];
-    assert_eq!((&sent["name"], &sent["labels"]["HC-Use-Staging-CA"]), (&json!("mine"), &json!("true")));
+    assert_eq!(
+        (&sent["name"], &sent["labels"]["HC-Use-Staging-CA"]),
+        (&json!("mine"), &json!("true"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +116,10 @@ async fn a_managed_certificate_without_domains_is_an_error() {
     managed(&mut scene);
     scene.forget("http-managed-certificate-domains");
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("http-managed-certificate-domains"), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().contains("http-managed-certificate-domains"),
+        "{err}"
+    );
     assert_eq!(scene.changes(), [""; 0]);
 }
 
@@ -105,7 +135,8 @@ async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_re
         scene.fake.change_certificate("mine", |it| {
             it.is_managed = true;
             it.domain_names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
-            it.labels.extend(is_ours.then(|| (LEGACY_OWNER_LABEL.to_owned(), UID.to_owned())));
+            it.labels
+                .extend(is_ours.then(|| (LEGACY_OWNER_LABEL.to_owned(), UID.to_owned())));
         });
         if is_ours {
             scene.ensure().await;
@@ -113,7 +144,10 @@ async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_re
             assert_eq!(scene.events(), [""; 0]);
         } else {
             let err = scene.refused().await;
-            assert!(err.is_invalid() && err.to_string().contains("choose another name"), "{err}");
+            assert!(
+                err.is_invalid() && err.to_string().contains("choose another name"),
+                "{err}"
+            );
             assert_eq!(scene.balancer().services.len(), 0);
         }
     }
@@ -127,15 +161,22 @@ async fn several_certificates_of_a_service_are_an_error_and_other_domains_are_to
     scene.annotate("http-managed-certificate-domains", "example.org");
     scene.ensure().await;
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("web CertificateForOtherDomains: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("web CertificateForOtherDomains: "),
+        "{events:?}"
+    );
     scene.fake.add_certificate("another");
     scene.fake.change_certificate("another", |it| {
         it.is_managed = true;
-        it.labels.insert(LEGACY_OWNER_LABEL.to_owned(), UID.to_owned());
+        it.labels
+            .insert(LEGACY_OWNER_LABEL.to_owned(), UID.to_owned());
     });
     scene.start().await;
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("delete one of them"), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().contains("delete one of them"),
+        "{err}"
+    );
 }
 
 /// The Go cloud-controller-manager leaves the certificate behind.
@@ -147,14 +188,31 @@ async fn a_managed_certificate_goes_with_its_load_balancer() {
     scene.ensure().await;
     scene.changes();
     scene.try_delete().await.unwrap();
-    assert_eq!(scene.changes(), [&action("delete_service"), GONE, "DELETE /load_balancers/{id}"]);
-    assert_eq!((scene.fake.certificates().len(), scene.fake.load_balancers().len()), (1, 0));
+    assert_eq!(
+        scene.changes(),
+        [
+            &action("delete_service"),
+            GONE,
+            "DELETE /load_balancers/{id}"
+        ]
+    );
+    assert_eq!(
+        (
+            scene.fake.certificates().len(),
+            scene.fake.load_balancers().len()
+        ),
+        (1, 0)
+    );
 }
 
 /// Wherever a removal is broken off, the next one finds what is left.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_was_broken_off_leaves_no_certificate_behind() {
-    for route in [&action("delete_service"), GONE, "DELETE /load_balancers/{id}"] {
+    for route in [
+        &action("delete_service"),
+        GONE,
+        "DELETE /load_balancers/{id}",
+    ] {
         let mut scene = Scene::new();
         managed(&mut scene);
         scene.ensure().await;
@@ -163,7 +221,14 @@ async fn a_removal_that_was_broken_off_leaves_no_certificate_behind() {
         scene.fake.clear_faults();
         scene.start().await;
         scene.try_delete().await.unwrap();
-        assert_eq!((scene.fake.certificates().len(), scene.fake.load_balancers().len()), (0, 0), "{route}");
+        assert_eq!(
+            (
+                scene.fake.certificates().len(),
+                scene.fake.load_balancers().len()
+            ),
+            (0, 0),
+            "{route}"
+        );
     }
 }
 
@@ -178,7 +243,10 @@ async fn a_managed_certificate_goes_when_an_uploaded_one_takes_its_place() {
     scene.changes();
     scene.ensure().await;
     assert_eq!(scene.changes(), [&action("update_service"), GONE]);
-    assert_eq!((used(&scene), scene.fake.certificates().len()), (vec![mine], 1));
+    assert_eq!(
+        (used(&scene), scene.fake.certificates().len()),
+        (vec![mine], 1)
+    );
 }
 
 /// The certificate authority refuses the certificate.
@@ -186,7 +254,9 @@ async fn a_managed_certificate_goes_when_an_uploaded_one_takes_its_place() {
 async fn a_certificate_that_is_not_issued_is_an_error_in_the_words_of_the_api() {
     let mut scene = Scene::new();
     managed(&mut scene);
-    scene.fake.fail(Fault::ends_in_error(MADE, "dns_zone_not_found").times(1));
+    scene
+        .fake
+        .fail(Fault::ends_in_error(MADE, "dns_zone_not_found").times(1));
     let err = scene.refused().await;
     assert!(err.to_string().contains("dns_zone_not_found"), "{err}");
 }
@@ -196,14 +266,22 @@ async fn a_certificate_that_is_not_issued_is_an_error_in_the_words_of_the_api() 
 async fn no_certificate_is_made_where_no_load_balancer_can_be_made() {
     let mut scene = Scene::new();
     managed(&mut scene);
-    scene.fake.fail(Fault::code(CREATE, "resource_limit_exceeded"));
+    scene
+        .fake
+        .fail(Fault::code(CREATE, "resource_limit_exceeded"));
     assert!(scene.refused().await.is_quota());
     scene.fake.clear_faults();
     scene.env("LOCATION", "");
     scene.start().await;
     assert!(scene.refused().await.is_invalid());
     scene.try_delete().await.unwrap();
-    assert_eq!((scene.fake.certificates().len(), scene.fake.load_balancers().len()), (0, 0));
+    assert_eq!(
+        (
+            scene.fake.certificates().len(),
+            scene.fake.load_balancers().len()
+        ),
+        (0, 0)
+    );
 }
 
 /// INV-7: its id in another Service's annotation.
@@ -214,11 +292,22 @@ async fn a_managed_certificate_that_somebody_else_uses_stays_and_holds_up_nothin
     scene.ensure().await;
     let secured = scene.balancer().services[0].clone();
     scene.fake.add_load_balancer("other");
-    scene.fake.change_load_balancer("other", |it| it.services.push(secured));
+    scene
+        .fake
+        .change_load_balancer("other", |it| it.services.push(secured));
     scene.try_delete().await.unwrap();
-    assert_eq!((scene.balancer().name.as_str(), scene.fake.certificates().len()), ("other", 1));
+    assert_eq!(
+        (
+            scene.balancer().name.as_str(),
+            scene.fake.certificates().len()
+        ),
+        ("other", 1)
+    );
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("web CertificateInUse: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("web CertificateInUse: "),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,5 +318,8 @@ async fn certificates_are_for_https_only() {
     scene.ensure().await;
     assert_eq!(scene.changes(), [CREATE]);
     let events = scene.events();
-    assert!(!events.is_empty() && events.iter().all(|it| it.contains("has no effect unless")), "{events:?}");
+    assert!(
+        !events.is_empty() && events.iter().all(|it| it.contains("has no effect unless")),
+        "{events:?}"
+    );
 }

@@ -3,7 +3,11 @@
 use super::*;
 
 /// Creates the load balancer, sets or replaces an annotation, and returns the requests of the next sync.
-async fn after(prepare: impl FnOnce(&mut Scene), annotation: &str, value: &str) -> (Scene, Vec<String>) {
+async fn after(
+    prepare: impl FnOnce(&mut Scene),
+    annotation: &str,
+    value: &str,
+) -> (Scene, Vec<String>) {
     let mut scene = Scene::new();
     prepare(&mut scene);
     scene.ensure().await;
@@ -15,7 +19,11 @@ async fn after(prepare: impl FnOnce(&mut Scene), annotation: &str, value: &str) 
     assert_eq!(scene.changes(), [""; 0], "{annotation} settles");
     scene.start().await;
     scene.ensure().await;
-    assert_eq!(scene.changes(), [""; 0], "{annotation} is what the cloud shows");
+    assert_eq!(
+        scene.changes(),
+        [""; 0],
+        "{annotation} is what the cloud shows"
+    );
     (scene, changes)
 }
 
@@ -26,35 +34,59 @@ async fn what_differs_is_changed_with_one_action() {
     let (scene, changes) = after(plain, "algorithm-type", "least_connections").await;
     assert_eq!(
         (changes, scene.balancer().algorithm),
-        (vec![action("change_algorithm")], "least_connections".to_owned())
+        (
+            vec![action("change_algorithm")],
+            "least_connections".to_owned()
+        )
     );
     let (_, changes) = after(plain, "algorithm-type", "round_robin").await;
     assert_eq!(changes, [""; 0]);
     let (scene, changes) = after(plain, "type", "lb21").await;
-    assert_eq!((changes, scene.balancer().load_balancer_type), (vec![action("change_type")], "lb21".to_owned()));
+    assert_eq!(
+        (changes, scene.balancer().load_balancer_type),
+        (vec![action("change_type")], "lb21".to_owned())
+    );
     let (_, changes) = after(plain, "type", "lb11").await;
     assert_eq!(changes, [""; 0]);
     let (scene, changes) = after(plain, "ipv4-rdns", "lb.example.com").await;
     assert_eq!(changes, [action("change_dns_ptr")]);
-    assert_eq!(scene.balancer().ipv4.dns_ptr.as_deref(), Some("lb.example.com"));
+    assert_eq!(
+        scene.balancer().ipv4.dns_ptr.as_deref(),
+        Some("lb.example.com")
+    );
     let (scene, changes) = after(plain, "ipv6-rdns", "lb.example.com").await;
     assert_eq!(changes, [action("change_dns_ptr")]);
-    assert_eq!(scene.balancer().ipv6.dns_ptr.as_deref(), Some("lb.example.com"));
+    assert_eq!(
+        scene.balancer().ipv6.dns_ptr.as_deref(),
+        Some("lb.example.com")
+    );
     let (scene, changes) = after(plain, "name", "edge").await;
-    assert_eq!((changes, scene.balancer().name), (vec!["PUT /load_balancers/{id}".to_owned()], "edge".to_owned()));
+    assert_eq!(
+        (changes, scene.balancer().name),
+        (
+            vec!["PUT /load_balancers/{id}".to_owned()],
+            "edge".to_owned()
+        )
+    );
     assert_eq!(scene.balancer().labels[LEGACY_OWNER_LABEL], UID);
     let private = |scene: &mut Scene| {
         scene.network();
         scene.env("USE_PRIVATE_IP", "true");
     };
     let (scene, changes) = after(private, "disable-public-network", "true").await;
-    assert_eq!((changes, scene.balancer().public_interface), (vec![action("disable_public_interface")], false));
+    assert_eq!(
+        (changes, scene.balancer().public_interface),
+        (vec![action("disable_public_interface")], false)
+    );
     let disabled = |scene: &mut Scene| {
         private(scene);
         scene.env("DISABLE_PUBLIC_NETWORK", "true");
     };
     let (scene, changes) = after(disabled, "disable-public-network", "false").await;
-    assert_eq!((changes, scene.balancer().public_interface), (vec![action("enable_public_interface")], true));
+    assert_eq!(
+        (changes, scene.balancer().public_interface),
+        (vec![action("enable_public_interface")], true)
+    );
     let (_, changes) = after(disabled, "disable-public-network", "true").await;
     assert_eq!(changes, [""; 0]);
 }
@@ -91,25 +123,39 @@ async fn a_type_that_is_asked_for_no_more_never_makes_it_smaller() {
     scene.forget("type");
     scene.ensure().await;
     assert_eq!(scene.changes(), [""; 0]);
-    assert_eq!((scene.balancer().load_balancer_type, scene.targets().len()), ("lb31".to_owned(), 32));
+    assert_eq!(
+        (scene.balancer().load_balancer_type, scene.targets().len()),
+        ("lb31".to_owned(), 32)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_larger_type_comes_before_what_it_is_needed_for_and_a_smaller_one_after() {
     let mut scene = Scene::new();
-    let ports =
-        |count: u16| json!((0..count).map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n})).collect::<Vec<_>>());
+    let ports = |count: u16| {
+        json!(
+            (0..count)
+                .map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n}))
+                .collect::<Vec<_>>()
+        )
+    };
     scene.ports(ports(5));
     scene.ensure().await;
     scene.changes();
     scene.ports(ports(6));
     scene.annotate("type", "lb21");
     scene.ensure().await;
-    assert_eq!(scene.changes(), [action("change_type"), action("add_service")]);
+    assert_eq!(
+        scene.changes(),
+        [action("change_type"), action("add_service")]
+    );
     scene.ports(ports(5));
     scene.annotate("type", "lb11");
     scene.ensure().await;
-    assert_eq!(scene.changes(), [action("delete_service"), action("change_type")]);
+    assert_eq!(
+        scene.changes(),
+        [action("delete_service"), action("change_type")]
+    );
 }
 
 /// Detaching removes private targets, which are then added again.
@@ -123,10 +169,17 @@ async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
     let (targets, ip) = (scene.targets(), scene.balancer().private_net[0].ip);
     scene.meddle(|it| it.private_net[0].network = foreign).await;
     scene.ensure().await;
-    let (detach, attach, add) = (action("detach_from_network"), action("attach_to_network"), action("add_target"));
+    let (detach, attach, add) = (
+        action("detach_from_network"),
+        action("attach_to_network"),
+        action("add_target"),
+    );
     assert_eq!(scene.sent(&detach), [json!({"network": foreign})]);
     assert_eq!(scene.sent(&attach), [json!({"network": network})]);
-    assert_eq!((scene.targets(), scene.balancer().private_net[0].network), (targets, network));
+    assert_eq!(
+        (scene.targets(), scene.balancer().private_net[0].network),
+        (targets, network)
+    );
     assert_eq!(scene.changes(), [&*detach, &attach, &add, &add]);
     let _ = ip;
     scene.ensure().await;
@@ -143,7 +196,10 @@ async fn another_address_in_the_network_is_had_by_joining_anew() {
     scene.annotate("private-ipv4", "10.0.0.78");
     let ingress = scene.ensure().await;
     assert_eq!(ingress[2], "10.0.0.78 VIP");
-    assert_eq!(scene.changes(), [action("detach_from_network"), action("attach_to_network")]);
+    assert_eq!(
+        scene.changes(),
+        [action("detach_from_network"), action("attach_to_network")]
+    );
     scene.forget("private-ipv4");
     scene.ensure().await;
     assert_eq!(scene.changes(), [""; 0]);
@@ -191,10 +247,20 @@ async fn names_in_the_dns_and_sets_are_compared_by_what_they_mean() {
     scene.annotate("health-check-protocol", "http");
     scene.annotate("http-status-codes", "3??,2??,3??");
     scene.ensure().await;
-    assert_eq!(scene.balancer().services[0].health_check.http.as_ref().unwrap().status_codes, ["2??", "3??"]);
+    assert_eq!(
+        scene.balancer().services[0]
+            .health_check
+            .http
+            .as_ref()
+            .unwrap()
+            .status_codes,
+        ["2??", "3??"]
+    );
     scene.changes();
     for shown in ["lb.example.com", "LB.Example.Com", "lb.example.com."] {
-        scene.meddle(|it| it.ipv4.dns_ptr = Some(shown.to_owned())).await;
+        scene
+            .meddle(|it| it.ipv4.dns_ptr = Some(shown.to_owned()))
+            .await;
         scene.ensure().await;
         assert_eq!(scene.changes(), [""; 0], "{shown}");
     }
@@ -211,17 +277,31 @@ async fn what_needs_another_type_or_interface_waits_for_it() {
     scene.annotate("disable-public-network", "true");
     scene.annotate("type", "lb21");
     scene.ensure().await;
-    let requests: Vec<_> = scene.fake.requests().into_iter().map(|it| it.route).collect();
+    let requests: Vec<_> = scene
+        .fake
+        .requests()
+        .into_iter()
+        .map(|it| it.route)
+        .collect();
     let at = |route: &str| requests.iter().position(|it| it == route).unwrap();
     let waits = |from: usize, to: usize| requests[from..to].iter().any(|it| it == "GET /actions");
-    let (kind, add, public) =
-        (at(&action("change_type")), at(&action("add_target")), at(&action("disable_public_interface")));
-    assert!(kind < add && waits(kind, add) && add < public && waits(add, public), "{requests:#?}");
+    let (kind, add, public) = (
+        at(&action("change_type")),
+        at(&action("add_target")),
+        at(&action("disable_public_interface")),
+    );
+    assert!(
+        kind < add && waits(kind, add) && add < public && waits(add, public),
+        "{requests:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn place_that_comes_too_late_is_reported_once_and_changes_nothing() {
-    for (key, place, now) in [("location", "hel1", "fsn1"), ("network-zone", "us-east", "eu-central")] {
+    for (key, place, now) in [
+        ("location", "hel1", "fsn1"),
+        ("network-zone", "us-east", "eu-central"),
+    ] {
         let mut scene = Scene::new();
         scene.annotate(key, now);
         scene.ensure().await;
@@ -232,9 +312,16 @@ async fn place_that_comes_too_late_is_reported_once_and_changes_nothing() {
         scene.ensure().await;
         scene.ensure().await;
         scene.try_update().await.unwrap();
-        let [event] = &scene.events()[..] else { panic!("{key}") };
-        let text = format!("web QuestionableAnnotation: annotation {PREFIX}{key}: \"{place}\" has no effect");
-        assert!(event.starts_with(&text) && event.contains(&format!("is in {now},")), "{event}");
+        let [event] = &scene.events()[..] else {
+            panic!("{key}")
+        };
+        let text = format!(
+            "web QuestionableAnnotation: annotation {PREFIX}{key}: \"{place}\" has no effect"
+        );
+        assert!(
+            event.starts_with(&text) && event.contains(&format!("is in {now},")),
+            "{event}"
+        );
         assert_eq!(scene.changes(), [""; 0], "{key}");
     }
 }
@@ -247,7 +334,10 @@ async fn empty_type_is_none() {
         scene.annotate("type", "");
         scene.ensure().await;
         assert_eq!(scene.sent(CREATE)[0]["load_balancer_type"], json!(expected));
-        let is_told = scene.events().iter().any(|event| event.starts_with("web LoadBalancerTypeUnconfigured: "));
+        let is_told = scene
+            .events()
+            .iter()
+            .any(|event| event.starts_with("web LoadBalancerTypeUnconfigured: "));
         assert_eq!(is_told, env.is_none());
     }
 }

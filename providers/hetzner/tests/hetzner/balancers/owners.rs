@@ -8,17 +8,26 @@ async fn one_of_the_right_name_is_taken_over_and_signed() {
     let mut scene = Scene::new();
     scene.annotate("name", "edge");
     scene.fake.add_load_balancer("edge");
-    scene.fake.change_load_balancer("edge", |it| drop(it.labels.insert("team".into(), "blue".into())));
+    scene.fake.change_load_balancer("edge", |it| {
+        drop(it.labels.insert("team".into(), "blue".into()))
+    });
     scene.start().await;
     scene.ensure().await;
     let labels = scene.balancer().labels;
     assert_eq!(
-        (labels[LEGACY_OWNER_LABEL].as_str(), labels["team"].as_str(), labels["ccm-rs/service"].as_str()),
+        (
+            labels[LEGACY_OWNER_LABEL].as_str(),
+            labels["team"].as_str(),
+            labels["ccm-rs/service"].as_str()
+        ),
         (UID, "blue", UID)
     );
     assert_eq!(scene.fake.count("PUT /load_balancers/{id}"), 1);
     assert_eq!(scene.fake.count(CREATE), 0);
-    assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
+    assert_eq!(
+        (scene.targets(), scene.balancer().services.len()),
+        (scene.servers(), 1)
+    );
 }
 
 /// The legacy owner tag is missing, or stale.
@@ -30,12 +39,16 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
         scene
             .meddle(|it| {
                 it.labels = [("team".to_owned(), "blue".to_owned())].into();
-                it.labels.extend(stale.map(|uid| (LEGACY_OWNER_LABEL.to_owned(), uid.to_owned())));
+                it.labels
+                    .extend(stale.map(|uid| (LEGACY_OWNER_LABEL.to_owned(), uid.to_owned())));
             })
             .await;
         scene.ensure().await;
         let labels = scene.balancer().labels;
-        assert_eq!((labels[LEGACY_OWNER_LABEL].as_str(), labels["team"].as_str()), (UID, "blue"));
+        assert_eq!(
+            (labels[LEGACY_OWNER_LABEL].as_str(), labels["team"].as_str()),
+            (UID, "blue")
+        );
         assert_eq!(scene.changes(), ["PUT /load_balancers/{id}"]);
     }
 }
@@ -45,11 +58,25 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
 async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
     let mut scene = Scene::new();
     let (service, nodes) = (scene.service.clone(), scene.nodes.clone());
-    let cluster = Cluster { name: "no label at all".into(), id: None };
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
+    let cluster = Cluster {
+        name: "no label at all".into(),
+        id: None,
+    };
+    let request = LoadBalancerRequest {
+        cluster: &cluster,
+        service: &service,
+        nodes: &nodes,
+        callbacks: &(),
+    };
     scene.balancers().await.ensure(request).await.unwrap();
     let labels = scene.balancer().labels;
-    assert_eq!((labels.get("ccm-rs/cluster"), labels[LEGACY_OWNER_LABEL].as_str()), (None, UID));
+    assert_eq!(
+        (
+            labels.get("ccm-rs/cluster"),
+            labels[LEGACY_OWNER_LABEL].as_str()
+        ),
+        (None, UID)
+    );
 }
 
 /// INV-7: the legacy owner tag decides nothing here, the targets do.
@@ -57,17 +84,26 @@ async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
 async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() {
     let mut scene = Scene::new();
     scene.annotate("name", "edge");
-    let theirs = Target::Server { id: scene.fake.add_server("theirs").id, use_private_ip: true };
+    let theirs = Target::Server {
+        id: scene.fake.add_server("theirs").id,
+        use_private_ip: true,
+    };
     scene.fake.add_load_balancer("edge");
     scene.fake.change_load_balancer("edge", |it| {
-        it.labels.insert(LEGACY_OWNER_LABEL.into(), "of another cluster's".into());
+        it.labels
+            .insert(LEGACY_OWNER_LABEL.into(), "of another cluster's".into());
         it.targets.push(theirs);
     });
     scene.start().await;
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("it is left alone"), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().contains("it is left alone"),
+        "{err}"
+    );
     assert_eq!(scene.changes(), [""; 0]);
-    scene.fake.change_load_balancer("edge", |it| it.targets.clear());
+    scene
+        .fake
+        .change_load_balancer("edge", |it| it.targets.clear());
     scene.start().await;
     scene.ensure().await;
     assert_eq!(scene.balancer().labels[LEGACY_OWNER_LABEL], UID);

@@ -12,7 +12,12 @@ async fn it_is_found_by_its_sign_and_deleted() {
     scene.fake.forget_requests();
     scene.try_delete().await.unwrap();
     assert!(scene.fake.load_balancers().is_empty());
-    let routes: Vec<_> = scene.fake.requests().into_iter().map(|it| (it.route, it.query)).collect();
+    let routes: Vec<_> = scene
+        .fake
+        .requests()
+        .into_iter()
+        .map(|it| (it.route, it.query))
+        .collect();
     assert_eq!(routes.len(), 2, "{routes:?}");
     assert!(routes[0].1.starts_with("label_selector="), "{routes:?}");
 }
@@ -26,13 +31,21 @@ async fn one_that_is_protected_stays_and_is_told() {
         if is_seen {
             scene.meddle(|it| it.is_protected = true).await;
         } else {
-            scene.fake.fail(Fault::code("DELETE /load_balancers/{id}", "protected"));
+            scene
+                .fake
+                .fail(Fault::code("DELETE /load_balancers/{id}", "protected"));
         }
         scene.changes();
         scene.try_delete().await.unwrap();
-        assert_eq!((scene.fake.load_balancers().len(), scene.changes().len()), (1, usize::from(!is_seen)));
+        assert_eq!(
+            (scene.fake.load_balancers().len(), scene.changes().len()),
+            (1, usize::from(!is_seen))
+        );
         let events = scene.events();
-        assert!(events[0].starts_with("web LoadBalancerProtected: "), "{events:?}");
+        assert!(
+            events[0].starts_with("web LoadBalancerProtected: "),
+            "{events:?}"
+        );
     }
 }
 
@@ -47,5 +60,9 @@ async fn it_goes_first_when_requests_are_scarce() {
     let begun = tokio::time::Instant::now();
     scene.try_delete().await.unwrap();
     assert!(scene.fake.load_balancers().is_empty());
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
 }

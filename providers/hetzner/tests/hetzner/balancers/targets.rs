@@ -16,8 +16,15 @@ impl Scene {
         for (number, internal) in servers {
             let name = format!("bm-{number}");
             self.fake.add_robot_server(*number, &name);
-            let addresses: Vec<_> = internal.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
-            self.nodes.push(node(&name, &format!("hrobot://{number}"), &json!({"status": {"addresses": addresses}})));
+            let addresses: Vec<_> = internal
+                .iter()
+                .map(|ip| json!({"type": "InternalIP", "address": ip}))
+                .collect();
+            self.nodes.push(node(
+                &name,
+                &format!("hrobot://{number}"),
+                &json!({"status": {"addresses": addresses}}),
+            ));
         }
     }
 
@@ -52,11 +59,20 @@ async fn a_selector_chooses_among_the_nodes() {
         ];
         for (name, labels) in labels {
             let id = scene.fake.add_server(name).id;
-            scene.nodes.push(node(name, &format!("hcloud://{id}"), &json!({"labels": labels})));
+            scene.nodes.push(node(
+                name,
+                &format!("hcloud://{id}"),
+                &json!({"labels": labels}),
+            ));
         }
-        selector.into_iter().for_each(|it| scene.annotate("node-selector", it));
+        selector
+            .into_iter()
+            .for_each(|it| scene.annotate("node-selector", it));
         scene.ensure().await;
-        let expected: Vec<_> = expected.iter().map(|name| scene.fake.server(name).unwrap().id.to_string()).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|name| scene.fake.server(name).unwrap().id.to_string())
+            .collect();
         assert_eq!(scene.targets(), sorted(expected), "{selector:?}");
     }
 }
@@ -69,7 +85,10 @@ async fn a_selector_that_cannot_be_read_leaves_the_targets_as_they_are() {
     scene.changes();
     scene.annotate("node-selector", "pool in blue");
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("node-selector: \"pool in blue\""), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().contains("node-selector: \"pool in blue\""),
+        "{err}"
+    );
     assert!(scene.try_update().await.is_err());
     assert_eq!((scene.targets(), scene.changes()), (before, vec![]));
 }
@@ -82,7 +101,10 @@ async fn cloud_servers_are_targets_by_id_and_dedicated_ones_by_address() {
     let mut expected = scene.servers();
     expected.extend([scene.robot_ip(321), scene.robot_ip(322)]);
     assert_eq!(scene.targets(), sorted(expected));
-    assert_eq!((scene.changes(), scene.fake.count("GET /server")), (vec![CREATE.to_owned()], 0));
+    assert_eq!(
+        (scene.changes(), scene.fake.count("GET /server")),
+        (vec![CREATE.to_owned()], 0)
+    );
     scene.ensure().await;
     assert_eq!(scene.changes(), [""; 0]);
 }
@@ -95,14 +117,31 @@ async fn what_no_node_stands_behind_is_removed() {
     let [one, two] = [scene.fake.add_server("x").id, scene.fake.add_server("y").id];
     scene
         .meddle(|it| {
-            it.targets.extend([one, two].map(|id| Target::Server { id, use_private_ip: false }));
+            it.targets.extend([one, two].map(|id| Target::Server {
+                id,
+                use_private_ip: false,
+            }));
             it.targets.push(Target::Ip("198.51.100.4".parse().unwrap()));
-            it.targets.push(Target::LabelSelector { selector: "pool=blue".to_owned(), use_private_ip: false });
+            it.targets.push(Target::LabelSelector {
+                selector: "pool=blue".to_owned(),
+                use_private_ip: false,
+            });
         })
         .await;
     scene.ensure().await;
-    assert_eq!(scene.targets(), ["pool=blue"], "a label selector is left alone, as the reference leaves it");
-    assert_eq!(scene.changes(), [action("remove_target"), action("remove_target"), action("remove_target")]);
+    assert_eq!(
+        scene.targets(),
+        ["pool=blue"],
+        "a label selector is left alone, as the reference leaves it"
+    );
+    assert_eq!(
+        scene.changes(),
+        [
+            action("remove_target"),
+            action("remove_target"),
+            action("remove_target")
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,11 +156,19 @@ async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
     }
     scene.try_update().await.unwrap();
     let targets = scene.targets();
-    assert!(targets.len() == 3 && first.iter().all(|it| targets.contains(it)), "{targets:?}");
+    assert!(
+        targets.len() == 3 && first.iter().all(|it| targets.contains(it)),
+        "{targets:?}"
+    );
     assert_eq!(scene.changes(), [action("add_target")]);
     let events = scene.events();
     assert_eq!(events.len(), 2, "{events:?}");
-    assert!(events.iter().all(|it| it.starts_with("worker-") && it.contains(" MaxTargetsReached: ")), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .all(|it| it.starts_with("worker-") && it.contains(" MaxTargetsReached: ")),
+        "{events:?}"
+    );
     scene.try_update().await.unwrap();
     scene.ensure().await;
     assert_eq!((scene.changes(), scene.events()), (vec![], vec![]));
@@ -138,8 +185,14 @@ async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error()
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets().len(), 2);
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");
-    assert!(events[0].contains("maximum number of targets of its type"), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "),
+        "{events:?}"
+    );
+    assert!(
+        events[0].contains("maximum number of targets of its type"),
+        "{events:?}"
+    );
 }
 
 /// The refusal comes in the response, or as the outcome of its action.
@@ -155,27 +208,54 @@ async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_aga
         }
         scene.fake.fail(fault.times(1));
         let err = scene.try_update().await.unwrap_err();
-        assert!(err.is_quota() && err.to_string().contains("with 4 targets accepts no more"), "{err}");
-        assert_eq!((scene.targets().len(), scene.changes()), (4, vec![add.clone(); 3]));
+        assert!(
+            err.is_quota() && err.to_string().contains("with 4 targets accepts no more"),
+            "{err}"
+        );
+        assert_eq!(
+            (scene.targets().len(), scene.changes()),
+            (4, vec![add.clone(); 3])
+        );
         let events = scene.events();
-        assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");
-        assert!(events[0].contains(code) || events[0].contains("403"), "{events:?}");
+        assert!(
+            events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "),
+            "{events:?}"
+        );
+        assert!(
+            events[0].contains(code) || events[0].contains("403"),
+            "{events:?}"
+        );
         scene.try_update().await.unwrap();
-        assert_eq!((scene.targets(), scene.changes()), (sorted(scene.servers()), vec![add.clone()]));
+        assert_eq!(
+            (scene.targets(), scene.changes()),
+            (sorted(scene.servers()), vec![add.clone()])
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn targets_are_reached_in_the_network_where_that_is_asked_for() {
-    for (annotation, env, is_private) in
-        [(None, true, true), (Some("true"), false, true), (Some("false"), true, false), (None, false, false)]
-    {
+    for (annotation, env, is_private) in [
+        (None, true, true),
+        (Some("true"), false, true),
+        (Some("false"), true, false),
+        (None, false, false),
+    ] {
         let mut scene = Scene::new();
         scene.network();
         scene.env("USE_PRIVATE_IP", if env { "true" } else { "" });
-        annotation.into_iter().for_each(|it| scene.annotate("use-private-ip", it));
+        annotation
+            .into_iter()
+            .for_each(|it| scene.annotate("use-private-ip", it));
         scene.ensure().await;
-        assert!(scene.balancer().targets.iter().all(|it| it.is_private() == is_private), "{annotation:?} {env}");
+        assert!(
+            scene
+                .balancer()
+                .targets
+                .iter()
+                .all(|it| it.is_private() == is_private),
+            "{annotation:?} {env}"
+        );
     }
 }
 
@@ -184,7 +264,10 @@ async fn private_addresses_without_a_network_are_an_error() {
     let mut scene = Scene::new();
     scene.annotate("use-private-ip", "true");
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("set HCLOUD_NETWORK"), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().contains("set HCLOUD_NETWORK"),
+        "{err}"
+    );
     assert_eq!(scene.changes(), [""; 0]);
 }
 
@@ -199,9 +282,21 @@ async fn each_target_changes_the_way_it_is_reached_one_by_one() {
     scene.annotate("disable-public-network", "true");
     scene.ensure().await;
     assert!(scene.balancer().targets.iter().all(Target::is_private));
-    assert!(!scene.balancer().public_interface, "that is possible only after it");
+    assert!(
+        !scene.balancer().public_interface,
+        "that is possible only after it"
+    );
     let (add, remove) = (action("add_target"), action("remove_target"));
-    assert_eq!(scene.changes(), [&*remove, &add, &remove, &add, &action("disable_public_interface")]);
+    assert_eq!(
+        scene.changes(),
+        [
+            &*remove,
+            &add,
+            &remove,
+            &add,
+            &action("disable_public_interface")
+        ]
+    );
     scene.ensure().await;
     assert_eq!(scene.changes(), [""; 0]);
 }
@@ -210,7 +305,10 @@ async fn each_target_changes_the_way_it_is_reached_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_join_together_all_become_targets() {
     for busy_balancers in [false, true] {
-        let mut scene = Scene::with(Options { busy_balancers, ..Options::default() });
+        let mut scene = Scene::with(Options {
+            busy_balancers,
+            ..Options::default()
+        });
         scene.ensure().await;
         scene.fake.forget_requests();
         for number in 3..13 {
@@ -221,7 +319,10 @@ async fn nodes_that_join_together_all_become_targets() {
         let counts = scene.fake.counts();
         let (sent, asked) = (counts[&action("add_target")], counts["GET /actions"]);
         let most = if busy_balancers { (11, 30) } else { (10, 3) };
-        assert!(sent <= most.0 && asked <= most.1, "{busy_balancers}: {counts:?}");
+        assert!(
+            sent <= most.0 && asked <= most.1,
+            "{busy_balancers}: {counts:?}"
+        );
     }
 }
 
@@ -229,12 +330,17 @@ async fn nodes_that_join_together_all_become_targets() {
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_provider_is_told_and_left_out() {
     let mut scene = Scene::new();
-    scene.nodes.push(node("elsewhere", "aws:///eu-central-1/i-1", &json!({})));
+    scene
+        .nodes
+        .push(node("elsewhere", "aws:///eu-central-1/i-1", &json!({})));
     scene.nodes.push(node("joining", "", &json!({})));
     scene.ensure().await;
     assert_eq!(scene.targets(), scene.servers());
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("elsewhere UnknownProviderIDPrefix: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("elsewhere UnknownProviderIDPrefix: "),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,7 +350,10 @@ async fn inv_6_a_node_whose_id_is_malformed_is_told_and_keeps_no_other_from_bein
     scene.ensure().await;
     assert_eq!(scene.targets(), scene.servers());
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("odd InvalidProviderID: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("odd InvalidProviderID: "),
+        "{events:?}"
+    );
     assert!(events[0].contains("\"hcloud://abc\""), "{events:?}");
 }
 
@@ -261,7 +370,10 @@ async fn a_mistake_in_an_annotation_keeps_no_node_from_becoming_a_target() {
     scene.nodes.remove(0);
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets(), scene.servers()[1..]);
-    assert_eq!(scene.changes(), [action("add_target"), action("remove_target")]);
+    assert_eq!(
+        scene.changes(),
+        [action("add_target"), action("remove_target")]
+    );
 }
 
 /// P-25: the machines of these Nodes are not known yet.
@@ -284,9 +396,15 @@ async fn dedicated_servers_are_reached_by_their_internal_address_or_else_their_p
     scene.robot(true, &[(321, Some("10.1.0.2")), (322, None)]);
     scene.annotate("use-private-ip", "true");
     scene.ensure().await;
-    assert_eq!(scene.targets(), sorted(vec!["10.1.0.2".to_owned(), scene.robot_ip(322)]));
+    assert_eq!(
+        scene.targets(),
+        sorted(vec!["10.1.0.2".to_owned(), scene.robot_ip(322)])
+    );
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("bm-322 InternalIPNotConfigured: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("bm-322 InternalIPNotConfigured: "),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +417,10 @@ async fn without_credentials_only_internal_addresses_of_dedicated_servers_are_kn
     scene.ensure().await;
     assert_eq!(scene.targets(), ["10.1.0.2"]);
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("bm-322 InternalIPNotConfigured: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("bm-322 InternalIPNotConfigured: "),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,7 +433,10 @@ async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
     expected.push(scene.robot_ip(321));
     assert_eq!(scene.targets(), sorted(expected));
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("bm-999 ServerNotFound: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("bm-999 ServerNotFound: "),
+        "{events:?}"
+    );
 }
 
 /// The credential shows no dedicated server, as that of another account does.
@@ -325,7 +449,11 @@ async fn a_credential_that_shows_no_dedicated_server_takes_no_target_away() {
     scene.fake.remove_robot_server(321);
     tokio::time::sleep(std::time::Duration::from_secs(601)).await;
     let err = scene.refused().await;
-    assert!(err.to_string().contains("ROBOT_USER shows no server at all"), "{err}");
+    assert!(
+        err.to_string()
+            .contains("ROBOT_USER shows no server at all"),
+        "{err}"
+    );
     assert_eq!(scene.targets(), before);
 }
 
@@ -343,9 +471,15 @@ async fn a_node_whose_server_is_gone_keeps_nobody_out() {
     let mut scene = Scene::new();
     scene.fake.terminate("worker-1");
     scene.ensure().await;
-    assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
+    assert_eq!(
+        (scene.targets(), scene.balancer().services.len()),
+        (scene.servers(), 1)
+    );
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].starts_with("worker-1 ServerNotFound: "), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].starts_with("worker-1 ServerNotFound: "),
+        "{events:?}"
+    );
     scene.add_node("worker-3");
     tokio::time::advance(LONG).await;
     scene.try_update().await.unwrap();
@@ -373,7 +507,12 @@ async fn a_target_that_was_there_already_slows_nobody_down() {
     let mut scene = Scene::new();
     scene.ensure().await;
     let ids = [scene.add_node("worker-3"), scene.add_node("worker-4")];
-    scene.fake.change_load_balancer(NAME, |it| it.targets.push(Target::Server { id: ids[1], use_private_ip: false }));
+    scene.fake.change_load_balancer(NAME, |it| {
+        it.targets.push(Target::Server {
+            id: ids[1],
+            use_private_ip: false,
+        })
+    });
     scene.try_update().await.unwrap();
     for number in 5..15 {
         scene.add_node(&format!("worker-{number}"));
@@ -381,7 +520,11 @@ async fn a_target_that_was_there_already_slows_nobody_down() {
     scene.fake.forget_requests();
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets(), sorted(scene.servers()));
-    assert!(scene.fake.count("GET /actions") <= 3, "{:?}", scene.fake.counts());
+    assert!(
+        scene.fake.count("GET /actions") <= 3,
+        "{:?}",
+        scene.fake.counts()
+    );
 }
 
 /// Addresses in different spellings are equal (INV-3).
@@ -393,7 +536,9 @@ async fn an_address_in_another_spelling_is_the_same_target() {
     scene.annotate("use-private-ip", "true");
     scene.ensure().await;
     scene.robot(true, &[(321, Some("fd00:0:0::1"))]);
-    scene.meddle(|it| it.targets.push(Target::Ip("fd00::1".parse().unwrap()))).await;
+    scene
+        .meddle(|it| it.targets.push(Target::Ip("fd00::1".parse().unwrap())))
+        .await;
     scene.changes();
     scene.ensure().await;
     assert_eq!(scene.changes(), [""; 0]);

@@ -22,8 +22,15 @@ pub(super) fn activate(created: &mut Value, number: usize) {
 }
 
 impl Mycloud {
-    pub(super) fn load_balancer(&mut self, request: &ApiRequest, id: &str) -> Result<&mut Value, Refused> {
-        let found = self.load_balancers.iter_mut().find(|it| it["id"] == id && it["account"] == *request.project);
+    pub(super) fn load_balancer(
+        &mut self,
+        request: &ApiRequest,
+        id: &str,
+    ) -> Result<&mut Value, Refused> {
+        let found = self
+            .load_balancers
+            .iter_mut()
+            .find(|it| it["id"] == id && it["account"] == *request.project);
         found.ok_or_else(not_found)
     }
 
@@ -36,7 +43,11 @@ impl Mycloud {
     ) -> Answer {
         let found = self.load_balancer(request, id)?;
         if found["status"] == "CREATING" || found["status"] == "DELETING" {
-            return Err(Refused::new(409, "ResourceBusy", "the load balancer is created or deleted"));
+            return Err(Refused::new(
+                409,
+                "ResourceBusy",
+                "the load balancer is created or deleted",
+            ));
         }
         let mut after = found.clone();
         let resource = change(&mut after)?;
@@ -52,7 +63,11 @@ impl Mycloud {
 /// Returns a load balancer as the API shows it, with its dependents only on request.
 fn shown(request: &ApiRequest, it: &Value) -> Value {
     let mut shown = it.clone();
-    let expand: Vec<&str> = request.query("expand").unwrap_or_default().split(',').collect();
+    let expand: Vec<&str> = request
+        .query("expand")
+        .unwrap_or_default()
+        .split(',')
+        .collect();
     for part in ["listeners", "groups", "access_lists", "certificates"] {
         if !expand.contains(&part) {
             shown.as_object_mut().map(|it| it.remove(part));
@@ -62,12 +77,21 @@ fn shown(request: &ApiRequest, it: &Value) -> Value {
 }
 
 pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
-    let label = request.query("label").map(|it| it.split_once('=').unwrap_or((it, "")));
+    let label = request
+        .query("label")
+        .map(|it| it.split_once('=').unwrap_or((it, "")));
     let is_selected = |it: &&Value| {
         request.query("name").is_none_or(|name| it["name"] == name)
             && label.is_none_or(|(key, value)| it["labels"][key] == value)
     };
-    page(request, cloud.load_balancers.iter().filter(is_selected).map(|it| shown(request, it)))
+    page(
+        request,
+        cloud
+            .load_balancers
+            .iter()
+            .filter(is_selected)
+            .map(|it| shown(request, it)),
+    )
 }
 
 pub(super) fn get(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
@@ -77,14 +101,23 @@ pub(super) fn get(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 
 pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let key = request.header("idempotency-key").unwrap_or_default();
-    let is_same = |it: &&Value| it["key"] == key && it["account"] == *request.project && it["status"] != "DELETING";
+    let is_same = |it: &&Value| {
+        it["key"] == key && it["account"] == *request.project && it["status"] != "DELETING"
+    };
     if let Some(found) = cloud.load_balancers.iter().find(is_same).cloned() {
-        return cloud.begin(request, Kind::Change, found["id"].as_str().unwrap_or_default(), &found);
+        return cloud.begin(
+            request,
+            Kind::Change,
+            found["id"].as_str().unwrap_or_default(),
+            &found,
+        );
     }
     let name = request.body["name"].as_str().unwrap_or_default();
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if !(1..=80).contains(&name.len()) || !name.bytes().all(is_valid) {
-        return Err(invalid("name: 1 to 80 characters of A-Z, a-z, 0-9, _ and -"));
+        return Err(invalid(
+            "name: 1 to 80 characters of A-Z, a-z, 0-9, _ and -",
+        ));
     }
     if request.body["subnet_id"] != "sn-1" || request.project != ACCOUNT {
         return Err(invalid("subnet_id: there is no such subnet"));
@@ -92,10 +125,19 @@ pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     if request.body["bandwidth_mbps"].is_number() && request.body["network_type"] != "internet" {
         return Err(invalid("bandwidth_mbps: only for network_type internet"));
     }
-    let has_address =
-        |it: &Value| it["vips"].as_array().into_iter().flatten().any(|vip| vip["address"] == request.body["ip"]);
+    let has_address = |it: &Value| {
+        it["vips"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|vip| vip["address"] == request.body["ip"])
+    };
     if request.body["ip"].is_string() && cloud.load_balancers.iter().any(has_address) {
-        return Err(Refused::new(409, "AddressInUse", "ip: the address is another load balancer's"));
+        return Err(Refused::new(
+            409,
+            "AddressInUse",
+            "ip: the address is another load balancer's",
+        ));
     }
     let id = format!("dlb-{}", cloud.number());
     let mut created = json!({"vips": [], "listeners": [], "groups": [], "access_lists": [], "certificates": [], "status": "CREATING"});
@@ -124,14 +166,28 @@ pub(super) fn update(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 pub(super) fn delete(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let found = cloud.load_balancer(request, request.id())?;
     if found["delete_protection"] == true {
-        return Err(Refused::new(409, "DeleteProtected", "the load balancer is protected"));
+        return Err(Refused::new(
+            409,
+            "DeleteProtected",
+            "the load balancer is protected",
+        ));
     }
-    let has_parts = found["listeners"].as_array().is_some_and(|it| !it.is_empty());
+    let has_parts = found["listeners"]
+        .as_array()
+        .is_some_and(|it| !it.is_empty());
     if has_parts && request.query("cascade") != Some("true") {
-        return Err(Refused::new(409, "ResourceInUse", "the load balancer has listeners"));
+        return Err(Refused::new(
+            409,
+            "ResourceInUse",
+            "the load balancer has listeners",
+        ));
     }
     if found["status"] == "CREATING" {
-        return Err(Refused::new(409, "ResourceBusy", "the load balancer is created"));
+        return Err(Refused::new(
+            409,
+            "ResourceBusy",
+            "the load balancer is created",
+        ));
     }
     let resource = json!({"id": found["id"]});
     if request.effects.error().is_none() {

@@ -71,34 +71,66 @@ impl Mycloud {
     }
 
     pub(crate) fn has_instance(&self, account: &str, id: &Value) -> bool {
-        self.instances.iter().any(|it| it["id"] == *id && it["account"] == account)
+        self.instances
+            .iter()
+            .any(|it| it["id"] == *id && it["account"] == account)
     }
 
     /// Begins a task, and answers with it.
-    fn begin(&mut self, request: &ApiRequest, kind: Kind, load_balancer: &str, resource: &Value) -> Answer {
+    fn begin(
+        &mut self,
+        request: &ApiRequest,
+        kind: Kind,
+        load_balancer: &str,
+        resource: &Value,
+    ) -> Answer {
         let id = format!("t-{}", self.number());
         let operation = Operation::begin(self.task_time, &request.effects);
         let load_balancer = load_balancer.to_owned();
-        self.tasks.insert(id.clone(), Task { operation, load_balancer, kind, is_settled: false });
-        Ok(Reply::new(202, json!({"task": {"id": id, "status": "RUNNING"}, "resource": resource})))
+        self.tasks.insert(
+            id.clone(),
+            Task {
+                operation,
+                load_balancer,
+                kind,
+                is_settled: false,
+            },
+        );
+        Ok(Reply::new(
+            202,
+            json!({"task": {"id": id, "status": "RUNNING"}, "resource": resource}),
+        ))
     }
 
     /// Ends a task whose time has come.
     fn settle(&mut self, id: &str) {
-        let Some(task) = self.tasks.get_mut(id) else { return };
+        let Some(task) = self.tasks.get_mut(id) else {
+            return;
+        };
         task.is_settled = true;
-        let (name, kind, is_failed) = (task.load_balancer.clone(), task.kind, task.operation.error.is_some());
-        let is_quiet = !self.tasks.values().any(|it| it.load_balancer == name && !it.is_settled);
+        let (name, kind, is_failed) = (
+            task.load_balancer.clone(),
+            task.kind,
+            task.operation.error.is_some(),
+        );
+        let is_quiet = !self
+            .tasks
+            .values()
+            .any(|it| it.load_balancer == name && !it.is_settled);
         if kind == Kind::Deletion && !is_failed {
             self.load_balancers.retain(|it| it["id"] != *name);
         }
         let number = self.created;
-        let Some(found) = self.load_balancers.iter_mut().find(|it| it["id"] == *name) else { return };
+        let Some(found) = self.load_balancers.iter_mut().find(|it| it["id"] == *name) else {
+            return;
+        };
         match kind {
             Kind::Creation if is_failed => found["status"] = "ERROR".into(),
             Kind::Creation => load_balancers::activate(found, number),
             Kind::Deletion => found["status"] = "ACTIVE".into(),
-            Kind::Change if is_quiet && found["status"] == "UPDATING" => found["status"] = "ACTIVE".into(),
+            Kind::Change if is_quiet && found["status"] == "UPDATING" => {
+                found["status"] = "ACTIVE".into()
+            }
             Kind::Change => {}
         }
     }
@@ -114,18 +146,28 @@ pub(crate) fn not_found() -> Refused {
 
 /// Answers with a page of the account's items.
 fn page(request: &ApiRequest, items: impl Iterator<Item = Value>) -> Answer {
-    let size = request.query("page_size").map_or(Some(50), |it| it.parse().ok()).filter(|it| (1..=100).contains(it));
+    let size = request
+        .query("page_size")
+        .map_or(Some(50), |it| it.parse().ok())
+        .filter(|it| (1..=100).contains(it));
     let size = size.ok_or_else(|| invalid("page_size is a number from 1 to 100"))?;
-    let number = request.query("page_token").map_or(Some(1), |it| it.strip_prefix("page-")?.parse().ok());
+    let number = request
+        .query("page_token")
+        .map_or(Some(1), |it| it.strip_prefix("page-")?.parse().ok());
     let number = number.ok_or_else(|| invalid("page_token is not one of ours"))?;
-    let own: Vec<Value> = items.filter(|it| it["account"] == *request.project).collect();
+    let own: Vec<Value> = items
+        .filter(|it| it["account"] == *request.project)
+        .collect();
     let page = Page::numbered(own, number, size, &request.effects);
     let next = match page.next {
         Next::Nothing => String::new(),
         Next::Following => format!("page-{}", page.number + 1),
         Next::Itself => format!("page-{}", page.number),
     };
-    Ok(Reply::new(200, json!({"items": page.items, "next_page_token": next})))
+    Ok(Reply::new(
+        200,
+        json!({"items": page.items, "next_page_token": next}),
+    ))
 }
 
 fn instances(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
@@ -140,18 +182,30 @@ fn instances(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 }
 
 fn instance(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
-    let found = cloud.instances.iter().find(|it| it["id"] == request.id() && it["account"] == *request.project);
-    found.map(|it| Reply::new(200, it.clone())).ok_or_else(not_found)
+    let found = cloud
+        .instances
+        .iter()
+        .find(|it| it["id"] == request.id() && it["account"] == *request.project);
+    found
+        .map(|it| Reply::new(200, it.clone()))
+        .ok_or_else(not_found)
 }
 
 fn tasks(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
-    let ids: Vec<&str> = request.query("ids").unwrap_or_default().split(',').collect();
+    let ids: Vec<&str> = request
+        .query("ids")
+        .unwrap_or_default()
+        .split(',')
+        .collect();
     if ids.len() > 50 {
         return Err(invalid("ids: at most 50"));
     }
     let shown = ids.iter().filter_map(|id| {
         let operation = &cloud.tasks.get(*id)?.operation;
-        let error = operation.error.as_ref().map(|code| json!({"code": code, "message": "on purpose"}));
+        let error = operation
+            .error
+            .as_ref()
+            .map(|code| json!({"code": code, "message": "on purpose"}));
         let status = match &error {
             _ if !operation.is_over() => "RUNNING",
             Some(_) => "FAILED",
@@ -177,15 +231,47 @@ impl Cloud for Mycloud {
             ("GET", "/loadbalancers/{id}", load_balancers::get),
             ("PATCH", "/loadbalancers/{id}", load_balancers::update),
             ("DELETE", "/loadbalancers/{id}", load_balancers::delete),
-            ("POST", "/loadbalancers/{id}/listeners", parts::create_listener),
-            ("PATCH", "/loadbalancers/{id}/listeners/{part}", parts::update_listener),
-            ("DELETE", "/loadbalancers/{id}/listeners/{part}", parts::delete_listener),
+            (
+                "POST",
+                "/loadbalancers/{id}/listeners",
+                parts::create_listener,
+            ),
+            (
+                "PATCH",
+                "/loadbalancers/{id}/listeners/{part}",
+                parts::update_listener,
+            ),
+            (
+                "DELETE",
+                "/loadbalancers/{id}/listeners/{part}",
+                parts::delete_listener,
+            ),
             ("POST", "/loadbalancers/{id}/groups", parts::create_group),
-            ("PATCH", "/loadbalancers/{id}/groups/{part}", parts::update_group),
-            ("DELETE", "/loadbalancers/{id}/groups/{part}", parts::delete_group),
-            ("POST", "/loadbalancers/{id}/groups/{part}/members:batchAdd", parts::add_members),
-            ("POST", "/loadbalancers/{id}/groups/{part}/members:batchUpdate", parts::update_members),
-            ("POST", "/loadbalancers/{id}/groups/{part}/members:batchRemove", parts::remove_members),
+            (
+                "PATCH",
+                "/loadbalancers/{id}/groups/{part}",
+                parts::update_group,
+            ),
+            (
+                "DELETE",
+                "/loadbalancers/{id}/groups/{part}",
+                parts::delete_group,
+            ),
+            (
+                "POST",
+                "/loadbalancers/{id}/groups/{part}/members:batchAdd",
+                parts::add_members,
+            ),
+            (
+                "POST",
+                "/loadbalancers/{id}/groups/{part}/members:batchUpdate",
+                parts::update_members,
+            ),
+            (
+                "POST",
+                "/loadbalancers/{id}/groups/{part}/members:batchRemove",
+                parts::remove_members,
+            ),
             ("POST", "/access-lists", parts::create_access_list),
             ("POST", "/certificates", parts::create_certificate),
             ("DELETE", "/certificates/{id}", parts::delete_certificate),
@@ -193,13 +279,18 @@ impl Cloud for Mycloud {
             ("DELETE", "/access-lists/{id}", parts::delete_access_list),
             ("GET", "/route-tables/{table}/routes", routes::list),
             ("POST", "/route-tables/{table}/routes", routes::create),
-            ("DELETE", "/route-tables/{table}/routes/{id}", routes::delete),
+            (
+                "DELETE",
+                "/route-tables/{table}/routes/{id}",
+                routes::delete,
+            ),
         ],
     }];
 
     fn advance(&mut self, _: Instant) {
         let over = |(id, task): (&String, &Task)| {
-            (!task.is_settled && task.operation.is_over()).then(|| (task.operation.ends, id.clone()))
+            (!task.is_settled && task.operation.is_over())
+                .then(|| (task.operation.ends, id.clone()))
         };
         let mut due: Vec<_> = self.tasks.iter().filter_map(over).collect();
         due.sort();
@@ -208,7 +299,13 @@ impl Cloud for Mycloud {
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
         self.account.clone_into(&mut request.project);
-        request.on_answer.push(("x-request-id", request.header("x-request-id").unwrap_or_default().to_owned()));
+        request.on_answer.push((
+            "x-request-id",
+            request
+                .header("x-request-id")
+                .unwrap_or_default()
+                .to_owned(),
+        ));
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
             return Err(Refused::new(401, "Unauthorized", "the token is not valid"));
         }

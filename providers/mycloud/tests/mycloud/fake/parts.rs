@@ -20,7 +20,10 @@ fn items<'a>(owner: &'a mut Value, parts: &str) -> &'a mut Vec<Value> {
 }
 
 fn part<'a>(owner: &'a mut Value, parts: &str, id: &str) -> Result<&'a mut Value, Refused> {
-    items(owner, parts).iter_mut().find(|it| it["id"] == id).ok_or_else(not_found)
+    items(owner, parts)
+        .iter_mut()
+        .find(|it| it["id"] == id)
+        .ok_or_else(not_found)
 }
 
 fn in_use() -> Refused {
@@ -34,7 +37,9 @@ fn create(
     check: fn(&Value, &Value) -> Result<(), Refused>,
 ) -> Answer {
     let (prefix, number) = (parts.get(..3).unwrap_or_default(), cloud.number());
-    let balancer = request.body["loadbalancer_id"].as_str().unwrap_or(request.id());
+    let balancer = request.body["loadbalancer_id"]
+        .as_str()
+        .unwrap_or(request.id());
     cloud.change(request, balancer, |it| {
         let mut created = request.body.clone();
         // A key is never shown again.
@@ -61,10 +66,20 @@ fn update(
     })
 }
 
-fn delete(cloud: &mut Mycloud, request: &ApiRequest, parts: &str, id: &str, balancer: &str) -> Answer {
+fn delete(
+    cloud: &mut Mycloud,
+    request: &ApiRequest,
+    parts: &str,
+    id: &str,
+    balancer: &str,
+) -> Answer {
     cloud.change(request, balancer, |it| {
         part(it, parts, id)?;
-        let has = |it: &Value| it["certificate_ids"].as_array().is_some_and(|ids| ids.iter().any(|it| it == id));
+        let has = |it: &Value| {
+            it["certificate_ids"]
+                .as_array()
+                .is_some_and(|ids| ids.iter().any(|it| it == id))
+        };
         let is_used = |it: &Value| it["group_id"] == id || it["acl"]["id"] == id || has(it);
         if items(it, "listeners").iter().any(is_used) {
             return Err(in_use());
@@ -78,18 +93,24 @@ fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
     let list = |parts: &str| owner[parts].as_array().cloned().unwrap_or_default();
     let protocol = it["protocol"].as_str().unwrap_or_default();
     let is_udp = |it: &Value| it["protocol"] == "udp";
-    let is_taken =
-        |other: &Value| other["id"] != it["id"] && other["port"] == it["port"] && is_udp(other) == is_udp(it);
+    let is_taken = |other: &Value| {
+        other["id"] != it["id"] && other["port"] == it["port"] && is_udp(other) == is_udp(it)
+    };
     if list("listeners").iter().any(is_taken) {
         return Err(Refused::new(409, "AlreadyExists", "the port is taken"));
     }
     if !["tcp", "udp", "http", "https", "tls"].contains(&protocol) {
         return Err(invalid("protocol is not known"));
     }
-    if !list("groups").iter().any(|group| group["id"] == it["group_id"]) {
+    if !list("groups")
+        .iter()
+        .any(|group| group["id"] == it["group_id"])
+    {
         return Err(invalid("group_id: there is no such group"));
     }
-    if ["https", "tls"].contains(&protocol) && it["certificate_ids"].as_array().is_none_or(Vec::is_empty) {
+    if ["https", "tls"].contains(&protocol)
+        && it["certificate_ids"].as_array().is_none_or(Vec::is_empty)
+    {
         return Err(invalid("certificate_ids: at least one"));
     }
     let is_upload = |id: &Value| list("certificates").iter().any(|it| it["id"] == *id);
@@ -100,7 +121,9 @@ fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
     if it["max_qps"].as_u64().is_some_and(|it| it > 1_000_000) {
         return Err(invalid("max_qps: at most 1000000"));
     }
-    if it["proxy_protocol"].as_str().is_some_and(|it| it != "off") && !["tcp", "tls"].contains(&protocol) {
+    if it["proxy_protocol"].as_str().is_some_and(|it| it != "off")
+        && !["tcp", "tls"].contains(&protocol)
+    {
         return Err(invalid("proxy_protocol: only for tcp and tls"));
     }
     let is_limited = it["acl"]["type"].as_str().is_some_and(|kind| kind != "off");
@@ -113,12 +136,19 @@ fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
 
 fn check_group(_: &Value, it: &Value) -> Result<(), Refused> {
     let port = it["health_check"]["port"].as_u64().unwrap_or_default();
-    if (1..=65_535).contains(&port) { Ok(()) } else { Err(invalid("health_check.port: 1 to 65535")) }
+    if (1..=65_535).contains(&port) {
+        Ok(())
+    } else {
+        Err(invalid("health_check.port: 1 to 65535"))
+    }
 }
 
 fn check_access_list(_: &Value, it: &Value) -> Result<(), Refused> {
     let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
-    match it["entries"].as_array().is_some_and(|it| !it.is_empty() && it.len() <= 300 && it.iter().all(is_range)) {
+    match it["entries"]
+        .as_array()
+        .is_some_and(|it| !it.is_empty() && it.len() <= 300 && it.iter().all(is_range))
+    {
         true => Ok(()),
         false => Err(invalid("entries: 1 to 300 ranges")),
     }
@@ -153,7 +183,11 @@ pub(super) fn create_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> A
 }
 
 pub(super) fn create_certificate(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
-    let is_pem = |field: &str| request.body[field].as_str().is_some_and(|text| text.contains("-----BEGIN "));
+    let is_pem = |field: &str| {
+        request.body[field]
+            .as_str()
+            .is_some_and(|text| text.contains("-----BEGIN "))
+    };
     if !is_pem("certificate") || !is_pem("private_key") {
         return Err(invalid("certificate and private_key: PEM"));
     }
@@ -167,9 +201,20 @@ pub(super) fn delete_certificate(cloud: &mut Mycloud, request: &ApiRequest) -> A
 
 /// Returns the load balancer that has this part.
 fn owner_of(cloud: &Mycloud, request: &ApiRequest, parts: &str) -> Result<String, Refused> {
-    let has = |it: &&Value| it[parts].as_array().is_some_and(|it| it.iter().any(|it| it["id"] == request.id()));
-    let found = cloud.load_balancers.iter().filter(|it| it["account"] == *request.project).find(has);
-    found.and_then(|it| it["id"].as_str()).map(str::to_owned).ok_or_else(not_found)
+    let has = |it: &&Value| {
+        it[parts]
+            .as_array()
+            .is_some_and(|it| it.iter().any(|it| it["id"] == request.id()))
+    };
+    let found = cloud
+        .load_balancers
+        .iter()
+        .filter(|it| it["account"] == *request.project)
+        .find(has);
+    found
+        .and_then(|it| it["id"].as_str())
+        .map(str::to_owned)
+        .ok_or_else(not_found)
 }
 
 pub(super) fn update_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
@@ -187,8 +232,15 @@ pub(super) fn delete_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> A
     delete(cloud, request, "access_lists", request.id(), &owner)
 }
 
-fn members(cloud: &mut Mycloud, request: &ApiRequest, change: fn(&mut Vec<Value>, &Value)) -> Answer {
-    let sent = request.body["members"].as_array().cloned().unwrap_or_default();
+fn members(
+    cloud: &mut Mycloud,
+    request: &ApiRequest,
+    change: fn(&mut Vec<Value>, &Value),
+) -> Answer {
+    let sent = request.body["members"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     if sent.is_empty() || sent.len() > 100 {
         return Err(invalid("members: 1 to 100"));
     }
@@ -197,13 +249,16 @@ fn members(cloud: &mut Mycloud, request: &ApiRequest, change: fn(&mut Vec<Value>
         if group["members"].is_null() {
             group["members"] = json!([]);
         }
-        sent.iter().for_each(|member| change(items(group, "members"), member));
+        sent.iter()
+            .for_each(|member| change(items(group, "members"), member));
         Ok(json!({"id": group["id"]}))
     })
 }
 
 fn is_same(one: &Value, other: &Value) -> bool {
-    ["instance_id", "address", "port"].iter().all(|field| one[*field] == other[*field])
+    ["instance_id", "address", "port"]
+        .iter()
+        .all(|field| one[*field] == other[*field])
 }
 
 pub(super) fn add_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
@@ -219,10 +274,14 @@ pub(super) fn add_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 
 pub(super) fn update_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     members(cloud, request, |all, new| {
-        all.iter_mut().filter(|it| is_same(it, new)).for_each(|it| it["weight"] = new["weight"].clone());
+        all.iter_mut()
+            .filter(|it| is_same(it, new))
+            .for_each(|it| it["weight"] = new["weight"].clone());
     })
 }
 
 pub(super) fn remove_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
-    members(cloud, request, |all, gone| all.retain(|it| !is_same(it, gone)))
+    members(cloud, request, |all, gone| {
+        all.retain(|it| !is_same(it, gone))
+    })
 }

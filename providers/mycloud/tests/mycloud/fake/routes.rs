@@ -6,14 +6,21 @@ use serde_json::Value;
 use super::{ACCOUNT, Answer, ApiRequest, Kind, Mycloud, TABLE, invalid, not_found, page};
 
 fn check_table(request: &ApiRequest) -> Result<(), Refused> {
-    if request.id() == TABLE && request.project == ACCOUNT { Ok(()) } else { Err(not_found()) }
+    if request.id() == TABLE && request.project == ACCOUNT {
+        Ok(())
+    } else {
+        Err(not_found())
+    }
 }
 
 pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     check_table(request)?;
     let shown = |it: &Value| {
         let mut shown = it.clone();
-        let is_there = cloud.has_instance(it["account"].as_str().unwrap_or_default(), &it["next_hop_id"]);
+        let is_there = cloud.has_instance(
+            it["account"].as_str().unwrap_or_default(),
+            &it["next_hop_id"],
+        );
         shown["status"] = if is_there { "ACTIVE" } else { "BLACKHOLE" }.into();
         shown
     };
@@ -22,8 +29,16 @@ pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 
 pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     check_table(request)?;
-    if cloud.routes.iter().any(|it| it["destination"] == request.body["destination"]) {
-        return Err(Refused::new(409, "AlreadyExists", "the destination has a route"));
+    if cloud
+        .routes
+        .iter()
+        .any(|it| it["destination"] == request.body["destination"])
+    {
+        return Err(Refused::new(
+            409,
+            "AlreadyExists",
+            "the destination has a route",
+        ));
     }
     if !cloud.has_instance(&request.project, &request.body["next_hop_id"]) {
         return Err(invalid("next_hop_id: there is no such instance"));
@@ -39,7 +54,12 @@ pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 
 pub(super) fn delete(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     check_table(request)?;
-    let found = cloud.routes.iter().find(|it| it["id"] == request.nth_id(1)).cloned().ok_or_else(not_found)?;
+    let found = cloud
+        .routes
+        .iter()
+        .find(|it| it["id"] == request.nth_id(1))
+        .cloned()
+        .ok_or_else(not_found)?;
     if request.effects.error().is_none() {
         cloud.routes.retain(|it| it["id"] != found["id"]);
     }

@@ -22,7 +22,10 @@ impl Fake {
 
     /// Adds a project for which the user may request tokens.
     pub fn add_project(&self, id: &str, name: &str) {
-        self.model().identity.projects.insert(id.to_owned(), name.to_owned());
+        self.model()
+            .identity
+            .projects
+            .insert(id.to_owned(), name.to_owned());
     }
 
     /// Invalidates all tokens, and issues new ones for the project with this ID, whatever the request asks for: as if
@@ -68,7 +71,10 @@ impl Fake {
             model.route_quota = most;
             return;
         }
-        let kind = kinds.into_iter().find(|it| it.words().0 == kind).expect("a kind that has a quota");
+        let kind = kinds
+            .into_iter()
+            .find(|it| it.words().0 == kind)
+            .expect("a kind that has a quota");
         model.quotas.insert(kind, most);
     }
 }

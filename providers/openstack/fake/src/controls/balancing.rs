@@ -21,9 +21,17 @@ impl Fake {
     pub fn add_load_balancer(&self, body: &Value) -> String {
         let mut model = self.model();
         let wanted = body.as_object().expect("an object");
-        let id = model.add_balancer(Model::home(), wanted).expect("a load balancer that Octavia takes");
-        for listener in body["listeners"].as_array().into_iter().flatten().filter_map(Value::as_object) {
-            crate::listeners::add(&mut model, Model::home(), &id, listener).expect("a listener that Octavia takes");
+        let id = model
+            .add_balancer(Model::home(), wanted)
+            .expect("a load balancer that Octavia takes");
+        for listener in body["listeners"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object)
+        {
+            crate::listeners::add(&mut model, Model::home(), &id, listener)
+                .expect("a listener that Octavia takes");
         }
         model.settle_at_once(&id);
         id
@@ -35,23 +43,36 @@ impl Fake {
     pub fn load_balancers(&self) -> Vec<Value> {
         let mut model = self.model();
         model.finish_work();
-        model.all(Kind::Balancer).map(|it| whole(&model, it)).collect()
+        model
+            .all(Kind::Balancer)
+            .map(|it| whole(&model, it))
+            .collect()
     }
 
     /// Returns a load balancer with all that is in it, by name or id.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
-        self.load_balancers().into_iter().find(|it| it["name"] == name || it["id"] == name)
+        self.load_balancers()
+            .into_iter()
+            .find(|it| it["name"] == name || it["id"] == name)
     }
 
     /// Changes a load balancer, by name or ID, as an operator does in the console: at once, and unchecked. Returns
     /// `false` if it does not exist.
-    pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
+    pub fn change_load_balancer(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Map<String, Value>),
+    ) -> bool {
         self.change(Kind::Balancer, name, change)
     }
 
     /// Changes a listener, by name or ID, at once and unchecked. Returns `false` if it does not exist.
-    pub fn change_listener(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
+    pub fn change_listener(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Map<String, Value>),
+    ) -> bool {
         self.change(Kind::Listener, name, change)
     }
 
@@ -67,16 +88,26 @@ impl Fake {
 
     /// Changes the members of a pool, by name or ID of the pool, at once and unchecked. Returns `false` if the pool
     /// does not exist.
-    pub fn change_members(&self, pool: &str, change: impl FnOnce(&mut Vec<Map<String, Value>>)) -> bool {
+    pub fn change_members(
+        &self,
+        pool: &str,
+        change: impl FnOnce(&mut Vec<Map<String, Value>>),
+    ) -> bool {
         let mut model = self.model();
-        let id = model.all(Kind::Pool).find(|it| text(it, "name") == pool || text(it, "id") == pool);
+        let id = model
+            .all(Kind::Pool)
+            .find(|it| text(it, "name") == pool || text(it, "id") == pool);
         let id = id.map(|it| text(it, "id").to_owned());
-        id.and_then(|id| model.members.get_mut(&id)).map(change).is_some()
+        id.and_then(|id| model.members.get_mut(&id))
+            .map(change)
+            .is_some()
     }
 
     fn change(&self, kind: Kind, name: &str, change: impl FnOnce(&mut Object)) -> bool {
         let mut model = self.model();
-        let found = model.all_mut(kind).find(|it| text(it, "name") == name || text(it, "id") == name);
+        let found = model
+            .all_mut(kind)
+            .find(|it| text(it, "name") == name || text(it, "id") == name);
         found.map(change).is_some()
     }
 
@@ -87,8 +118,8 @@ impl Fake {
     pub fn add_listener(&self, balancer: &str, body: &Value) -> String {
         let mut model = self.model();
         let wanted = body.as_object().expect("an object");
-        let id =
-            crate::listeners::add(&mut model, Model::home(), balancer, wanted).expect("a listener that Octavia takes");
+        let id = crate::listeners::add(&mut model, Model::home(), balancer, wanted)
+            .expect("a listener that Octavia takes");
         model.settle_at_once(balancer);
         id
     }
@@ -96,7 +127,10 @@ impl Fake {
     /// Removes a listener, by name or id, with its pool.
     pub fn remove_listener(&self, name: &str) -> bool {
         let mut model = self.model();
-        let found = model.all(Kind::Listener).find(|it| text(it, "name") == name || text(it, "id") == name).cloned();
+        let found = model
+            .all(Kind::Listener)
+            .find(|it| text(it, "name") == name || text(it, "id") == name)
+            .cloned();
         let Some(listener) = found else { return false };
         model.drop_part(Kind::Listener, text(&listener, "id"));
         model.drop_part(Kind::Pool, text(&listener, "default_pool_id"));
@@ -106,7 +140,9 @@ impl Fake {
     /// Removes a pool, by name or id.
     pub fn remove_pool(&self, name: &str) -> bool {
         let mut model = self.model();
-        let found = model.all(Kind::Pool).find(|it| text(it, "name") == name || text(it, "id") == name);
+        let found = model
+            .all(Kind::Pool)
+            .find(|it| text(it, "name") == name || text(it, "id") == name);
         let id = found.map(|it| text(it, "id").to_owned());
         id.map(|id| model.drop_part(Kind::Pool, &id)).is_some()
     }
@@ -114,7 +150,9 @@ impl Fake {
     /// Removes a load balancer, by name or id, at once, with its VIP port.
     pub fn remove_load_balancer(&self, name: &str) -> bool {
         let mut model = self.model();
-        let found = model.all(Kind::Balancer).find(|it| text(it, "name") == name || text(it, "id") == name);
+        let found = model
+            .all(Kind::Balancer)
+            .find(|it| text(it, "name") == name || text(it, "id") == name);
         let id = found.map(|it| text(it, "id").to_owned());
         id.map(|id| model.drop_balancer(&id)).is_some()
     }
@@ -145,14 +183,26 @@ impl Fake {
     ///
     /// # Panics
     /// If the network has no subnet, or no address left.
-    pub fn add_floating_ip(&self, network: &crate::Network, description: &str, port: Option<&str>) -> String {
+    pub fn add_floating_ip(
+        &self,
+        network: &crate::Network,
+        description: &str,
+        port: Option<&str>,
+    ) -> String {
         let mut model = self.model();
-        let address = model.free_address(&network.subnet).expect("a subnet with a free address");
+        let address = model
+            .free_address(&network.subnet)
+            .expect("a subnet with a free address");
         let mut floating = model.new_floating_ip(Model::home(), &network.id, &address, description);
         let id = text(&floating, "id").to_owned();
         if let Some(port) = port {
-            let port = model.get(Kind::Port, port).cloned().expect("a port of that id");
-            let fixed = crate::model::list(&port, "fixed_ips").first().map(|it| it["ip_address"].clone());
+            let port = model
+                .get(Kind::Port, port)
+                .cloned()
+                .expect("a port of that id");
+            let fixed = crate::model::list(&port, "fixed_ips")
+                .first()
+                .map(|it| it["ip_address"].clone());
             set(&mut floating, "port_id", text(&port, "id"));
             set(&mut floating, "fixed_ip_address", fixed.unwrap_or_default());
             set(&mut floating, "status", "ACTIVE");
@@ -164,12 +214,23 @@ impl Fake {
     /// Returns all floating IPs as the API shows them.
     #[must_use]
     pub fn floating_ips(&self) -> Vec<Value> {
-        self.model().all(Kind::FloatingIp).cloned().map(Value::Object).collect()
+        self.model()
+            .all(Kind::FloatingIp)
+            .cloned()
+            .map(Value::Object)
+            .collect()
     }
 
     /// Changes a floating IP, by id; at once, and unchecked.
-    pub fn change_floating_ip(&self, id: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
-        self.model().get_mut(Kind::FloatingIp, id).map(change).is_some()
+    pub fn change_floating_ip(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut Map<String, Value>),
+    ) -> bool {
+        self.model()
+            .get_mut(Kind::FloatingIp, id)
+            .map(change)
+            .is_some()
     }
 
     /// Adds a security group with its two default rules; its id.
@@ -197,7 +258,9 @@ impl Fake {
     pub fn security_groups(&self) -> Vec<Value> {
         let model = self.model();
         let rules = |group: &Object| {
-            let rules = model.all(Kind::Rule).filter(|it| text(it, "security_group_id") == text(group, "id"));
+            let rules = model
+                .all(Kind::Rule)
+                .filter(|it| text(it, "security_group_id") == text(group, "id"));
             rules.cloned().map(Value::Object).collect::<Vec<_>>()
         };
         let shown = |group: &Object| {
@@ -212,10 +275,21 @@ impl Fake {
     pub fn set_tags(&self, id: &str, tags: &[&str]) -> bool {
         let tags: Vec<Value> = tags.iter().map(|it| (*it).into()).collect();
         let mut model = self.model();
-        let kinds = [Kind::Network, Kind::Subnet, Kind::Port, Kind::Router, Kind::FloatingIp, Kind::SecurityGroup];
-        let kind = kinds.into_iter().find(|kind| model.get(*kind, id).is_some());
+        let kinds = [
+            Kind::Network,
+            Kind::Subnet,
+            Kind::Port,
+            Kind::Router,
+            Kind::FloatingIp,
+            Kind::SecurityGroup,
+        ];
+        let kind = kinds
+            .into_iter()
+            .find(|kind| model.get(*kind, id).is_some());
         let found = kind.and_then(|kind| model.get_mut(kind, id));
-        found.map(|it| set(it, "tags", sorted_tags(&tags))).is_some()
+        found
+            .map(|it| set(it, "tags", sorted_tags(&tags)))
+            .is_some()
     }
 
     /// Adds a container to Barbican; its reference, as annotations name it.
@@ -224,7 +298,10 @@ impl Fake {
         let id = model.new_id();
         let reference = format!("{}/key-manager/v1/containers/{id}", model.options.endpoint);
         let container = json!({"id": id, "project_id": Model::home(), "container_ref": reference, "status": "ACTIVE"});
-        model.insert(Kind::Container, container.as_object().cloned().unwrap_or_default());
+        model.insert(
+            Kind::Container,
+            container.as_object().cloned().unwrap_or_default(),
+        );
         reference
     }
 
@@ -234,7 +311,10 @@ impl Fake {
         let id = model.new_id();
         let reference = format!("{}/key-manager/v1/secrets/{id}", model.options.endpoint);
         let secret = json!({"id": id, "project_id": Model::home(), "secret_ref": reference, "status": "ACTIVE"});
-        model.insert(Kind::Secret, secret.as_object().cloned().unwrap_or_default());
+        model.insert(
+            Kind::Secret,
+            secret.as_object().cloned().unwrap_or_default(),
+        );
         reference
     }
 }

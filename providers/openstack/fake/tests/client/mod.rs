@@ -24,7 +24,13 @@ async fn exchange(service: &Router, request: Request<Body>) -> (http::HeaderMap,
     let answer = service.clone().oneshot(request).await.unwrap();
     let (head, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    (head.headers, Answer { status: head.status, body: serde_json::from_slice(&body).unwrap_or_default() })
+    (
+        head.headers,
+        Answer {
+            status: head.status,
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        },
+    )
 }
 
 impl Client {
@@ -33,14 +39,27 @@ impl Client {
         let auth = json!({"auth": {"identity": {"methods": ["password"], "password": {"user": user}},
             "scope": {"project": {"name": "k8s", "domain": {"name": "Default"}}}}});
         let service = fake.router();
-        let request = Request::post("http://openstack/identity/v3/auth/tokens").body(auth.to_string().into()).unwrap();
+        let request = Request::post("http://openstack/identity/v3/auth/tokens")
+            .body(auth.to_string().into())
+            .unwrap();
         let (headers, answer) = exchange(&service, request).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
-        Self { service, token: headers["x-subject-token"].to_str().unwrap().to_owned() }
+        Self {
+            service,
+            token: headers["x-subject-token"].to_str().unwrap().to_owned(),
+        }
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Answer {
-        let mut request = Request::builder().method(method).uri(format!("http://openstack{path}"));
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://openstack{path}"));
         request = request.header("x-auth-token", &self.token);
         for (name, value) in headers {
             request = request.header(*name, *value);

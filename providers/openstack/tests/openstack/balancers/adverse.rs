@@ -32,7 +32,9 @@ fn pools(scene: &Scene) -> usize {
 
 fn ports(balancer: &Value) -> Vec<u64> {
     let listeners = balancer["listeners"].as_array().unwrap().iter();
-    let mut ports: Vec<_> = listeners.map(|it| it["protocol_port"].as_u64().unwrap()).collect();
+    let mut ports: Vec<_> = listeners
+        .map(|it| it["protocol_port"].as_u64().unwrap())
+        .collect();
     ports.sort_unstable();
     ports
 }
@@ -56,7 +58,11 @@ async fn ends_between_a_pool_and_its_listener_leave_one_unused_pool_at_most() {
         let _ = scene.try_ensure("web").await;
         scene.start().await;
         let balancer = scene.balancer();
-        assert!(pools(&scene) <= 2, "after {tick} ends: {:#?}", balancer["pools"]);
+        assert!(
+            pools(&scene) <= 2,
+            "after {tick} ends: {:#?}",
+            balancer["pools"]
+        );
     }
     scene.ensure("web").await;
     assert_eq!((pools(&scene), ports(&scene.balancer())), (1, vec![81]));
@@ -93,7 +99,12 @@ async fn an_unused_pool_goes_whatever_the_next_life_does() {
         let is_through = scene.try_ensure("web").await.is_ok();
         scene.start().await;
         scene.ensure("web").await;
-        assert_eq!(pools(&scene), 1, "tick {tick}: {:#?}", scene.balancer()["pools"]);
+        assert_eq!(
+            pools(&scene),
+            1,
+            "tick {tick}: {:#?}",
+            scene.balancer()["pools"]
+        );
         scene.delete("web").await;
         assert!(nothing_is_left(&scene), "tick {tick}");
         if is_through {
@@ -115,7 +126,10 @@ async fn who_shares_keeps_the_unused_pools_of_others_and_their_names_do_not_dece
     scene.ensure("other").await;
     assert_eq!(pools(&scene), 3, "it may be the pool of a change under way");
     scene.ensure("web").await;
-    assert_eq!((pools(&scene), ports(&scene.balancer())), (2, vec![81, 444]));
+    assert_eq!(
+        (pools(&scene), ports(&scene.balancer())),
+        (2, vec![81, 444])
+    );
 }
 
 // P-27 and 409 OverQuota
@@ -127,13 +141,24 @@ async fn a_port_changes_also_where_no_more_pools_or_listeners_may_be_made() {
         scene.fake.set_quota(kind, 1);
         scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
         scene.ensure("web").await;
-        assert_eq!((pools(&scene), ports(&scene.balancer())), (1, vec![81]), "{kind}");
+        assert_eq!(
+            (pools(&scene), ports(&scene.balancer())),
+            (1, vec![81]),
+            "{kind}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_made_before_a_quota_is_met_is_found_again_and_goes_with_the_service() {
-    for kind in ["loadbalancer", "floatingip", "security_group_rule", "listener", "pool", "healthmonitor"] {
+    for kind in [
+        "loadbalancer",
+        "floatingip",
+        "security_group_rule",
+        "listener",
+        "pool",
+        "healthmonitor",
+    ] {
         let mut scene = Scene::new();
         scene.conf("manage-security-groups = true");
         scene.conf("create-monitor = true");
@@ -142,7 +167,11 @@ async fn what_is_made_before_a_quota_is_met_is_found_again_and_goes_with_the_ser
         assert!(refused.is_quota(), "{kind}: {refused}");
         assert!(scene.refused("web").await.is_quota(), "{kind}");
         scene.delete("web").await;
-        assert!(nothing_is_left(&scene), "{kind}: {:#?}", scene.fake.load_balancers());
+        assert!(
+            nothing_is_left(&scene),
+            "{kind}: {:#?}",
+            scene.fake.load_balancers()
+        );
     }
 }
 
@@ -165,8 +194,14 @@ async fn nobody_leaves_a_shared_one_that_failed_before_it_is_mended_and_what_to_
         scene.start().await;
         let stays = if leaver == "web" { OTHER } else { NAME };
         let refused = scene.try_delete(leaver).await.unwrap_err().to_string();
-        assert!(refused.contains("openstack loadbalancer failover") && refused.contains(stays), "{refused}");
-        assert!(!refused.contains("a new one is made") && !refused.contains("  "), "{refused}");
+        assert!(
+            refused.contains("openstack loadbalancer failover") && refused.contains(stays),
+            "{refused}"
+        );
+        assert!(
+            !refused.contains("a new one is made") && !refused.contains("  "),
+            "{refused}"
+        );
         assert_eq!(scene.changes(), [] as [&str; 0]);
         scene.fake.set_provisioning_status(NAME, "ACTIVE");
         scene.delete(leaver).await;
@@ -189,7 +224,11 @@ async fn all_who_share_one_that_failed_leave_it_together() {
         scene.try_delete(last).await.unwrap();
         scene.services.remove(last);
         scene.delete(first).await;
-        assert!(nothing_is_left(&scene), "{first}: {:#?}", scene.fake.floating_ips());
+        assert!(
+            nothing_is_left(&scene),
+            "{first}: {:#?}",
+            scene.fake.floating_ips()
+        );
     }
 }
 
@@ -198,7 +237,10 @@ async fn one_that_failed_stays_where_somebody_unknown_has_a_part_in_it() {
     type Take = fn(&mut Scene);
     let foreign: [(&str, Take); 3] = [
         ("a listener by hand", |scene| {
-            let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+            let id = scene
+                .annotation("web", "load-balancer-id")
+                .unwrap()
+                .to_owned();
             let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
             scene.fake.add_listener(&id, &by_hand);
         }),
@@ -236,16 +278,24 @@ async fn a_new_service_of_another_cluster_renames_nobodys_load_balancer() {
         "listeners": [{"name": format!("listener_0_{NAME}"), "protocol": "TCP", "protocol_port": 80, "tags": [NAME]}],
     }));
     let port = scene.balancer()["vip_port_id"].as_str().unwrap().to_owned();
-    scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));
+    scene
+        .fake
+        .add_floating_ip(&scene.public, "mine", Some(&port));
     scene.cluster.name = "second".to_owned();
     scene.annotate("web", "load-balancer-id", &id);
     scene.ports("web", json!([{"port": 8080, "nodePort": 30080}]));
     scene.ensure("web").await;
     let balancer = scene.balancer();
-    assert_eq!((&balancer["name"], ports(&balancer)), (&json!(NAME), vec![80, 8080]));
+    assert_eq!(
+        (&balancer["name"], ports(&balancer)),
+        (&json!(NAME), vec![80, 8080])
+    );
     assert!(balancer["tags"].as_array().unwrap().contains(&json!(NAME)));
     scene.delete("web").await;
-    assert_eq!((ports(&scene.balancer()), scene.balancer()["tags"].clone()), (vec![80], json!([NAME])));
+    assert_eq!(
+        (ports(&scene.balancer()), scene.balancer()["tags"].clone()),
+        (vec![80], json!([NAME]))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +309,11 @@ async fn clusters_with_underscores_are_renamed_and_taken_for_no_others() {
         scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
         scene.ensure("web").await;
         let balancer = scene.balancer();
-        assert_eq!(balancer["name"], format!("kube_service_{after}_default_web"), "{before} to {after}");
+        assert_eq!(
+            balancer["name"],
+            format!("kube_service_{after}_default_web"),
+            "{before} to {after}"
+        );
         assert_eq!(balancer["tags"].as_array().unwrap().len(), 2);
         scene.delete("web").await;
         assert!(nothing_is_left(&scene));
@@ -275,7 +329,13 @@ async fn services_whose_names_are_cut_to_the_same_take_nothing_from_each_other()
     scene.ensure("web").await;
     let before = scene.balancer();
     let refused = scene.refused("other").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("belongs to Service default/web"), "{refused}");
+    assert!(
+        refused.is_invalid()
+            && refused
+                .to_string()
+                .contains("belongs to Service default/web"),
+        "{refused}"
+    );
     scene.delete("other").await;
     assert_eq!(scene.balancer(), before);
     scene.start().await;
@@ -311,7 +371,11 @@ async fn whatever_request_fails_once_it_ends_as_it_should() {
 }
 
 /// Runs through the lifetime of a Service; each step is retried until it succeeds.
-async fn play(scene: &mut Scene, fault: Option<Fault>, routes: &mut std::collections::BTreeSet<String>) {
+async fn play(
+    scene: &mut Scene,
+    fault: Option<Fault>,
+    routes: &mut std::collections::BTreeSet<String>,
+) {
     scene.conf("manage-security-groups = true");
     scene.conf("create-monitor = true");
     let text = format!("{fault:?}");
@@ -328,7 +392,10 @@ async fn play(scene: &mut Scene, fault: Option<Fault>, routes: &mut std::collect
     }
     through(scene, &text).await;
     assert_eq!(scene.fake.load_balancers().len(), 1, "{text}");
-    scene.ports("web", json!([{"port": 81, "nodePort": 30080}, {"port": 82, "nodePort": 30082}]));
+    scene.ports(
+        "web",
+        json!([{"port": 81, "nodePort": 30080}, {"port": 82, "nodePort": 30082}]),
+    );
     scene.annotate("web", "enable-health-monitor", "false");
     through(scene, &text).await;
     scene.annotate("web", "connection-limit", "7");
@@ -342,7 +409,12 @@ async fn play(scene: &mut Scene, fault: Option<Fault>, routes: &mut std::collect
     let balancer = scene.balancer();
     assert_eq!(ports(&balancer), [81, 82], "{text}");
     let of_pools = |key: &str| -> Vec<usize> {
-        balancer["pools"].as_array().unwrap().iter().map(|it| it[key].as_array().map_or(0, Vec::len)).collect()
+        balancer["pools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it[key].as_array().map_or(0, Vec::len))
+            .collect()
     };
     assert_eq!(of_pools("members"), [3, 3], "{text}");
     assert_eq!(scene.fake.floating_ips().len(), 1, "{text}");
@@ -352,7 +424,11 @@ async fn play(scene: &mut Scene, fault: Option<Fault>, routes: &mut std::collect
         }
     }
     routes.extend(scene.fake.changes().into_iter().map(|(route, _)| route));
-    assert!(nothing_is_left(scene), "{text}: {:#?}", scene.fake.floating_ips());
+    assert!(
+        nothing_is_left(scene),
+        "{text}: {:#?}",
+        scene.fake.floating_ips()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -379,13 +455,30 @@ async fn one_that_is_deleted_while_it_is_made_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_address_of_another_project_is_not_taken() {
-    let mut scene = Scene::with(Options { admin: true, ..Options::default() });
+    let mut scene = Scene::with(Options {
+        admin: true,
+        ..Options::default()
+    });
     let id = scene.fake.add_floating_ip(&scene.public, "theirs", None);
-    scene.fake.change_floating_ip(&id, |it| drop(it.insert("project_id".to_owned(), json!("another"))));
-    let address = scene.fake.floating_ips()[0]["floating_ip_address"].as_str().unwrap().to_owned();
-    scene.service("web").spec.get_or_insert_default().load_balancer_ip = Some(address);
+    scene.fake.change_floating_ip(&id, |it| {
+        drop(it.insert("project_id".to_owned(), json!("another")))
+    });
+    let address = scene.fake.floating_ips()[0]["floating_ip_address"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    scene
+        .service("web")
+        .spec
+        .get_or_insert_default()
+        .load_balancer_ip = Some(address);
     let _ = scene.try_ensure("web").await;
-    let theirs = scene.fake.floating_ips().into_iter().find(|it| it["id"] == *id).unwrap();
+    let theirs = scene
+        .fake
+        .floating_ips()
+        .into_iter()
+        .find(|it| it["id"] == *id)
+        .unwrap();
     assert!(theirs["port_id"].is_null());
 }
 
@@ -393,13 +486,22 @@ async fn the_address_of_another_project_is_not_taken() {
 async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
     let mut scene = joined().await;
     scene.delete("web").await;
-    let id = scene.fake.floating_ips()[0]["id"].as_str().unwrap().to_owned();
-    scene.fake.change_floating_ip(&id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
+    let id = scene.fake.floating_ips()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    scene
+        .fake
+        .change_floating_ip(&id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
     scene.start().await;
     scene.ensure("other").await;
     let leads_there = |scene: &Scene| {
         let port = scene.balancer()["vip_port_id"].clone();
-        scene.fake.floating_ips().iter().any(|it| it["port_id"] == port)
+        scene
+            .fake
+            .floating_ips()
+            .iter()
+            .any(|it| it["port_id"] == port)
     };
     assert!(leads_there(&scene));
     scene.annotate("other", INTERNAL, "true");
@@ -412,11 +514,21 @@ async fn one_that_is_asked_for_comes_before_what_a_dead_namesake_left() {
     let mut scene = joined().await;
     scene.delete("other").await;
     scene.ensure("web").await;
-    let left = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    let left = scene
+        .annotation("web", "load-balancer-id")
+        .unwrap()
+        .to_owned();
     // The Service was deleted without a trace, and created again to share another load balancer.
-    let by_hand = scene.fake.add_load_balancer(&json!({"name": "by hand", "vip_subnet_id": scene.network.subnet}));
-    let port = scene.fake.load_balancer(&by_hand).unwrap()["vip_port_id"].as_str().unwrap().to_owned();
-    scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));
+    let by_hand = scene
+        .fake
+        .add_load_balancer(&json!({"name": "by hand", "vip_subnet_id": scene.network.subnet}));
+    let port = scene.fake.load_balancer(&by_hand).unwrap()["vip_port_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    scene
+        .fake
+        .add_floating_ip(&scene.public, "mine", Some(&port));
     scene.services.remove("web");
     scene.add_service("web");
     scene.service("web").metadata.uid = Some("another-uid".to_owned());
@@ -424,7 +536,14 @@ async fn one_that_is_asked_for_comes_before_what_a_dead_namesake_left() {
     scene.start().await;
     scene.ensure("web").await;
     assert_eq!(ports(&scene.fake.load_balancer(&by_hand).unwrap()), [80]);
-    assert_eq!(scene.fake.load_balancer(&left).unwrap()["tags"].as_array().unwrap().len(), 2, "nobody's any more");
+    assert_eq!(
+        scene.fake.load_balancer(&left).unwrap()["tags"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2,
+        "nobody's any more"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -434,7 +553,12 @@ async fn two_who_change_places_at_the_same_time_lose_nothing() {
     scene.ports("other", json!([{"port": 443, "nodePort": 30443}]));
     scene.ensure("other").await;
     scene.ensure("web").await;
-    let ids = ["web", "other"].map(|name| scene.annotation(name, "load-balancer-id").unwrap().to_owned());
+    let ids = ["web", "other"].map(|name| {
+        scene
+            .annotation(name, "load-balancer-id")
+            .unwrap()
+            .to_owned()
+    });
     scene.annotate("web", "load-balancer-id", &ids[1]);
     scene.annotate("other", "load-balancer-id", &ids[0]);
     let (web, other) = scene.ensure_both("web", "other").await;
@@ -461,7 +585,9 @@ async fn a_port_that_a_user_gives_outlives_everything() {
         let port = scene.fake.add_port("vip", &scene.network.subnet);
         scene.annotate("web", "port-id", &port);
         if fails {
-            scene.fake.fail(Fault::ends_in_error(CREATE, "ERROR").times(1));
+            scene
+                .fake
+                .fail(Fault::ends_in_error(CREATE, "ERROR").times(1));
         }
         scene.ensure("web").await;
         assert_eq!(scene.balancer()["vip_port_id"], *port);
@@ -474,7 +600,10 @@ async fn a_port_that_a_user_gives_outlives_everything() {
 async fn without_tags_those_of_the_name_of_old_are_changed_and_deleted() {
     let of_old = format!("a{}", uid("web").replace('-', "").split_at(31).0);
     for name in [NAME, &of_old] {
-        let mut scene = Scene::with(Options { octavia: 4, ..Options::default() });
+        let mut scene = Scene::with(Options {
+            octavia: 4,
+            ..Options::default()
+        });
         scene.annotate("web", INTERNAL, "true");
         scene.fake.add_load_balancer(&json!({
             "name": name, "vip_subnet_id": scene.network.subnet,

@@ -26,7 +26,10 @@ async fn two(lines: &[&str]) -> Scene {
 }
 
 fn id(scene: &Scene, name: &str) -> String {
-    scene.fake.load_balancer(name).unwrap()["id"].as_str().unwrap().to_owned()
+    scene.fake.load_balancer(name).unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Returns a harness in which `web` selects the load balancer of `other`.
@@ -38,19 +41,33 @@ async fn moving(lines: &[&str]) -> Scene {
 }
 
 fn legacy_owner_tags(balancer: &Value) -> Vec<&str> {
-    let tags = balancer["tags"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
-    tags.filter(|tag| tag.starts_with("kube_service_")).collect()
+    let tags = balancer["tags"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap());
+    tags.filter(|tag| tag.starts_with("kube_service_"))
+        .collect()
 }
 
 fn ports(balancer: &Value) -> Vec<u64> {
-    let mut ports: Vec<_> =
-        balancer["listeners"].as_array().unwrap().iter().map(|it| it["protocol_port"].as_u64().unwrap()).collect();
+    let mut ports: Vec<_> = balancer["listeners"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["protocol_port"].as_u64().unwrap())
+        .collect();
     ports.sort_unstable();
     ports
 }
 
 fn groups(scene: &Scene) -> usize {
-    scene.fake.security_groups().iter().filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-")).count()
+    scene
+        .fake
+        .security_groups()
+        .iter()
+        .filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-"))
+        .count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,17 +81,36 @@ async fn it_moves_there_and_what_it_had_goes() {
         let changes = scene.changes();
         let balancer = scene.balancer();
         assert_eq!(
-            (&balancer["name"], legacy_owner_tags(&balancer), ports(&balancer)),
+            (
+                &balancer["name"],
+                legacy_owner_tags(&balancer),
+                ports(&balancer)
+            ),
             (&json!(OTHER), vec![OTHER, NAME], vec![80, 443])
         );
         assert_eq!(scene.ensure("other").await, addresses);
-        assert_eq!((scene.fake.floating_ips().len(), groups(&scene)), (1, 2), "its address went, its group did not");
-        let first = changes.iter().position(|it| it.starts_with("DELETE")).unwrap();
-        assert!(changes[..first].contains(&"POST /lbaas/listeners".to_owned()), "{changes:?}");
-        assert!(!changes.iter().any(|it| it.contains("security")), "{changes:?}");
+        assert_eq!(
+            (scene.fake.floating_ips().len(), groups(&scene)),
+            (1, 2),
+            "its address went, its group did not"
+        );
+        let first = changes
+            .iter()
+            .position(|it| it.starts_with("DELETE"))
+            .unwrap();
+        assert!(
+            changes[..first].contains(&"POST /lbaas/listeners".to_owned()),
+            "{changes:?}"
+        );
+        assert!(
+            !changes.iter().any(|it| it.contains("security")),
+            "{changes:?}"
+        );
         let events = scene.events();
         assert!(
-            events.iter().any(|it| it.starts_with("web LoadBalancerMoved") && it.contains(&addresses[0])),
+            events
+                .iter()
+                .any(|it| it.starts_with("web LoadBalancerMoved") && it.contains(&addresses[0])),
             "{events:?}"
         );
         for _ in 0..2 {
@@ -91,25 +127,48 @@ async fn it_moves_there_and_what_it_had_goes() {
 #[tokio::test(start_paused = true)]
 async fn it_moves_back() {
     let mut scene = two(&[]).await;
-    let own = scene.fake.add_load_balancer(&json!({"name": "by-hand", "vip_subnet_id": scene.network.subnet}));
-    let port = scene.fake.load_balancer(&own).unwrap()["vip_port_id"].as_str().unwrap().to_owned();
-    scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));
+    let own = scene
+        .fake
+        .add_load_balancer(&json!({"name": "by-hand", "vip_subnet_id": scene.network.subnet}));
+    let port = scene.fake.load_balancer(&own).unwrap()["vip_port_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    scene
+        .fake
+        .add_floating_ip(&scene.public, "mine", Some(&port));
     for (name, left) in [(&*own, 2), (OTHER, 2), (&*own, 2)] {
         let id = id(&scene, name);
         scene.annotate("web", "load-balancer-id", &id);
         scene.ensure("web").await;
         assert_eq!(
-            (scene.fake.load_balancers().len(), scene.annotation("web", "load-balancer-id")),
+            (
+                scene.fake.load_balancers().len(),
+                scene.annotation("web", "load-balancer-id")
+            ),
             (left, Some(&*id))
         );
-        let others: Vec<_> = scene.fake.load_balancers().into_iter().filter(|it| it["id"] != *id).collect();
+        let others: Vec<_> = scene
+            .fake
+            .load_balancers()
+            .into_iter()
+            .filter(|it| it["id"] != *id)
+            .collect();
         assert!(
-            others.iter().all(|it| !legacy_owner_tags(it).contains(&NAME) && !ports(it).contains(&80)),
+            others
+                .iter()
+                .all(|it| !legacy_owner_tags(it).contains(&NAME) && !ports(it).contains(&80)),
             "{others:#?}"
         );
     }
     scene.delete("web").await;
-    assert_eq!((scene.fake.load_balancers().len(), scene.fake.floating_ips().len()), (2, 2));
+    assert_eq!(
+        (
+            scene.fake.load_balancers().len(),
+            scene.fake.floating_ips().len()
+        ),
+        (2, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +183,10 @@ async fn what_it_shared_stays_with_those_who_share_it() {
     scene.annotate("web", "load-balancer-id", &there);
     scene.ensure("web").await;
     let left = scene.fake.load_balancer(&own).unwrap();
-    assert_eq!((legacy_owner_tags(&left), ports(&left)), (vec!["kube_service_kubernetes_default_sharer"], vec![8080]));
+    assert_eq!(
+        (legacy_owner_tags(&left), ports(&left)),
+        (vec!["kube_service_kubernetes_default_sharer"], vec![8080])
+    );
     assert_eq!(scene.ensure("sharer").await, address);
     scene.start().await;
     scene.changes();
@@ -133,7 +195,10 @@ async fn what_it_shared_stays_with_those_who_share_it() {
     }
     assert_eq!(scene.changes(), [] as [&str; 0]);
     scene.delete("sharer").await;
-    assert_eq!((ports(&scene.balancer()), scene.fake.floating_ips().len()), (vec![80, 443], 1));
+    assert_eq!(
+        (ports(&scene.balancer()), scene.fake.floating_ips().len()),
+        (vec![80, 443], 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,12 +209,21 @@ async fn a_floating_ip_that_is_kept_outlives_the_move() {
     let there = id(&scene, OTHER);
     scene.annotate("web", "load-balancer-id", &there);
     scene.ensure("web").await;
-    let kept: Vec<_> = scene.fake.floating_ips().into_iter().filter(|it| it["port_id"].is_null()).collect();
-    assert_eq!((kept.len(), &kept[0]["floating_ip_address"]), (1, &json!(before[0])));
+    let kept: Vec<_> = scene
+        .fake
+        .floating_ips()
+        .into_iter()
+        .filter(|it| it["port_id"].is_null())
+        .collect();
+    assert_eq!(
+        (kept.len(), &kept[0]["floating_ip_address"]),
+        (1, &json!(before[0]))
+    );
 }
 
 fn take_port(scene: &mut Scene) {
-    let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 80, "tags": ["mine"]});
+    let by_hand =
+        json!({"name": "by hand", "protocol": "TCP", "protocol_port": 80, "tags": ["mine"]});
     scene.fake.add_listener(&id(scene, OTHER), &by_hand);
 }
 
@@ -157,18 +231,28 @@ fn take_port(scene: &mut Scene) {
 fn lose_floating_ip(scene: &mut Scene) {
     let port = scene.fake.load_balancer(OTHER).unwrap()["vip_port_id"].clone();
     let all = scene.fake.floating_ips();
-    let id = all.iter().find(|it| it["port_id"] == port).unwrap()["id"].as_str().unwrap();
-    scene.fake.change_floating_ip(id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
+    let id = all.iter().find(|it| it["port_id"] == port).unwrap()["id"]
+        .as_str()
+        .unwrap();
+    scene
+        .fake
+        .change_floating_ip(id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_it_may_not_move_it_serves_on_where_it_is() {
     type Obstacle = fn(&mut Scene);
     let obstacles: [(&str, Obstacle); 5] = [
-        ("max-shared-lb is 1", |scene| scene.conf("max-shared-lb = 1")),
-        ("cannot be internal", |scene| scene.annotate("web", INTERNAL, "true")),
+        ("max-shared-lb is 1", |scene| {
+            scene.conf("max-shared-lb = 1")
+        }),
+        ("cannot be internal", |scene| {
+            scene.annotate("web", INTERNAL, "true")
+        }),
         ("choose another port", take_port),
-        ("openstack loadbalancer failover", |scene| assert!(scene.fake.set_provisioning_status(OTHER, "ERROR"))),
+        ("openstack loadbalancer failover", |scene| {
+            assert!(scene.fake.set_provisioning_status(OTHER, "ERROR"))
+        }),
         ("has no floating IP", lose_floating_ip),
     ];
     for (text, raise) in obstacles {
@@ -179,9 +263,17 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
         scene.add_node("worker-3");
         let refused = scene.refused("web").await;
         assert!(refused.to_string().contains(text), "{text}: {refused}");
-        assert_eq!(scene.annotation("web", "load-balancer-id"), Some(&*there), "{text}");
-        let members =
-            |scene: &Scene| scene.fake.load_balancer(&own).unwrap()["pools"][0]["members"].as_array().unwrap().len();
+        assert_eq!(
+            scene.annotation("web", "load-balancer-id"),
+            Some(&*there),
+            "{text}"
+        );
+        let members = |scene: &Scene| {
+            scene.fake.load_balancer(&own).unwrap()["pools"][0]["members"]
+                .as_array()
+                .unwrap()
+                .len()
+        };
         assert_eq!(members(&scene), 3, "{text}");
         scene.add_node("worker-4");
         scene.update("web").await;
@@ -197,10 +289,18 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
             "has no floating IP" => (vec![OTHER, NAME], vec![80, 443]),
             _ => (vec![OTHER], before.clone()),
         };
-        assert_eq!((legacy_owner_tags(&other), ports(&other)), (owners, listeners), "{text}");
+        assert_eq!(
+            (legacy_owner_tags(&other), ports(&other)),
+            (owners, listeners),
+            "{text}"
+        );
         scene.annotate("web", "load-balancer-id", &there);
         scene.delete("web").await;
-        assert_eq!((&scene.balancer()["name"], ports(&scene.balancer())), (&json!(OTHER), before), "{text}");
+        assert_eq!(
+            (&scene.balancer()["name"], ports(&scene.balancer())),
+            (&json!(OTHER), before),
+            "{text}"
+        );
     }
 }
 
@@ -209,14 +309,28 @@ async fn one_that_is_not_there_or_not_ours_to_see_is_told_and_changes_nothing() 
     for is_forbidden in [false, true] {
         let mut scene = two(&[]).await;
         let (own, addresses) = (id(&scene, NAME), scene.ensure("web").await);
-        scene.annotate("web", "load-balancer-id", "6f9619ff-8b86-d011-b42d-00c04fc964ff");
+        scene.annotate(
+            "web",
+            "load-balancer-id",
+            "6f9619ff-8b86-d011-b42d-00c04fc964ff",
+        );
         if is_forbidden {
-            scene.fake.fail(Fault::refused("GET /lbaas/loadbalancers/{id}", 403).times(1));
+            scene
+                .fake
+                .fail(Fault::refused("GET /lbaas/loadbalancers/{id}", 403).times(1));
         }
         assert_eq!(scene.ensure("web").await, addresses);
-        assert_eq!((scene.annotation("web", "load-balancer-id"), scene.changes()), (Some(&*own), vec![]));
+        assert_eq!(
+            (scene.annotation("web", "load-balancer-id"), scene.changes()),
+            (Some(&*own), vec![])
+        );
         let events = scene.events();
-        assert!(events.iter().any(|it| it.contains("QuestionableAnnotation")), "{events:?}");
+        assert!(
+            events
+                .iter()
+                .any(|it| it.contains("QuestionableAnnotation")),
+            "{events:?}"
+        );
     }
 }
 
@@ -226,7 +340,9 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
     for is_shown in [false, true] {
         let mut scene = two(&[]).await;
         let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
-        scene.fake.change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+        scene
+            .fake
+            .change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
         scene.annotate("web", "load-balancer-id", &there);
         if !is_shown {
             scene.service("web").status = None;
@@ -259,8 +375,17 @@ async fn it_moves_away_from_one_that_failed() {
     scene.fake.set_provisioning_status(NAME, "ERROR");
     scene.start().await;
     let refused = scene.refused("web").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("openstack loadbalancer failover"), "{refused}");
-    assert_eq!(scene.annotation("web", "load-balancer-address"), scene.annotation("other", "load-balancer-address"));
+    assert!(
+        refused.is_invalid()
+            && refused
+                .to_string()
+                .contains("openstack loadbalancer failover"),
+        "{refused}"
+    );
+    assert_eq!(
+        scene.annotation("web", "load-balancer-address"),
+        scene.annotation("other", "load-balancer-address")
+    );
     scene.fake.set_provisioning_status(NAME, "ACTIVE");
     scene.ensure("web").await;
     assert_eq!(ports(&scene.fake.load_balancer(&own).unwrap()), [8080]);
@@ -277,7 +402,13 @@ async fn of_two_that_it_has_one_that_cannot_go_keeps_no_other() {
     assert!(scene.fake.load_balancer(NAME).is_none());
     scene.fake.set_provisioning_status(OTHER, "ACTIVE");
     scene.delete("web").await;
-    assert_eq!((ports(&scene.balancer()), legacy_owner_tags(&scene.balancer())), (vec![443], vec![OTHER]));
+    assert_eq!(
+        (
+            ports(&scene.balancer()),
+            legacy_owner_tags(&scene.balancer())
+        ),
+        (vec![443], vec![OTHER])
+    );
 }
 
 /// Services that the Go cloud-controller-manager publishes by a name have their address in the annotation, which
@@ -287,13 +418,17 @@ async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too()
     for is_hindered in [false, true] {
         let mut scene = two(&[]).await;
         let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
-        scene.fake.change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+        scene
+            .fake
+            .change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
         scene.annotate("web", "hostname", "web.example");
         scene.ensure("web").await;
         scene.annotate("web", "load-balancer-id", &there);
         scene.start().await;
         if is_hindered {
-            scene.fake.fail(Fault::refused("POST /lbaas/listeners", 500).times(9));
+            scene
+                .fake
+                .fail(Fault::refused("POST /lbaas/listeners", 500).times(9));
             scene.refused("web").await;
             scene.fake.clear_faults();
             scene.start().await;
@@ -318,8 +453,16 @@ async fn a_process_that_ends_at_any_moment_of_the_move_leaves_nothing_behind() {
             if then_goes {
                 scene.delete("web").await;
                 let balancer = scene.balancer();
-                assert_eq!((legacy_owner_tags(&balancer), ports(&balancer)), (vec![OTHER], vec![443]), "tick {tick}");
-                assert_eq!((scene.fake.floating_ips().len(), groups(&scene)), (1, 1), "tick {tick}");
+                assert_eq!(
+                    (legacy_owner_tags(&balancer), ports(&balancer)),
+                    (vec![OTHER], vec![443]),
+                    "tick {tick}"
+                );
+                assert_eq!(
+                    (scene.fake.floating_ips().len(), groups(&scene)),
+                    (1, 1),
+                    "tick {tick}"
+                );
             } else {
                 let addresses = scene.ensure("web").await;
                 let balancer = scene.balancer();
@@ -328,8 +471,16 @@ async fn a_process_that_ends_at_any_moment_of_the_move_leaves_nothing_behind() {
                     (vec![OTHER, NAME], vec![80, 443]),
                     "tick {tick}"
                 );
-                assert_eq!((scene.fake.floating_ips().len(), groups(&scene)), (1, 2), "tick {tick}");
-                assert_eq!(balancer["pools"].as_array().unwrap().len(), 2, "tick {tick}");
+                assert_eq!(
+                    (scene.fake.floating_ips().len(), groups(&scene)),
+                    (1, 2),
+                    "tick {tick}"
+                );
+                assert_eq!(
+                    balancer["pools"].as_array().unwrap().len(),
+                    2,
+                    "tick {tick}"
+                );
                 assert_eq!(scene.ensure("other").await, addresses);
             }
             if is_through {

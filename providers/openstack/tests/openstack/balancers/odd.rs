@@ -19,19 +19,27 @@ fn internal() -> Scene {
 
 /// Adds a Node with these addresses.
 fn add(scene: &mut Scene, name: &str, server: &str, addresses: &[(&str, &str)]) {
-    let addresses: Vec<Value> = addresses.iter().map(|(kind, ip)| json!({"type": kind, "address": ip})).collect();
+    let addresses: Vec<Value> = addresses
+        .iter()
+        .map(|(kind, ip)| json!({"type": kind, "address": ip}))
+        .collect();
     let node = json!({
         "metadata": {"name": name, "uid": name}, "spec": {"providerID": format!("openstack:///{server}")},
         "status": {"addresses": addresses},
     });
-    scene.nodes.push(Arc::new(serde_json::from_value::<Node>(node).unwrap()));
+    scene
+        .nodes
+        .push(Arc::new(serde_json::from_value::<Node>(node).unwrap()));
 }
 
 fn members(scene: &Scene) -> Vec<String> {
     let balancer = scene.balancer();
     let members = balancer["pools"][0]["members"].as_array().unwrap();
     let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
-    let mut all: Vec<_> = members.iter().map(|it| format!("{} {}", text(it, "name"), text(it, "address"))).collect();
+    let mut all: Vec<_> = members
+        .iter()
+        .map(|it| format!("{} {}", text(it, "name"), text(it, "address")))
+        .collect();
     all.sort();
     all
 }
@@ -54,7 +62,12 @@ async fn nothing_changes_after_a_restart(scene: &mut Scene) {
 /// Octavia and Neutron take 255 characters, also for descriptions.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_of_a_long_or_foreign_name_has_load_balancers_and_leaves_nothing() {
-    for name in ["c".repeat(100), "c".repeat(190), "größe ☃, zwei".to_owned(), "é".repeat(120)] {
+    for name in [
+        "c".repeat(100),
+        "c".repeat(190),
+        "größe ☃, zwei".to_owned(),
+        "é".repeat(120),
+    ] {
         let mut scene = Scene::new();
         scene.conf("manage-security-groups = true");
         scene.cluster.name = name;
@@ -62,7 +75,9 @@ async fn a_cluster_of_a_long_or_foreign_name_has_load_balancers_and_leaves_nothi
         nothing_changes_after_a_restart(&mut scene).await;
         scene.forget("web", "load-balancer-id");
         nothing_changes_after_a_restart(&mut scene).await;
-        scene.fake.remove_load_balancer(scene.balancer()["name"].as_str().unwrap());
+        scene
+            .fake
+            .remove_load_balancer(scene.balancer()["name"].as_str().unwrap());
         scene.delete("web").await;
         assert!(nothing_is_left(&scene));
     }
@@ -102,18 +117,39 @@ async fn where_the_first_nodes_server_is_gone_the_next_one_tells_the_subnet() {
     scene.fake.terminate("worker-2");
     scene.start().await;
     let error = scene.refused("web").await;
-    assert!(error.to_string().contains("no port of node worker-1 has its address"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("no port of node worker-1 has its address"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_has_an_external_address_alone_is_reached_there_and_one_without_is_none() {
     let mut scene = internal();
     let server = scene.fake.server("worker-1").unwrap().id;
-    add(&mut scene, "outside", &server, &[("ExternalIP", "203.0.113.7"), ("Hostname", "outside")]);
-    add(&mut scene, "nowhere", &server, &[("Hostname", "nowhere"), ("InternalIP", "fd00::7")]);
-    scene.service("web").spec.get_or_insert_default().ip_families = Some(vec!["IPv4".into()]);
+    add(
+        &mut scene,
+        "outside",
+        &server,
+        &[("ExternalIP", "203.0.113.7"), ("Hostname", "outside")],
+    );
+    add(
+        &mut scene,
+        "nowhere",
+        &server,
+        &[("Hostname", "nowhere"), ("InternalIP", "fd00::7")],
+    );
+    scene
+        .service("web")
+        .spec
+        .get_or_insert_default()
+        .ip_families = Some(vec!["IPv4".into()]);
     scene.ensure("web").await;
-    assert!(members(&scene).contains(&"outside 203.0.113.7".to_owned()) && members(&scene).len() == 3);
+    assert!(
+        members(&scene).contains(&"outside 203.0.113.7".to_owned()) && members(&scene).len() == 3
+    );
     nothing_changes_after_a_restart(&mut scene).await;
 }
 
@@ -132,7 +168,14 @@ async fn a_load_balancer_becomes_internal_and_back_as_often_as_somebody_likes() 
         let again = scene.ensure("web").await;
         assert_ne!(again, inside);
         nothing_changes_after_a_restart(&mut scene).await;
-        let leading = |scene: &Scene| scene.fake.floating_ips().iter().filter(|it| !it["port_id"].is_null()).count();
+        let leading = |scene: &Scene| {
+            scene
+                .fake
+                .floating_ips()
+                .iter()
+                .filter(|it| !it["port_id"].is_null())
+                .count()
+        };
         assert_eq!(leading(&scene), 1, "{outside:?} {again:?}");
     }
 }
@@ -141,9 +184,13 @@ async fn a_load_balancer_becomes_internal_and_back_as_often_as_somebody_likes() 
 async fn ports_of_one_number_go_from_one_protocol_to_another() {
     let mut scene = internal();
     scene.annotate("web", "enable-health-monitor", "true");
-    let of =
-        |protocol: &str| json!({"port": 53, "protocol": protocol, "nodePort": 30053, "name": protocol.to_lowercase()});
-    let steps = [json!([of("TCP"), of("UDP")]), json!([of("UDP")]), json!([of("TCP")]), json!([of("SCTP"), of("TCP")])];
+    let of = |protocol: &str| json!({"port": 53, "protocol": protocol, "nodePort": 30053, "name": protocol.to_lowercase()});
+    let steps = [
+        json!([of("TCP"), of("UDP")]),
+        json!([of("UDP")]),
+        json!([of("TCP")]),
+        json!([of("SCTP"), of("TCP")]),
+    ];
     for ports in steps {
         scene.ports("web", ports.clone());
         scene.ensure("web").await;
@@ -160,9 +207,16 @@ async fn ranges_of_the_other_family_are_left_out_where_some_are_of_ours() {
     let mut scene = internal();
     let spec = scene.service("web").spec.get_or_insert_default();
     spec.ip_families = Some(vec!["IPv4".into()]);
-    spec.load_balancer_source_ranges = Some(vec!["10.1.2.3/8".into(), "fd00::/8".into(), " 10.0.0.0/8 ".into()]);
+    spec.load_balancer_source_ranges = Some(vec![
+        "10.1.2.3/8".into(),
+        "fd00::/8".into(),
+        " 10.0.0.0/8 ".into(),
+    ]);
     scene.ensure("web").await;
-    assert_eq!(scene.fake.bodies(CREATE)[0]["loadbalancer"]["listeners"][0]["allowed_cidrs"], json!(["10.0.0.0/8"]));
+    assert_eq!(
+        scene.fake.bodies(CREATE)[0]["loadbalancer"]["listeners"][0]["allowed_cidrs"],
+        json!(["10.0.0.0/8"])
+    );
     nothing_changes_after_a_restart(&mut scene).await;
 }
 
@@ -172,8 +226,12 @@ async fn who_changes_his_mind_while_it_is_made_gets_one_or_none() {
     for tick in [1, 300, 900, 2_000] {
         let mut scene = Scene::new();
         scene.conf("manage-security-groups = true");
-        let other = scene.fake.add_subnet(&scene.network.id.clone(), "other", "10.7.0.0/16");
-        scene.conf(&format!("[LoadBalancerClass \"other\"]\nsubnet-id = {other}"));
+        let other = scene
+            .fake
+            .add_subnet(&scene.network.id.clone(), "other", "10.7.0.0/16");
+        scene.conf(&format!(
+            "[LoadBalancerClass \"other\"]\nsubnet-id = {other}"
+        ));
         scene.lifetime = Some(Duration::from_millis(tick));
         let _ = scene.try_ensure("web").await;
         scene.annotate("web", "class", "other");
@@ -206,7 +264,10 @@ async fn each_quota_that_is_met_is_told_and_healed_by_more_of_it() {
         let mut scene = Scene::new();
         scene.conf("manage-security-groups = true");
         scene.annotate("web", "enable-health-monitor", "true");
-        scene.ports("web", json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]));
+        scene.ports(
+            "web",
+            json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]),
+        );
         scene.fake.set_quota(kind, most);
         for _ in 0..2 {
             let error = scene.try_ensure("web").await.expect_err(kind);
@@ -225,10 +286,17 @@ async fn each_quota_that_is_met_is_told_and_healed_by_more_of_it() {
 #[tokio::test(start_paused = true)]
 async fn what_the_api_is_too_old_for_is_left_out_and_comes_with_the_upgrade() {
     for octavia in [0, 4, 5, 11, 15] {
-        let mut scene = Scene::with(Options { octavia, ..Options::default() });
+        let mut scene = Scene::with(Options {
+            octavia,
+            ..Options::default()
+        });
         scene.annotate("web", INTERNAL, "true");
         scene.annotate("web", "timeout-client-data", "1000");
-        scene.service("web").spec.get_or_insert_default().load_balancer_source_ranges = Some(vec!["10.0.0.0/8".into()]);
+        scene
+            .service("web")
+            .spec
+            .get_or_insert_default()
+            .load_balancer_source_ranges = Some(vec!["10.0.0.0/8".into()]);
         scene.ensure("web").await;
         nothing_changes_after_a_restart(&mut scene).await;
         scene.fake.set_options(|options| options.octavia = 27);

@@ -70,7 +70,13 @@ async fn one_of_the_go_program_is_taken_over_without_a_change_and_marked_with_th
         assert_eq!(scene.changes(), [] as [&str; 0]);
         scene.add_node("worker-3");
         scene.ensure("web").await;
-        assert_eq!(scene.changes(), ["PUT /lbaas/loadbalancers/{id}", "PUT /lbaas/pools/{id}/members"]);
+        assert_eq!(
+            scene.changes(),
+            [
+                "PUT /lbaas/loadbalancers/{id}",
+                "PUT /lbaas/pools/{id}/members"
+            ]
+        );
         assert_eq!(scene.balancer()["tags"].as_array().unwrap().len(), 2);
     }
 }
@@ -98,7 +104,13 @@ async fn two_of_one_name_are_refused() {
     as_before(&scene, NAME, &json!([NAME]));
     as_before(&scene, NAME, &json!([NAME]));
     let refused = scene.refused("web").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("both carry the legacy owner tag"), "{refused}");
+    assert!(
+        refused.is_invalid()
+            && refused
+                .to_string()
+                .contains("both carry the legacy owner tag"),
+        "{refused}"
+    );
     assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 
@@ -112,13 +124,25 @@ async fn all_names_follow_the_cluster_when_that_is_called_otherwise() {
     assert!(scene.waits >= 4, "{} waits", scene.waits);
     let balancer = scene.balancer();
     let [listener, pool] = [&balancer["listeners"][0], &balancer["pools"][0]];
-    assert_eq!((&balancer["name"], &listener["name"]), (&json!(NAME), &json!(format!("listener_0_{NAME}"))));
+    assert_eq!(
+        (&balancer["name"], &listener["name"]),
+        (&json!(NAME), &json!(format!("listener_0_{NAME}")))
+    );
     assert_eq!(pool["name"], format!("pool_0_{NAME}"));
-    assert_eq!(pool["healthmonitor"]["name"], format!("monitor_0_{NAME}"), "{pool:#}");
+    assert_eq!(
+        pool["healthmonitor"]["name"],
+        format!("monitor_0_{NAME}"),
+        "{pool:#}"
+    );
     assert_eq!(listener["tags"], json!([NAME]));
     assert!(balancer["tags"].as_array().unwrap().contains(&json!(NAME)));
     assert!(!balancer["tags"].as_array().unwrap().contains(&json!(old)));
-    assert!(scene.events().iter().any(|it| it.contains("LoadBalancerRename")));
+    assert!(
+        scene
+            .events()
+            .iter()
+            .any(|it| it.contains("LoadBalancerRename"))
+    );
     scene.start().await;
     scene.changes();
     scene.ensure("web").await;
@@ -130,13 +154,19 @@ async fn a_pool_that_was_left_without_listener_is_renamed_too_and_goes() {
     let old = "kube_service_old_default_web";
     let mut scene = scene();
     let id = as_before(&scene, old, &json!([old]));
-    let pool = json!({"name": format!("pool_1_{old}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
-    let listener = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
+    let pool =
+        json!({"name": format!("pool_1_{old}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
+    let listener =
+        json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
     scene.fake.add_listener(&id, &listener);
-    scene.fake.change_listener("by hand", |it| drop(it.insert("default_pool_id".into(), json!(null))));
+    scene.fake.change_listener("by hand", |it| {
+        drop(it.insert("default_pool_id".into(), json!(null)))
+    });
     scene.fake.remove_listener("by hand");
     is_known_as(&mut scene, &id);
-    scene.fake.fail(openstack_fake::Fault::refused("DELETE /lbaas/pools/{id}", 500).times(10));
+    scene
+        .fake
+        .fail(openstack_fake::Fault::refused("DELETE /lbaas/pools/{id}", 500).times(10));
     scene.refused("web").await;
     scene.fake.clear_faults();
     scene.start().await;
@@ -155,14 +185,25 @@ async fn a_rename_that_is_broken_off_is_finished_later() {
         is_known_as(&mut scene, &id);
         let routes = ["healthmonitors", "pools", "listeners", "loadbalancers"];
         let route = format!("PUT /lbaas/{}/{{id}}", routes[broken - 1]);
-        scene.fake.fail(openstack_fake::Fault::refused(&route, 500).times(10));
+        scene
+            .fake
+            .fail(openstack_fake::Fault::refused(&route, 500).times(10));
         scene.refused("web").await;
         scene.fake.clear_faults();
         scene.start().await;
         scene.ensure("web").await;
         let balancer = scene.balancer();
-        let names = [&balancer["name"], &balancer["listeners"][0]["name"], &balancer["pools"][0]["name"]];
-        assert!(names.iter().all(|name| name.as_str().unwrap().ends_with(NAME)), "{broken}: {names:?}");
+        let names = [
+            &balancer["name"],
+            &balancer["listeners"][0]["name"],
+            &balancer["pools"][0]["name"],
+        ];
+        assert!(
+            names
+                .iter()
+                .all(|name| name.as_str().unwrap().ends_with(NAME)),
+            "{broken}: {names:?}"
+        );
         assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
     }
 }
@@ -171,7 +212,11 @@ async fn a_rename_that_is_broken_off_is_finished_later() {
 async fn one_that_is_marked_for_another_cluster_is_not_touched() {
     for tag in ["kube_service_old_default_web", NAME] {
         let mut scene = scene();
-        let id = as_before(&scene, tag, &json!([tag, format!("ccm-rs:other:some-uid:{tag}")]));
+        let id = as_before(
+            &scene,
+            tag,
+            &json!([tag, format!("ccm-rs:other:some-uid:{tag}")]),
+        );
         for is_named in [true, false] {
             if is_named {
                 is_known_as(&mut scene, &id);
@@ -180,7 +225,10 @@ async fn one_that_is_marked_for_another_cluster_is_not_touched() {
             }
             if is_named || tag == NAME {
                 let refused = scene.refused("web").await;
-                assert!(refused.is_invalid() && refused.to_string().contains("another cluster"), "{refused}");
+                assert!(
+                    refused.is_invalid() && refused.to_string().contains("another cluster"),
+                    "{refused}"
+                );
             }
             scene.try_delete("web").await.unwrap();
             scene.service("web").metadata.deletion_timestamp = None;

@@ -22,18 +22,30 @@ async fn all_of_it_goes_with_one_request_before_the_floating_ip() {
 async fn load_balancer_whose_deletion_is_refused_keeps_its_floating_ip_and_its_security_group() {
     for (cascade, refused) in [(true, ALL), (false, "DELETE /lbaas/listeners/{id}")] {
         let mut scene = Scene::new();
-        scene.conf(&format!("manage-security-groups = true\ncascade-delete = {cascade}"));
+        scene.conf(&format!(
+            "manage-security-groups = true\ncascade-delete = {cascade}"
+        ));
         let addresses = scene.ensure("web").await;
         let before = scene.fake.security_groups();
         scene.fake.fail(Fault::refused(refused, 403).times(99));
         scene.try_delete("web").await.unwrap_err();
         assert_eq!(scene.fake.security_groups(), before, "{refused}");
         let floating = scene.fake.floating_ips();
-        assert_eq!(floating[0]["floating_ip_address"], json!(addresses[0]), "{refused}");
+        assert_eq!(
+            floating[0]["floating_ip_address"],
+            json!(addresses[0]),
+            "{refused}"
+        );
         assert!(floating[0]["port_id"].is_string(), "{refused}");
         scene.fake.clear_faults();
         scene.delete("web").await;
-        assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+        assert!(
+            scene
+                .fake
+                .security_groups()
+                .iter()
+                .all(|it| it["name"] == "default")
+        );
         assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
     }
 }
@@ -48,8 +60,18 @@ async fn floating_ip_and_security_group_are_deleted_later_if_neutron_fails_after
         scene.try_delete("web").await.unwrap_err();
         scene.start().await;
         scene.delete("web").await;
-        assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"), "{route}");
-        assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty(), "{route}");
+        assert!(
+            scene
+                .fake
+                .security_groups()
+                .iter()
+                .all(|it| it["name"] == "default"),
+            "{route}"
+        );
+        assert!(
+            scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty(),
+            "{route}"
+        );
     }
 }
 
@@ -61,7 +83,10 @@ async fn a_floating_ip_is_kept_where_that_is_asked_for() {
     scene.delete("web").await;
     assert!(scene.fake.load_balancers().is_empty());
     let left = scene.fake.floating_ips();
-    assert_eq!((left.len(), left[0]["floating_ip_address"].as_str()), (1, Some(&*addresses[0])));
+    assert_eq!(
+        (left.len(), left[0]["floating_ip_address"].as_str()),
+        (1, Some(&*addresses[0]))
+    );
     assert!(left[0]["port_id"].is_null());
 }
 
@@ -72,12 +97,24 @@ async fn its_security_group_goes_too_also_when_such_are_not_managed_any_more() {
     scene.ensure("web").await;
     scene.conf("manage-security-groups = false");
     scene.ensure("web").await;
-    assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+    assert!(
+        scene
+            .fake
+            .security_groups()
+            .iter()
+            .all(|it| it["name"] == "default")
+    );
     scene.conf("manage-security-groups = true");
     scene.ensure("web").await;
     scene.conf("manage-security-groups = false");
     scene.delete("web").await;
-    assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+    assert!(
+        scene
+            .fake
+            .security_groups()
+            .iter()
+            .all(|it| it["name"] == "default")
+    );
     assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
 }
 
@@ -89,8 +126,18 @@ async fn what_outlives_a_load_balancer_that_somebody_deleted_goes_with_the_servi
     scene.fake.remove_load_balancer(NAME);
     scene.start().await;
     scene.delete("web").await;
-    assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
-    assert!(scene.fake.floating_ips().is_empty(), "{:#?}", scene.fake.floating_ips());
+    assert!(
+        scene
+            .fake
+            .security_groups()
+            .iter()
+            .all(|it| it["name"] == "default")
+    );
+    assert!(
+        scene.fake.floating_ips().is_empty(),
+        "{:#?}",
+        scene.fake.floating_ips()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +149,10 @@ async fn servers_that_cannot_be_read_do_not_prove_that_a_load_balancer_is_gone()
     scene.fake.fail(Fault::refused("GET /servers/{id}", 400));
     scene.start().await;
     let error = scene.try_delete("web").await.unwrap_err().to_string();
-    assert!(error.contains("cannot verify that load balancer") && error.contains("400"), "{error}");
+    assert!(
+        error.contains("cannot verify that load balancer") && error.contains("400"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +164,14 @@ async fn without_cascade_it_goes_part_by_part() {
     scene.ensure("web").await;
     scene.changes();
     scene.delete("web").await;
-    assert_eq!(scene.changes(), ["DELETE /lbaas/listeners/{id}", "DELETE /lbaas/pools/{id}", ALL]);
+    assert_eq!(
+        scene.changes(),
+        [
+            "DELETE /lbaas/listeners/{id}",
+            "DELETE /lbaas/pools/{id}",
+            ALL
+        ]
+    );
     assert!(scene.fake.load_balancers().is_empty());
 }
 
@@ -141,13 +198,17 @@ async fn the_listener_of_somebody_else_keeps_the_load_balancer() {
     scene.annotate("web", INTERNAL, "true");
     scene.ensure("web").await;
     let id = scene.balancer()["id"].as_str().unwrap().to_owned();
-    let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
+    let by_hand =
+        json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
     scene.fake.add_listener(&id, &by_hand);
     scene.start().await;
     scene.delete("web").await;
     let balancer = scene.balancer();
     assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
-    assert_eq!((&balancer["listeners"][0]["name"], &balancer["tags"]), (&json!("by hand"), &json!([])));
+    assert_eq!(
+        (&balancer["listeners"][0]["name"], &balancer["tags"]),
+        (&json!("by hand"), &json!([]))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +216,8 @@ async fn event_says_why_load_balancer_and_floating_ip_stay() {
     let mut scene = Scene::new();
     let address = scene.ensure("web").await.remove(0);
     let id = scene.balancer()["id"].as_str().unwrap().to_owned();
-    let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
+    let by_hand =
+        json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
     scene.fake.add_listener(&id, &by_hand);
     scene.start().await;
     scene.events();
@@ -177,7 +239,16 @@ async fn what_goes_along_with_it_is_not_read_before() {
     scene.start().await;
     scene.delete("web").await;
     let read = |route| scene.fake.count(route);
-    assert_eq!((read("GET /lbaas/pools/{id}/members"), read("GET /lbaas/healthmonitors/{id}")), (0, 0));
-    assert!(read("GET /lbaas/listeners") > 0, "somebody else may have one there");
+    assert_eq!(
+        (
+            read("GET /lbaas/pools/{id}/members"),
+            read("GET /lbaas/healthmonitors/{id}")
+        ),
+        (0, 0)
+    );
+    assert!(
+        read("GET /lbaas/listeners") > 0,
+        "somebody else may have one there"
+    );
     assert!(scene.fake.load_balancers().is_empty());
 }

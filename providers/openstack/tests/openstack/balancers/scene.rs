@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cloud_provider::{
-    AdoptableTag, Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, EventSubject, Events,
-    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Node, Plan, Result,
-    Service, Setup, SyncCallbacks, async_trait,
+    AdoptableTag, Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind,
+    EventSubject, Events, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancerWarning, LoadBalancers, Node, Plan, Result, Service, Setup, SyncCallbacks,
+    async_trait,
 };
 use openstack_fake::{Fake, Network, Options};
 use parking_lot::Mutex;
@@ -26,7 +27,14 @@ pub(crate) const NAME: &str = "kube_service_kubernetes_default_web";
 pub(crate) struct Heard(Mutex<Vec<String>>);
 
 impl Events for Heard {
-    fn record(&self, component: &str, about: EventSubject<'_>, _kind: EventKind, reason: &str, message: &str) {
+    fn record(
+        &self,
+        component: &str,
+        about: EventSubject<'_>,
+        _kind: EventKind,
+        reason: &str,
+        message: &str,
+    ) {
         assert_eq!(component, provider_openstack::EVENT_SOURCE);
         let about = match about {
             EventSubject::Node(node) => node.name.to_string(),
@@ -118,14 +126,19 @@ impl Scene {
 
     pub(crate) fn with(options: Options) -> Self {
         let fake = Fake::new(options);
-        let (network, public) =
-            (fake.add_network("k8s-net", "10.6.0.0/16"), fake.add_external_network("public", "172.24.0.0/16"));
+        let (network, public) = (
+            fake.add_network("k8s-net", "10.6.0.0/16"),
+            fake.add_external_network("public", "172.24.0.0/16"),
+        );
         fake.add_router("router", &network.subnet);
         let mut scene = Self {
             fake,
             network,
             public,
-            cluster: Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) },
+            cluster: Cluster {
+                name: "kubernetes".into(),
+                id: Some("5c1d".into()),
+            },
             nodes: Vec::new(),
             services: BTreeMap::new(),
             waits: 0,
@@ -158,7 +171,8 @@ impl Scene {
             "spec": {"providerID": format!("openstack:///{}", server.id)},
             "status": {"addresses": [{"type": "InternalIP", "address": server.ip}]},
         });
-        self.nodes.push(Arc::new(serde_json::from_value(node).unwrap()));
+        self.nodes
+            .push(Arc::new(serde_json::from_value(node).unwrap()));
     }
 
     pub(crate) fn add_service(&mut self, name: &str) {
@@ -166,7 +180,8 @@ impl Scene {
             "metadata": {"name": name, "namespace": "default", "uid": uid(name), "annotations": {}},
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
         });
-        self.services.insert(name.to_owned(), serde_json::from_value(service).unwrap());
+        self.services
+            .insert(name.to_owned(), serde_json::from_value(service).unwrap());
     }
 
     pub(crate) fn service(&mut self, name: &str) -> &mut Service {
@@ -174,22 +189,37 @@ impl Scene {
     }
 
     pub(crate) fn annotate(&mut self, name: &str, key: &str, value: &str) {
-        let key = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
-        self.service(name).metadata.annotations.get_or_insert_default().insert(key, value.to_owned());
+        let key = if key.contains('/') {
+            key.to_owned()
+        } else {
+            format!("{PREFIX}{key}")
+        };
+        self.service(name)
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(key, value.to_owned());
     }
 
     pub(crate) fn annotation(&self, name: &str, key: &str) -> Option<&str> {
         let annotations = self.services[name].metadata.annotations.as_ref()?;
-        annotations.get(&format!("{PREFIX}{key}")).map(String::as_str)
+        annotations
+            .get(&format!("{PREFIX}{key}"))
+            .map(String::as_str)
     }
 
     pub(crate) fn forget(&mut self, name: &str, key: &str) {
-        let annotations = self.service(name).metadata.annotations.get_or_insert_default();
+        let annotations = self
+            .service(name)
+            .metadata
+            .annotations
+            .get_or_insert_default();
         annotations.remove(&format!("{PREFIX}{key}"));
     }
 
     pub(crate) fn ports(&mut self, name: &str, ports: Value) {
-        self.service(name).spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
+        self.service(name).spec.get_or_insert_default().ports =
+            Some(serde_json::from_value(ports).unwrap());
     }
 
     /// Restarts the process: replaces the provider by a new one with empty caches.
@@ -204,12 +234,24 @@ impl Scene {
             openstack_fake::REGION,
             self.conf
         );
-        let file = ConfigFile { path: "cloud.conf".into(), text };
-        let setup = Setup { adoptable_tag: self.adoptable_tag.clone(), ..Setup::of(file) };
+        let file = ConfigFile {
+            path: "cloud.conf".into(),
+            text,
+        };
+        let setup = Setup {
+            adoptable_tag: self.adoptable_tag.clone(),
+            ..Setup::of(file)
+        };
         let config = Config::read(&setup).unwrap();
         let services = Services::over(&config, &setup, in_process(self.fake.router())).unwrap();
         let provider = OpenStack::over(config, services, &setup);
-        provider.initialize(&context(&self.cluster, Arc::clone(&self.heard) as Arc<dyn Events>)).await.unwrap();
+        provider
+            .initialize(&context(
+                &self.cluster,
+                Arc::clone(&self.heard) as Arc<dyn Events>,
+            ))
+            .await
+            .unwrap();
         provider.set_caches(Arc::clone(&self.caches) as Arc<dyn Caches>);
         self.provider = Some(provider);
         self.fake.forget_requests();
@@ -220,7 +262,10 @@ impl Scene {
             self.start().await;
         }
         *self.caches.nodes.lock() = self.nodes.clone();
-        let services = self.services.iter().map(|(name, service)| (name.clone(), Arc::new(service.clone())));
+        let services = self
+            .services
+            .iter()
+            .map(|(name, service)| (name.clone(), Arc::new(service.clone())));
         *self.caches.services.lock() = services.collect();
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
@@ -228,26 +273,47 @@ impl Scene {
     /// Syncs the Service as the controller does, writes the reported annotations to it, and returns the addresses and
     /// names of the status.
     pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
-        let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
-        let callbacks = Annotating { refuses_status: self.refuses_status, ..Annotating::default() };
-        let request =
-            LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &callbacks };
+        let (service, nodes, cluster) = (
+            self.services[name].clone(),
+            self.nodes.clone(),
+            self.cluster.clone(),
+        );
+        let callbacks = Annotating {
+            refuses_status: self.refuses_status,
+            ..Annotating::default()
+        };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &nodes,
+            callbacks: &callbacks,
+        };
         // The finalizer comes before the first request.
-        let finalizers = self.service(name).metadata.finalizers.get_or_insert_default();
+        let finalizers = self
+            .service(name)
+            .metadata
+            .finalizers
+            .get_or_insert_default();
         *finalizers = vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()];
         let (status, is_alive) = match self.lifetime.take() {
             None => (self.balancers().await.ensure(request).await, true),
-            Some(lifetime) => match tokio::time::timeout(lifetime, self.balancers().await.ensure(request)).await {
-                Ok(status) => (status, true),
-                Err(_) => (Err(Error::other("killed")), false),
-            },
+            Some(lifetime) => {
+                match tokio::time::timeout(lifetime, self.balancers().await.ensure(request)).await {
+                    Ok(status) => (status, true),
+                    Err(_) => (Err(Error::other("killed")), false),
+                }
+            }
         };
         self.waits = callbacks.waits.load(Ordering::Relaxed);
         self.warnings = callbacks.warnings.into_inner();
         let published = callbacks.published.into_inner();
         if is_alive || published.is_some() {
             for (key, value) in callbacks.asked.into_inner() {
-                let all = self.service(name).metadata.annotations.get_or_insert_default();
+                let all = self
+                    .service(name)
+                    .metadata
+                    .annotations
+                    .get_or_insert_default();
                 match value {
                     Some(value) => drop(all.insert(key.to_owned(), value)),
                     None => drop(all.remove(key)),
@@ -255,12 +321,21 @@ impl Scene {
             }
         }
         if let Some(status) = published {
-            self.service(name).status.get_or_insert_default().load_balancer = Some(status);
+            self.service(name)
+                .status
+                .get_or_insert_default()
+                .load_balancer = Some(status);
         }
         let status = status?.unwrap();
-        self.service(name).status.get_or_insert_default().load_balancer = Some(status.clone());
+        self.service(name)
+            .status
+            .get_or_insert_default()
+            .load_balancer = Some(status.clone());
         let ingress = status.ingress.unwrap_or_default();
-        Ok(ingress.into_iter().map(|it| it.ip.or(it.hostname).unwrap()).collect())
+        Ok(ingress
+            .into_iter()
+            .map(|it| it.ip.or(it.hostname).unwrap())
+            .collect())
     }
 
     pub(crate) async fn ensure(&mut self, name: &str) -> Vec<String> {
@@ -271,9 +346,17 @@ impl Scene {
     pub(crate) async fn ensure_both(&mut self, one: &str, two: &str) -> (Result<()>, Result<()>) {
         let (nodes, cluster) = (self.nodes.clone(), self.cluster.clone());
         let (one, two) = (self.services[one].clone(), self.services[two].clone());
-        let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        let request = |service| LoadBalancerRequest {
+            cluster: &cluster,
+            service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
         let balancers = self.balancers().await;
-        let both = tokio::join!(balancers.ensure(request(&one)), balancers.ensure(request(&two)));
+        let both = tokio::join!(
+            balancers.ensure(request(&one)),
+            balancers.ensure(request(&two))
+        );
         (both.0.map(drop), both.1.map(drop))
     }
 
@@ -283,16 +366,40 @@ impl Scene {
     }
 
     pub(crate) async fn update(&mut self, name: &str) {
-        let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
-        self.balancers().await.update_targets(request).await.unwrap();
+        let (service, nodes, cluster) = (
+            self.services[name].clone(),
+            self.nodes.clone(),
+            self.cluster.clone(),
+        );
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &nodes,
+            callbacks: &(),
+        };
+        self.balancers()
+            .await
+            .update_targets(request)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn get(&mut self, name: &str) -> Option<Vec<String>> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         let status = self.balancers().await.get(request).await.unwrap();
-        status.map(|it| it.ingress.unwrap_or_default().into_iter().filter_map(|it| it.ip).collect())
+        status.map(|it| {
+            it.ingress
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(|it| it.ip)
+                .collect()
+        })
     }
 
     pub(crate) async fn try_delete(&mut self, name: &str) -> Result<()> {
@@ -304,7 +411,12 @@ impl Scene {
     /// Deletes the load balancer of a Service of any type.
     pub(crate) async fn try_remove(&mut self, name: &str) -> Result<()> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
+        let request = LoadBalancerRequest {
+            cluster: &cluster,
+            service: &service,
+            nodes: &[],
+            callbacks: &(),
+        };
         self.balancers().await.delete(request).await
     }
 
@@ -323,7 +435,12 @@ impl Scene {
 
     /// Returns the routes of the changing requests since the last call, in order, and clears them.
     pub(crate) fn changes(&self) -> Vec<String> {
-        let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
+        let routes = self
+            .fake
+            .changes()
+            .into_iter()
+            .map(|(route, _)| route)
+            .collect();
         self.fake.forget_requests();
         routes
     }
@@ -336,7 +453,9 @@ impl Scene {
 
 /// The UID of a Service.
 pub(crate) fn uid(name: &str) -> String {
-    let number = name.bytes().fold(0_u32, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()));
+    let number = name.bytes().fold(0_u32, |number, byte| {
+        number.wrapping_mul(31).wrapping_add(byte.into())
+    });
     format!("{number:08x}-2d1f-4b52-9d0c-000000000001")
 }
 
@@ -347,6 +466,15 @@ fn context(cluster: &Cluster, events: Arc<dyn Events>) -> Context {
             Err(Error::not_implemented())
         }
     }
-    let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
-    Context { cluster: cluster.clone(), cluster_cidrs: Vec::new(), clients, events, shutdown }
+    let (clients, shutdown) = (
+        Arc::new(NoKubernetes),
+        tokio_util::sync::CancellationToken::new(),
+    );
+    Context {
+        cluster: cluster.clone(),
+        cluster_cidrs: Vec::new(),
+        clients,
+        events,
+        shutdown,
+    }
 }

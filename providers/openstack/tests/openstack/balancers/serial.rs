@@ -9,18 +9,34 @@ const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balan
 
 #[tokio::test(start_paused = true)]
 async fn everything_is_made_piece_by_piece() {
-    let mut scene = Scene::with(Options { bulk: false, ..Options::default() });
+    let mut scene = Scene::with(Options {
+        bulk: false,
+        ..Options::default()
+    });
     scene.conf("provider-requires-serial-api-calls = true");
     scene.annotate("web", INTERNAL, "true");
     scene.annotate("web", "enable-health-monitor", "true");
     scene.ensure("web").await;
     let member = "POST /lbaas/pools/{id}/members";
-    let expected = [CREATE, "POST /lbaas/pools", "POST /lbaas/healthmonitors", member, member, "POST /lbaas/listeners"];
+    let expected = [
+        CREATE,
+        "POST /lbaas/pools",
+        "POST /lbaas/healthmonitors",
+        member,
+        member,
+        "POST /lbaas/listeners",
+    ];
     assert!(scene.waits >= expected.len(), "{} waits", scene.waits);
     assert_eq!(scene.changes(), expected);
     let balancer = scene.balancer();
     let member = &balancer["pools"][0]["members"][0];
-    assert_eq!(member["name"], format!("member_worker-1_{}_30080", member["address"].as_str().unwrap()));
+    assert_eq!(
+        member["name"],
+        format!(
+            "member_worker-1_{}_30080",
+            member["address"].as_str().unwrap()
+        )
+    );
     assert_eq!(member["subnet_id"], json!(scene.network.subnet));
     scene.start().await;
     scene.ensure("web").await;
@@ -41,7 +57,13 @@ async fn everything_is_made_piece_by_piece() {
     scene.nodes.remove(0);
     scene.ensure("web").await;
     let members = scene.balancer()["pools"][0]["members"].clone();
-    assert_eq!((members.as_array().unwrap().len(), &members[0]["protocol_port"]), (1, &json!(31080)));
+    assert_eq!(
+        (
+            members.as_array().unwrap().len(),
+            &members[0]["protocol_port"]
+        ),
+        (1, &json!(31080))
+    );
     scene.delete("web").await;
     assert!(scene.fake.load_balancers().is_empty());
 }

@@ -11,7 +11,10 @@ const OTHER: &str = "kube_service_kubernetes_default_other";
 pub(super) async fn shared() -> Scene {
     let mut scene = Scene::new();
     scene.ensure("web").await;
-    let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    let id = scene
+        .annotation("web", "load-balancer-id")
+        .unwrap()
+        .to_owned();
     scene.add_service("other");
     scene.annotate("other", "load-balancer-id", &id);
     scene.ports("other", json!([{"port": 443, "nodePort": 30443}]));
@@ -20,7 +23,12 @@ pub(super) async fn shared() -> Scene {
 }
 
 fn tags(object: &Value) -> Vec<&str> {
-    let mut tags: Vec<_> = object["tags"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let mut tags: Vec<_> = object["tags"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap())
+        .collect();
     tags.retain(|tag| !tag.starts_with("ccm-rs:"));
     tags.sort_unstable();
     tags
@@ -31,12 +39,21 @@ async fn a_second_service_shares_the_load_balancer_of_the_first_and_leaves_it() 
     let mut scene = shared().await;
     let addresses = scene.ensure("web").await;
     assert_eq!(scene.ensure("other").await, addresses);
-    assert_eq!(scene.changes()[0], "PUT /lbaas/loadbalancers/{id}", "marked before anything else");
+    assert_eq!(
+        scene.changes()[0],
+        "PUT /lbaas/loadbalancers/{id}",
+        "marked before anything else"
+    );
     let balancer = scene.balancer();
     assert_eq!(tags(&balancer), [OTHER, NAME]);
     assert_eq!(balancer["tags"].as_array().unwrap().len(), 4);
     let listeners = balancer["listeners"].as_array().unwrap();
-    let of = |port: u16| listeners.iter().find(|it| it["protocol_port"] == port).unwrap();
+    let of = |port: u16| {
+        listeners
+            .iter()
+            .find(|it| it["protocol_port"] == port)
+            .unwrap()
+    };
     assert_eq!((tags(of(80)), tags(of(443))), (vec![NAME], vec![OTHER]));
     for _ in 0..2 {
         scene.ensure("web").await;
@@ -46,9 +63,15 @@ async fn a_second_service_shares_the_load_balancer_of_the_first_and_leaves_it() 
     }
     scene.delete("other").await;
     let balancer = scene.balancer();
-    assert_eq!((tags(&balancer), balancer["tags"].as_array().unwrap().len()), (vec![NAME], 2));
+    assert_eq!(
+        (tags(&balancer), balancer["tags"].as_array().unwrap().len()),
+        (vec![NAME], 2)
+    );
     assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
-    assert_eq!((scene.fake.floating_ips().len(), scene.ensure("web").await), (1, addresses));
+    assert_eq!(
+        (scene.fake.floating_ips().len(), scene.ensure("web").await),
+        (1, addresses)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +80,10 @@ async fn the_last_one_to_leave_takes_it_along() {
     let addresses = scene.ensure("other").await;
     scene.delete("web").await;
     let balancer = scene.balancer();
-    assert_eq!((tags(&balancer), &balancer["name"]), (vec![OTHER], &json!(NAME)));
+    assert_eq!(
+        (tags(&balancer), &balancer["name"]),
+        (vec![OTHER], &json!(NAME))
+    );
     scene.start().await;
     assert_eq!(scene.ensure("other").await, addresses);
     scene.delete("other").await;
@@ -83,10 +109,19 @@ async fn a_port_that_another_service_has_is_refused_whatever_its_listener_speaks
     scene.ensure("web").await;
     scene.ports("other", json!([{"port": 80, "nodePort": 30443}]));
     let refused = scene.refused("other").await;
-    let expected = format!("listener 80/TCP of load balancer {NAME:?} ({})", scene.balancer()["id"].as_str().unwrap());
-    assert!(refused.is_invalid() && refused.to_string().contains(&expected), "{refused}");
+    let expected = format!(
+        "listener 80/TCP of load balancer {NAME:?} ({})",
+        scene.balancer()["id"].as_str().unwrap()
+    );
+    assert!(
+        refused.is_invalid() && refused.to_string().contains(&expected),
+        "{refused}"
+    );
     assert_eq!(scene.balancer()["listeners"].as_array().unwrap().len(), 1);
-    scene.ports("other", json!([{"port": 80, "protocol": "UDP", "nodePort": 30443}]));
+    scene.ports(
+        "other",
+        json!([{"port": 80, "protocol": "UDP", "nodePort": 30443}]),
+    );
     scene.ensure("other").await;
     assert_eq!(scene.balancer()["listeners"].as_array().unwrap().len(), 2);
 }
@@ -96,12 +131,18 @@ async fn not_more_than_max_shared_lb_may_share() {
     let mut scene = shared().await;
     scene.ensure("other").await;
     scene.add_service("one-too-many");
-    let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    let id = scene
+        .annotation("web", "load-balancer-id")
+        .unwrap()
+        .to_owned();
     scene.annotate("one-too-many", "load-balancer-id", &id);
     scene.ports("one-too-many", json!([{"port": 8080, "nodePort": 30444}]));
     scene.changes();
     let refused = scene.refused("one-too-many").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("max-shared-lb is 2"), "{refused}");
+    assert!(
+        refused.is_invalid() && refused.to_string().contains("max-shared-lb is 2"),
+        "{refused}"
+    );
     assert_eq!(scene.changes(), [] as [&str; 0]);
     scene.try_delete("one-too-many").await.unwrap();
     assert_eq!(scene.changes(), [] as [&str; 0]);
@@ -115,16 +156,25 @@ async fn an_internal_service_does_not_share_and_a_shared_one_gets_no_floating_ip
     let mut scene = shared().await;
     scene.annotate("other", INTERNAL, "true");
     let refused = scene.refused("other").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("cannot be internal"), "{refused}");
+    assert!(
+        refused.is_invalid() && refused.to_string().contains("cannot be internal"),
+        "{refused}"
+    );
     let mut scene = Scene::new();
     scene.annotate("web", INTERNAL, "true");
     scene.ensure("web").await;
-    let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    let id = scene
+        .annotation("web", "load-balancer-id")
+        .unwrap()
+        .to_owned();
     scene.add_service("other");
     scene.annotate("other", "load-balancer-id", &id);
     scene.ports("other", json!([{"port": 443, "nodePort": 30443}]));
     let refused = scene.refused("other").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("has no floating IP"), "{refused}");
+    assert!(
+        refused.is_invalid() && refused.to_string().contains("has no floating IP"),
+        "{refused}"
+    );
     assert!(scene.fake.floating_ips().is_empty());
 }
 
@@ -148,8 +198,17 @@ async fn one_that_was_made_by_hand_is_shared_and_never_deleted() {
     assert_eq!(scene.changes(), [] as [&str; 0]);
     scene.delete("web").await;
     let after = scene.balancer();
-    assert_eq!((&after["name"], &after["tags"]), (&before["name"], &before["tags"]));
-    assert_eq!((after["listeners"].as_array().unwrap().len(), scene.fake.floating_ips().len()), (1, 1));
+    assert_eq!(
+        (&after["name"], &after["tags"]),
+        (&before["name"], &before["tags"])
+    );
+    assert_eq!(
+        (
+            after["listeners"].as_array().unwrap().len(),
+            scene.fake.floating_ips().len()
+        ),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +216,10 @@ async fn two_services_that_come_at_the_same_time_both_get_their_tags() {
     let mut scene = shared().await;
     scene.conf("max-shared-lb = 3");
     scene.add_service("third");
-    let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    let id = scene
+        .annotation("web", "load-balancer-id")
+        .unwrap()
+        .to_owned();
     scene.annotate("third", "load-balancer-id", &id);
     scene.ports("third", json!([{"port": 8443, "nodePort": 30444}]));
     scene.ensure("web").await;
@@ -176,23 +238,41 @@ async fn each_has_a_security_group_of_its_own_that_goes_with_it() {
         scene.ensure("other").await;
         let groups = |scene: &Scene| {
             let all = scene.fake.security_groups();
-            all.iter().filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-")).count()
+            all.iter()
+                .filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-"))
+                .count()
         };
         assert_eq!(groups(&scene), 2);
         scene.start().await;
         scene.delete(first).await;
-        assert_eq!((groups(&scene), scene.balancer()["listeners"].as_array().unwrap().len()), (1, 1));
+        assert_eq!(
+            (
+                groups(&scene),
+                scene.balancer()["listeners"].as_array().unwrap().len()
+            ),
+            (1, 1)
+        );
         let last = if first == "web" { "other" } else { "web" };
         scene.ensure(last).await;
         assert_eq!(groups(&scene), 1);
         scene.delete(last).await;
-        assert_eq!((groups(&scene), scene.fake.load_balancers().len(), scene.fake.floating_ips().len()), (0, 0, 0));
+        assert_eq!(
+            (
+                groups(&scene),
+                scene.fake.load_balancers().len(),
+                scene.fake.floating_ips().len()
+            ),
+            (0, 0, 0)
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_of_many_pages_show_all() {
-    let mut scene = Scene::with(openstack_fake::Options { page_size: 2, ..Default::default() });
+    let mut scene = Scene::with(openstack_fake::Options {
+        page_size: 2,
+        ..Default::default()
+    });
     let names: Vec<String> = (0..5).map(|number| format!("web-{number}")).collect();
     for name in &names {
         scene.add_service(name);
@@ -215,15 +295,24 @@ async fn load_balancer_without_the_required_tag_is_not_shared() {
     for (tag, is_shared) in [("ccm-rs-adoptable", true), ("theirs", false)] {
         let mut scene = Scene::new();
         scene.adoptable_tag = Some("ccm-rs-adoptable".parse().unwrap());
-        let object = json!({"name": "by hand", "vip_subnet_id": scene.network.subnet, "tags": [tag]});
+        let object =
+            json!({"name": "by hand", "vip_subnet_id": scene.network.subnet, "tags": [tag]});
         let id = scene.fake.add_load_balancer(&object);
         scene.annotate("web", "load-balancer-id", &id);
         let port = scene.balancer()["vip_port_id"].as_str().unwrap().to_owned();
-        scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));
+        scene
+            .fake
+            .add_floating_ip(&scene.public, "mine", Some(&port));
         let outcome = scene.try_ensure("web").await;
         assert_eq!(outcome.is_ok(), is_shared, "{tag}: {outcome:?}");
         if let Err(error) = outcome {
-            assert!(error.is_invalid() && error.to_string().contains("give it the tag ccm-rs-adoptable"), "{error}");
+            assert!(
+                error.is_invalid()
+                    && error
+                        .to_string()
+                        .contains("give it the tag ccm-rs-adoptable"),
+                "{error}"
+            );
             assert_eq!(tags(&scene.balancer()), ["theirs"]);
         }
     }

@@ -8,7 +8,9 @@ use secrecy::ExposeSecret;
 use super::{ENOUGH, read, with, wrong};
 
 fn auth(keys: &str) -> Auth {
-    read(&format!("[Global]\nauth-url = http://keystone\n{keys}\n")).unwrap().auth
+    read(&format!("[Global]\nauth-url = http://keystone\n{keys}\n"))
+        .unwrap()
+        .auth
 }
 
 fn refused(keys: &str) -> String {
@@ -24,26 +26,43 @@ fn name(name: &str) -> Domain {
 }
 
 fn password(auth: &Auth) -> (&User, &str) {
-    let Method::Password { user, password } = &auth.method else { panic!("{:?}", auth.method) };
+    let Method::Password { user, password } = &auth.method else {
+        panic!("{:?}", auth.method)
+    };
     (user, password.expose_secret())
 }
 
 #[test]
 fn the_url_of_keystone_is_taken_with_and_without_version_and_slash() {
-    for url in ["http://k:5000", "http://k:5000/", "http://k:5000/v3", "http://k:5000/v3/"] {
+    for url in [
+        "http://k:5000",
+        "http://k:5000/",
+        "http://k:5000/v3",
+        "http://k:5000/v3/",
+    ] {
         let read = read(&ENOUGH.replace("http://keystone", url)).unwrap();
         assert_eq!(read.auth.url, "http://k:5000");
     }
-    let read = read(&ENOUGH.replace("http://keystone", "https://cloud.example/identity/v3")).unwrap();
+    let read =
+        read(&ENOUGH.replace("http://keystone", "https://cloud.example/identity/v3")).unwrap();
     assert_eq!(read.auth.url, "https://cloud.example/identity");
 }
 
 #[test]
 fn a_url_that_is_none_or_of_version_two_is_a_mistake() {
-    for url in ["keystone:5000", "ftp://k", "http://", "/v3", "http://k/v3?x=y", "http://me:secret@k", "not a url"] {
+    for url in [
+        "keystone:5000",
+        "ftp://k",
+        "http://",
+        "/v3",
+        "http://k/v3?x=y",
+        "http://me:secret@k",
+        "not a url",
+    ] {
         let told = wrong(&ENOUGH.replace("http://keystone", url));
         assert_eq!(
-            told, "cloud.conf:2: [Global] auth-url is no URL of the form https://keystone.example:5000/v3",
+            told,
+            "cloud.conf:2: [Global] auth-url is no URL of the form https://keystone.example:5000/v3",
             "{url}"
         );
     }
@@ -53,13 +72,19 @@ fn a_url_that_is_none_or_of_version_two_is_a_mistake() {
         "cloud.conf:2: [Global] auth-url is of version 2.0, which is gone: leave the version out, or write /v3"
     );
     let told = wrong(&ENOUGH.replace("auth-url = http://keystone\n", "auth-url =\n"));
-    assert_eq!(told, "cloud.conf:2: [Global] auth-url is missing: the URL of Keystone");
+    assert_eq!(
+        told,
+        "cloud.conf:2: [Global] auth-url is missing: the URL of Keystone"
+    );
 }
 
 #[test]
 fn user_and_project_by_name_are_in_the_domain_that_is_given_for_both() {
     let auth = auth("username = user\npassword = pass\ndomain-name = local\ntenant-name = demo");
-    assert_eq!(password(&auth), (&User::Name("user".into(), name("local")), "pass"));
+    assert_eq!(
+        password(&auth),
+        (&User::Name("user".into(), name("local")), "pass")
+    );
     assert_eq!(auth.scope, Scope::Project("demo".into(), name("local")));
 }
 
@@ -69,7 +94,9 @@ fn user_and_project_have_domains_of_their_own_that_go_before_the_one_for_both() 
     let read = auth(&format!("{both}user-domain-id = ud\ntenant-domain-id = pd"));
     assert_eq!(password(&read).0, &User::Name("u".into(), id("ud")));
     assert_eq!(read.scope, Scope::Project("p".into(), id("pd")));
-    let read = auth(&format!("{both}user-domain-name = ud\ntenant-domain-name = pd"));
+    let read = auth(&format!(
+        "{both}user-domain-name = ud\ntenant-domain-name = pd"
+    ));
     assert_eq!(password(&read).0, &User::Name("u".into(), name("ud")));
     assert_eq!(read.scope, Scope::Project("p".into(), name("pd")));
 }
@@ -82,10 +109,16 @@ fn an_id_goes_before_a_name() {
     assert_eq!(password(&read).0, &User::Id("ui".into()));
     assert_eq!(read.scope, Scope::ProjectId("pi".into()));
     let read = auth("username = u\npassword = x\ndomain-id = di\ndomain-name = dn");
-    assert_eq!((password(&read).0, read.scope.clone()), (&User::Name("u".into(), id("di")), Scope::Domain(id("di"))));
-    let read =
-        auth("application-credential-id = ai\napplication-credential-name = an\napplication-credential-secret = x");
-    let Method::ApplicationCredential { credential, .. } = read.method else { panic!("{:?}", read.method) };
+    assert_eq!(
+        (password(&read).0, read.scope.clone()),
+        (&User::Name("u".into(), id("di")), Scope::Domain(id("di")))
+    );
+    let read = auth(
+        "application-credential-id = ai\napplication-credential-name = an\napplication-credential-secret = x",
+    );
+    let Method::ApplicationCredential { credential, .. } = read.method else {
+        panic!("{:?}", read.method)
+    };
     assert_eq!(credential, Named::Id("ai".into()));
 }
 
@@ -93,10 +126,19 @@ fn an_id_goes_before_a_name() {
 fn a_token_is_for_the_trust_else_the_project_else_the_domain() {
     let user = "user-id = u\npassword = x\n";
     let table = [
-        ("trust-id = t\ntenant-id = p\ndomain-id = d", Scope::Trust("t".into())),
+        (
+            "trust-id = t\ntenant-id = p\ndomain-id = d",
+            Scope::Trust("t".into()),
+        ),
         ("tenant-id = p\ndomain-id = d", Scope::ProjectId("p".into())),
-        ("tenant-name = p\ndomain-id = d", Scope::Project("p".into(), id("d"))),
-        ("tenant-name = p\ntenant-domain-name = d", Scope::Project("p".into(), name("d"))),
+        (
+            "tenant-name = p\ndomain-id = d",
+            Scope::Project("p".into(), id("d")),
+        ),
+        (
+            "tenant-name = p\ntenant-domain-name = d",
+            Scope::Project("p".into(), name("d")),
+        ),
         ("domain-id = d", Scope::Domain(id("d"))),
         ("domain-name = d", Scope::Domain(name("d"))),
         ("", Scope::None),
@@ -108,11 +150,16 @@ fn a_token_is_for_the_trust_else_the_project_else_the_domain() {
 
 #[test]
 fn a_trustee_takes_the_place_of_user_and_password() {
-    let read = auth("user-id = u\npassword = x\ntrust-id = t\ntrustee-id = te\ntrustee-password = tp");
+    let read =
+        auth("user-id = u\npassword = x\ntrust-id = t\ntrustee-id = te\ntrustee-password = tp");
     assert_eq!(password(&read), (&User::Id("te".into()), "tp"));
     assert_eq!(read.scope, Scope::Trust("t".into()));
     let read = auth("user-id = u\npassword = x\ntrust-id = t");
-    assert_eq!(password(&read), (&User::Id("u".into()), "x"), "else they count themselves");
+    assert_eq!(
+        password(&read),
+        (&User::Id("u".into()), "x"),
+        "else they count themselves"
+    );
     let read = auth("user-id = u\ntrust-id = t\ntrustee-password = tp");
     assert_eq!(password(&read), (&User::Id("u".into()), "tp"));
     let told = refused("user-id = u\npassword = x\ntrustee-id = te\ntrustee-password = tp");
@@ -124,21 +171,38 @@ fn a_trustee_takes_the_place_of_user_and_password() {
 
 #[test]
 fn an_application_credential_has_no_scope_and_one_by_name_has_a_user() {
-    let read = auth("application-credential-id = a\napplication-credential-secret = x\ntenant-id = p\ndomain-name = d");
-    let Method::ApplicationCredential { credential, secret } = &read.method else { panic!("{:?}", read.method) };
-    assert_eq!((credential, secret.expose_secret()), (&Named::Id("a".into()), "x"));
+    let read = auth(
+        "application-credential-id = a\napplication-credential-secret = x\ntenant-id = p\ndomain-name = d",
+    );
+    let Method::ApplicationCredential { credential, secret } = &read.method else {
+        panic!("{:?}", read.method)
+    };
+    assert_eq!(
+        (credential, secret.expose_secret()),
+        (&Named::Id("a".into()), "x")
+    );
     assert_eq!(read.scope, Scope::None);
     let by_name = "application-credential-name = a\napplication-credential-secret = x\n";
     let credential = |keys: &str| match auth(&format!("{by_name}{keys}")).method {
         Method::ApplicationCredential { credential, .. } => credential,
         other => panic!("{other:?}"),
     };
-    assert_eq!(credential("user-id = u"), Named::Name("a".into(), User::Id("u".into())));
+    assert_eq!(
+        credential("user-id = u"),
+        Named::Name("a".into(), User::Id("u".into()))
+    );
     let user = User::Name("u".into(), name("d"));
-    assert_eq!(credential("username = u\ndomain-name = d"), Named::Name("a".into(), user));
+    assert_eq!(
+        credential("username = u\ndomain-name = d"),
+        Named::Name("a".into(), user)
+    );
     let told = refused(by_name);
-    assert_eq!(told, "cloud.conf: [Global] username is missing: there is no user-id either");
-    let told = refused("application-credential-id = a\ntrust-id = t\napplication-credential-secret = x");
+    assert_eq!(
+        told,
+        "cloud.conf: [Global] username is missing: there is no user-id either"
+    );
+    let told =
+        refused("application-credential-id = a\ntrust-id = t\napplication-credential-secret = x");
     let why = "is not possible with an application credential, which has its own scope";
     assert_eq!(told, format!("cloud.conf:4: [Global] trust-id {why}"));
 }
@@ -160,16 +224,29 @@ fn a_token_takes_the_place_of_every_other_credential_and_keeps_its_scope() {
     let read = auth(
         "token = t\nuser-id = u\npassword = x\napplication-credential-id = a\napplication-credential-secret = x\ntenant-id = p",
     );
-    let Method::Token(token) = &read.method else { panic!("{:?}", read.method) };
-    assert_eq!((token.expose_secret(), read.scope), ("t", Scope::ProjectId("p".into())));
+    let Method::Token(token) = &read.method else {
+        panic!("{:?}", read.method)
+    };
+    assert_eq!(
+        (token.expose_secret(), read.scope),
+        ("t", Scope::ProjectId("p".into()))
+    );
     // Domains count only where a project has a name.
-    assert_eq!(auth("token = t\nusername = u\ndomain-name = d").scope, Scope::None);
-    assert_eq!(auth("token = t\ntenant-name = p\ndomain-name = d").scope, Scope::Project("p".into(), name("d")));
+    assert_eq!(
+        auth("token = t\nusername = u\ndomain-name = d").scope,
+        Scope::None
+    );
+    assert_eq!(
+        auth("token = t\ntenant-name = p\ndomain-name = d").scope,
+        Scope::Project("p".into(), name("d"))
+    );
 }
 
 #[test]
 fn an_application_credential_goes_before_a_password() {
-    let read = auth("user-id = u\npassword = x\napplication-credential-id = a\napplication-credential-secret = y");
+    let read = auth(
+        "user-id = u\npassword = x\napplication-credential-id = a\napplication-credential-secret = y",
+    );
     assert!(matches!(read.method, Method::ApplicationCredential { .. }));
 }
 
@@ -180,7 +257,10 @@ fn what_is_missing_is_told_with_what_it_is_for() {
         "cloud.conf: [Global] password is missing: there is no other credential; \
          cloud.conf: [Global] username is missing: there is no user-id either"
     );
-    assert_eq!(refused("user-id = u"), "cloud.conf: [Global] password is missing: there is no other credential");
+    assert_eq!(
+        refused("user-id = u"),
+        "cloud.conf: [Global] password is missing: there is no other credential"
+    );
     assert_eq!(
         refused("username = u\npassword = x\ntenant-name = p"),
         "cloud.conf: [Global] user-domain-name is missing: username is a name in a domain; domain-name is for both; \
@@ -190,10 +270,15 @@ fn what_is_missing_is_told_with_what_it_is_for() {
 
 #[test]
 fn the_kind_of_endpoint_has_two_names_in_any_case() {
-    let interface = |text: &str| read(&format!("{ENOUGH}os-endpoint-type = {text}\n")).map(|config| config.interface);
+    let interface = |text: &str| {
+        read(&format!("{ENOUGH}os-endpoint-type = {text}\n")).map(|config| config.interface)
+    };
     for (texts, expected) in [
         (["public", "publicURL", "PUBLIC", ""], Interface::Public),
-        (["internal", "internalURL", "InternalUrl", "INTERNAL"], Interface::Internal),
+        (
+            ["internal", "internalURL", "InternalUrl", "INTERNAL"],
+            Interface::Internal,
+        ),
         (["admin", "adminURL", "Admin", "adminurl"], Interface::Admin),
     ] {
         for text in texts {
@@ -211,7 +296,10 @@ fn the_kind_of_endpoint_has_two_names_in_any_case() {
 
 #[test]
 fn the_region_is_taken_as_it_stands() {
-    assert_eq!(with("[Global]\nregion = RegionOne\n").region.as_deref(), Some("RegionOne"));
+    assert_eq!(
+        with("[Global]\nregion = RegionOne\n").region.as_deref(),
+        Some("RegionOne")
+    );
     assert_eq!(with("[Global]\nregion =\n").region, None);
 }
 
@@ -225,17 +313,26 @@ fn certificates_are_files_that_can_be_read_and_the_clients_has_its_key() {
         std::fs::write(&path, "").unwrap();
         path.to_str().unwrap().to_owned()
     });
-    let config = read(&format!("{ENOUGH}ca-file = {ca}\ncert-file = {cert}\nkey-file = {key}\n")).unwrap();
+    let config = read(&format!(
+        "{ENOUGH}ca-file = {ca}\ncert-file = {cert}\nkey-file = {key}\n"
+    ))
+    .unwrap();
     let paths = [ca, cert.clone(), key.clone()].map(PathBuf::from);
     assert_eq!(config.tls.roots.as_ref(), Some(&paths[0]));
-    assert_eq!(config.tls.identity, Some((paths[1].clone(), paths[2].clone())));
+    assert_eq!(
+        config.tls.identity,
+        Some((paths[1].clone(), paths[2].clone()))
+    );
     assert_eq!(config.files, paths, "followed, because they are renewed");
     let told = wrong(&format!("{ENOUGH}cert-file = {cert}\n"));
     assert_eq!(told, "cloud.conf:6: [Global] cert-file needs key-file");
     let told = wrong(&format!("{ENOUGH}key-file = {key}\n"));
     assert_eq!(told, "cloud.conf:6: [Global] key-file needs cert-file");
     let told = wrong(&format!("{ENOUGH}ca-file = /nowhere/ca.pem\n"));
-    assert!(told.starts_with("cloud.conf:6: [Global] ca-file cannot be read: /nowhere/ca.pem: "), "{told}");
+    assert!(
+        told.starts_with("cloud.conf:6: [Global] ca-file cannot be read: /nowhere/ca.pem: "),
+        "{told}"
+    );
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -244,9 +341,14 @@ fn certificates_are_checked_unless_exactly_true_says_that_they_are_not() {
     let insecure = |line: &str| with(&format!("[Global]\n{line}\n")).tls.insecure;
     assert!(insecure("tls-insecure = true"));
     assert!(insecure("tls-insecure = \"true\""));
-    for line in
-        ["", "tls-insecure = false", "tls-insecure = yes", "tls-insecure = True", "tls-insecure = 1", "tls-insecure ="]
-    {
+    for line in [
+        "",
+        "tls-insecure = false",
+        "tls-insecure = yes",
+        "tls-insecure = True",
+        "tls-insecure = 1",
+        "tls-insecure =",
+    ] {
         assert!(!insecure(line), "{line}");
     }
     assert!(wrong(&format!("{ENOUGH}tls-insecure\n")).contains("tls-insecure needs a value"));

@@ -9,8 +9,13 @@ use provider_openstack::keys::*;
 use super::{ENOUGH, read, setup, with, wrong};
 
 /// The truth values, but for `enabled`.
-const FLAGS: [&Key<bool>; 5] =
-    [&INTERNAL_LB, &CASCADE_DELETE, &CREATE_MONITOR, &MANAGE_SECURITY_GROUPS, &PROVIDER_REQUIRES_SERIAL_API_CALLS];
+const FLAGS: [&Key<bool>; 5] = [
+    &INTERNAL_LB,
+    &CASCADE_DELETE,
+    &CREATE_MONITOR,
+    &MANAGE_SECURITY_GROUPS,
+    &PROVIDER_REQUIRES_SERIAL_API_CALLS,
+];
 /// The texts without a default.
 const TEXTS: [&Key<String>; 11] = [
     &NETWORK_ID,
@@ -38,24 +43,51 @@ const OF_CLASS: [&Key<String>; 7] = [
 
 /// Returns delay and time-out of health monitors in milliseconds, and both numbers of retries.
 fn monitor(balancers: &Balancers) -> [u64; 4] {
-    let millis = |key| balancers.get::<Duration>(key).unwrap().as_millis().try_into().unwrap();
+    let millis = |key| {
+        balancers
+            .get::<Duration>(key)
+            .unwrap()
+            .as_millis()
+            .try_into()
+            .unwrap()
+    };
     let number = |key| balancers.get::<u16>(key).unwrap().into();
-    [millis(&MONITOR_DELAY), millis(&MONITOR_TIMEOUT), number(&MONITOR_MAX_RETRIES), number(&MONITOR_MAX_RETRIES_DOWN)]
+    [
+        millis(&MONITOR_DELAY),
+        millis(&MONITOR_TIMEOUT),
+        number(&MONITOR_MAX_RETRIES),
+        number(&MONITOR_MAX_RETRIES_DOWN),
+    ]
 }
 
 fn balancers(text: &str) -> Balancers {
-    with(&format!("[LoadBalancer]\n{text}\n")).balancers.unwrap()
+    with(&format!("[LoadBalancer]\n{text}\n"))
+        .balancers
+        .unwrap()
 }
 
 #[test]
 fn what_is_not_set_has_the_defaults_of_the_go_program() {
     let config = with("");
     let read = config.balancers.unwrap();
-    assert_eq!((&*read.provider(), &*read.method(), read.wait_steps), ("amphora", "ROUND_ROBIN", 23));
-    assert_eq!(FLAGS.map(|key| read.flag(key)), [false, true, false, false, false]);
+    assert_eq!(
+        (&*read.provider(), &*read.method(), read.wait_steps),
+        ("amphora", "ROUND_ROBIN", 23)
+    );
+    assert_eq!(
+        FLAGS.map(|key| read.flag(key)),
+        [false, true, false, false, false]
+    );
     assert_eq!(TEXTS.map(|key| read.get(key)), [const { None }; 11]);
     assert_eq!(monitor(&read), [5_000, 3_000, 1, 3]);
-    assert_eq!((read.ingress_hostname_suffix(), read.has_barbican(), read.get(&MAX_SHARED_LB)), (None, true, Some(2)));
+    assert_eq!(
+        (
+            read.ingress_hostname_suffix(),
+            read.has_barbican(),
+            read.get(&MAX_SHARED_LB)
+        ),
+        (None, true, Some(2))
+    );
     assert!(read.classes.is_empty());
     assert_eq!(config.networking, Networking::default());
     assert_eq!((config.router, config.regional), (None, false));
@@ -70,13 +102,19 @@ fn durations_truth_values_and_the_search_order_are_read_as_the_go_program_does()
          monitor-max-retries-down = 3\n [Metadata]\n search-order = configDrive, metadataService\n",
     );
     let read = config.balancers.unwrap();
-    assert_eq!((read.flag(&CREATE_MONITOR), monitor(&read)), (true, [60_000, 30_000, 1, 3]));
+    assert_eq!(
+        (read.flag(&CREATE_MONITOR), monitor(&read)),
+        (true, [60_000, 30_000, 1, 3])
+    );
 }
 
 #[test]
 fn without_a_file_nothing_starts() {
     let err = Config::read(&cloud_provider::Setup::default()).unwrap_err();
-    assert!(err.is_invalid() && err.to_string().starts_with("--cloud-config is missing"), "{err}");
+    assert!(
+        err.is_invalid() && err.to_string().starts_with("--cloud-config is missing"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -90,27 +128,56 @@ fn each_key_of_load_balancers_is_read() {
          ingress-hostname-suffix = sslip.io\ndefault-tls-container-ref = https://b/v1/containers/c\ncontainer-store = external\n\
          max-shared-lb = 5\nprovider-requires-serial-api-calls = yes",
     );
-    assert_eq!((&*read.provider(), &*read.method(), read.wait_steps), ("octavia", "LEAST_CONNECTIONS", 23));
-    assert_eq!(FLAGS.map(|key| read.flag(key)), [true, false, true, true, true]);
-    let texts =
-        ["n", "s", "m", "fn", "fs", "~^pub.*$", "!&a,b", "env=prod,spot", "f", "az", "https://b/v1/containers/c"];
+    assert_eq!(
+        (&*read.provider(), &*read.method(), read.wait_steps),
+        ("octavia", "LEAST_CONNECTIONS", 23)
+    );
+    assert_eq!(
+        FLAGS.map(|key| read.flag(key)),
+        [true, false, true, true, true]
+    );
+    let texts = [
+        "n",
+        "s",
+        "m",
+        "fn",
+        "fs",
+        "~^pub.*$",
+        "!&a,b",
+        "env=prod,spot",
+        "f",
+        "az",
+        "https://b/v1/containers/c",
+    ];
     assert_eq!(TEXTS.map(|key| read.get(key).unwrap()), texts);
     assert_eq!(monitor(&read), [10_000, 1_500, 10, 1]);
     assert_eq!(read.ingress_hostname_suffix().as_deref(), Some("sslip.io"));
-    assert_eq!((read.has_barbican(), read.get(&MAX_SHARED_LB)), (false, Some(5)));
+    assert_eq!(
+        (read.has_barbican(), read.get(&MAX_SHARED_LB)),
+        (false, Some(5))
+    );
     assert!(read.classes.is_empty());
 }
 
 #[test]
 fn load_balancers_can_be_switched_off_and_their_keys_are_checked_all_the_same() {
     assert_eq!(with("[LoadBalancer]\nenabled = false\n").balancers, None);
-    assert!(wrong(&format!("{ENOUGH}[LoadBalancer]\nenabled = false\nmax-shared-lb = x\n")).contains("max-shared-lb"));
+    assert!(
+        wrong(&format!(
+            "{ENOUGH}[LoadBalancer]\nenabled = false\nmax-shared-lb = x\n"
+        ))
+        .contains("max-shared-lb")
+    );
 }
 
 #[test]
 fn ovn_has_its_only_method_unless_another_is_written() {
     assert_eq!(balancers("lb-provider = ovn").method(), "SOURCE_IP_PORT");
-    assert_eq!(balancers("lb-provider = ovn\nlb-method = ROUND_ROBIN").method(), "ROUND_ROBIN", "with a warning");
+    assert_eq!(
+        balancers("lb-provider = ovn\nlb-method = ROUND_ROBIN").method(),
+        "ROUND_ROBIN",
+        "with a warning"
+    );
 }
 
 #[test]
@@ -121,8 +188,16 @@ fn a_provider_or_a_store_that_nobody_tried_is_used_and_references_of_the_store_a
 
 #[test]
 fn the_suffix_counts_only_with_ingress_hostnames_and_has_its_default_then() {
-    assert_eq!(balancers("ingress-hostname-suffix = x").ingress_hostname_suffix(), None);
-    assert_eq!(balancers("enable-ingress-hostname").ingress_hostname_suffix().as_deref(), Some("nip.io"));
+    assert_eq!(
+        balancers("ingress-hostname-suffix = x").ingress_hostname_suffix(),
+        None
+    );
+    assert_eq!(
+        balancers("enable-ingress-hostname")
+            .ingress_hostname_suffix()
+            .as_deref(),
+        Some("nip.io")
+    );
 }
 
 #[test]
@@ -135,8 +210,14 @@ fn there_are_as_many_classes_as_sections_with_a_name_each_with_its_own_places() 
     .classes;
     assert_eq!(classes.keys().collect::<Vec<_>>(), ["A b", "a b", "empty"]);
     let of = |name: &str| OF_CLASS.map(|key| classes[name].get(key));
-    assert_eq!(of("a b"), ["1", "2", "3", "4", "5", "6", "7"].map(|text| Some(text.to_owned())));
-    assert_eq!(of("A b"), [None, None, None, None, None, Some("other".to_owned()), None]);
+    assert_eq!(
+        of("a b"),
+        ["1", "2", "3", "4", "5", "6", "7"].map(|text| Some(text.to_owned()))
+    );
+    assert_eq!(
+        of("A b"),
+        [None, None, None, None, None, Some("other".to_owned()), None]
+    );
     assert_eq!(of("empty"), [const { None }; 7]);
 }
 
@@ -147,22 +228,51 @@ fn each_mistake_of_load_balancers_names_the_line_and_what_is_accepted() {
         ("internal-lb = maybe", "\"maybe\" is not true or false"),
         ("cascade-delete = maybe", "\"maybe\" is not true or false"),
         ("create-monitor = maybe", "\"maybe\" is not true or false"),
-        ("manage-security-groups = maybe", "\"maybe\" is not true or false"),
-        ("enable-ingress-hostname = maybe", "\"maybe\" is not true or false"),
-        ("provider-requires-serial-api-calls = maybe", "\"maybe\" is not true or false"),
+        (
+            "manage-security-groups = maybe",
+            "\"maybe\" is not true or false",
+        ),
+        (
+            "enable-ingress-hostname = maybe",
+            "\"maybe\" is not true or false",
+        ),
+        (
+            "provider-requires-serial-api-calls = maybe",
+            "\"maybe\" is not true or false",
+        ),
         ("lb-version = v1", "\"v1\" is not v2"),
-        ("monitor-delay = soon", "\"soon\" is not a duration such as 30s or 1m30s, or a number of seconds"),
-        ("monitor-timeout = -1s", "\"-1s\" is not a duration such as 30s or 1m30s, or a number of seconds"),
-        ("monitor-max-retries = 0", "\"0\" is not a whole number from 1 to 10"),
-        ("monitor-max-retries-down = 11", "\"11\" is not a whole number from 1 to 10"),
-        ("max-shared-lb = 0", "\"0\" is not a whole number from 1 to 1000"),
+        (
+            "monitor-delay = soon",
+            "\"soon\" is not a duration such as 30s or 1m30s, or a number of seconds",
+        ),
+        (
+            "monitor-timeout = -1s",
+            "\"-1s\" is not a duration such as 30s or 1m30s, or a number of seconds",
+        ),
+        (
+            "monitor-max-retries = 0",
+            "\"0\" is not a whole number from 1 to 10",
+        ),
+        (
+            "monitor-max-retries-down = 11",
+            "\"11\" is not a whole number from 1 to 10",
+        ),
+        (
+            "max-shared-lb = 0",
+            "\"0\" is not a whole number from 1 to 1000",
+        ),
     ];
     for (line, expected) in table {
         let key = line.split(' ').next().unwrap();
         let told = wrong(&format!("{ENOUGH}[LoadBalancer]\n{line}\n"));
-        assert_eq!(told, format!("cloud.conf:7: [LoadBalancer] {key}: {expected}"));
+        assert_eq!(
+            told,
+            format!("cloud.conf:7: [LoadBalancer] {key}: {expected}")
+        );
     }
-    let told = wrong(&format!("{ENOUGH}[LoadBalancer]\nsubnet-id\n[LoadBalancerClass \"a\"]\nnetwork-id\n"));
+    let told = wrong(&format!(
+        "{ENOUGH}[LoadBalancer]\nsubnet-id\n[LoadBalancerClass \"a\"]\nnetwork-id\n"
+    ));
     assert_eq!(
         told,
         "cloud.conf:7: [LoadBalancer] subnet-id needs a value: write `= …`; \
@@ -180,7 +290,9 @@ fn networks_are_given_one_to_a_line() {
     assert!(networking.ipv6_disabled);
     assert_eq!(networking.public, ["public", "pub; 2"]);
     assert_eq!(networking.internal, ["a", "b"]);
-    let told = wrong(&format!("{ENOUGH}[Networking]\nipv6-support-disabled = maybe\npublic-network-name\n"));
+    let told = wrong(&format!(
+        "{ENOUGH}[Networking]\nipv6-support-disabled = maybe\npublic-network-name\n"
+    ));
     assert_eq!(
         told,
         "cloud.conf:7: [Networking] ipv6-support-disabled: \"maybe\" is not true or false; \
@@ -190,14 +302,22 @@ fn networks_are_given_one_to_a_line() {
 
 #[test]
 fn what_is_no_range_in_the_sort_order_is_left_out_and_the_others_count() {
-    let order = with("[Networking]\naddress-sort-order = 10.0.1.7/16, 10.0.0.0, ,fd00::/8,x\n").networking.sort_order;
-    assert_eq!(order.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/16", "fd00::/8"]);
+    let order = with("[Networking]\naddress-sort-order = 10.0.1.7/16, 10.0.0.0, ,fd00::/8,x\n")
+        .networking
+        .sort_order;
+    assert_eq!(
+        order.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["10.0.0.0/16", "fd00::/8"]
+    );
 }
 
 #[test]
 fn the_router_and_the_timeout_of_requests_are_read() {
     let config = with("[Route]\nrouter-id = r\n[Metadata]\nrequest-timeout = 90\n");
-    assert_eq!((config.router.as_deref(), config.request_timeout), (Some("r"), Duration::from_secs(90)));
+    assert_eq!(
+        (config.router.as_deref(), config.request_timeout),
+        (Some("r"), Duration::from_secs(90))
+    );
     assert_eq!(
         with("[Metadata]\nrequest-timeout = 0\n").request_timeout,
         Duration::from_secs(60),
@@ -207,16 +327,33 @@ fn the_router_and_the_timeout_of_requests_are_read() {
 
 #[test]
 fn the_search_order_has_at_most_two_items_that_are_known() {
-    for order in ["configDrive", "metadataService", " metadataService ,configDrive ", "configDrive,configDrive", ""] {
+    for order in [
+        "configDrive",
+        "metadataService",
+        " metadataService ,configDrive ",
+        "configDrive,configDrive",
+        "",
+    ] {
         with(&format!("[Metadata]\nsearch-order = \"{order}\"\n"));
     }
-    for order in ["configdrive", "configDrive,", "configDrive,metadataService,configDrive", "x"] {
+    for order in [
+        "configdrive",
+        "configDrive,",
+        "configDrive,metadataService,configDrive",
+        "x",
+    ] {
         let told = wrong(&format!("{ENOUGH}[Metadata]\nsearch-order = {order}\n"));
         let why = "is not a comma list of one or both of configDrive and metadataService";
-        assert_eq!(told, format!("cloud.conf:7: [Metadata] search-order: {order:?} {why}"));
+        assert_eq!(
+            told,
+            format!("cloud.conf:7: [Metadata] search-order: {order:?} {why}")
+        );
     }
     let told = wrong(&format!("{ENOUGH}[Metadata]\nrequest-timeout = soon\n"));
-    assert!(told.starts_with("cloud.conf:7: [Metadata] request-timeout: \"soon\" is not a duration"), "{told}");
+    assert!(
+        told.starts_with("cloud.conf:7: [Metadata] request-timeout: \"soon\" is not a duration"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -225,11 +362,29 @@ fn the_environment_says_whether_ids_carry_the_region_and_how_long_load_balancers
         let config = Config::read(&setup(ENOUGH, environment)).unwrap();
         (config.regional, config.balancers.unwrap().wait_steps)
     };
-    assert_eq!(read(&[("OS_CCM_REGIONAL", "true"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "50")]), (true, 50));
+    assert_eq!(
+        read(&[
+            ("OS_CCM_REGIONAL", "true"),
+            ("OCCM_WAIT_LB_ACTIVE_STEPS", "50")
+        ]),
+        (true, 50)
+    );
     // As in the Go cloud-controller-manager: only the exact word counts, and an invalid number is ignored.
-    assert_eq!(read(&[("OS_CCM_REGIONAL", "True"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "many")]), (false, 23));
-    assert_eq!(read(&[("OS_CCM_REGIONAL", "1"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "0")]), (false, 0));
-    assert_eq!(read(&[("OS_CCM_REGIONAL", ""), ("OCCM_WAIT_LB_ACTIVE_STEPS", "-1")]), (false, 23));
+    assert_eq!(
+        read(&[
+            ("OS_CCM_REGIONAL", "True"),
+            ("OCCM_WAIT_LB_ACTIVE_STEPS", "many")
+        ]),
+        (false, 23)
+    );
+    assert_eq!(
+        read(&[("OS_CCM_REGIONAL", "1"), ("OCCM_WAIT_LB_ACTIVE_STEPS", "0")]),
+        (false, 0)
+    );
+    assert_eq!(
+        read(&[("OS_CCM_REGIONAL", ""), ("OCCM_WAIT_LB_ACTIVE_STEPS", "-1")]),
+        (false, 23)
+    );
 }
 
 #[test]
@@ -263,7 +418,12 @@ fn every_key_of_the_reference_is_declared() {
             keys.push(format!("{section} {word}"));
         }
     }
-    let mut declared: Vec<_> = SECTIONS.iter().copied().flatten().map(|it| it.row().key.to_owned()).collect();
+    let mut declared: Vec<_> = SECTIONS
+        .iter()
+        .copied()
+        .flatten()
+        .map(|it| it.row().key.to_owned())
+        .collect();
     keys.sort_unstable();
     declared.sort_unstable();
     assert_eq!(declared, keys);

@@ -49,7 +49,9 @@ impl Cloud {
         Self::answering(|_, _| None)
     }
 
-    pub(crate) fn answering(answers: impl Fn(&str, &HeaderMap) -> Option<Response> + Send + Sync + 'static) -> Self {
+    pub(crate) fn answering(
+        answers: impl Fn(&str, &HeaderMap) -> Option<Response> + Send + Sync + 'static,
+    ) -> Self {
         let answers: Arc<Answers> = Arc::new(answers);
         let (seen, asked, good, takes) = Default::default();
         let (began, lifetime, project, password) = (Instant::now(), 1200, "p1", "right");
@@ -113,7 +115,12 @@ impl Cloud {
 
     /// Returns the services, reached with this `[Global]`.
     pub(crate) fn services_of(&self, global: &str) -> Services {
-        Services::over(&config(global), &Setup::default(), in_process(self.router())).unwrap()
+        Services::over(
+            &config(global),
+            &Setup::default(),
+            in_process(self.router()),
+        )
+        .unwrap()
     }
     pub(crate) fn services(&self) -> Services {
         self.services_of(GLOBAL)
@@ -121,7 +128,9 @@ impl Cloud {
 
     pub(crate) fn router(&self) -> Router {
         let cloud = self.clone();
-        Router::new().fallback(any(move |request: Request| async move { cloud.answer(request).await }))
+        Router::new().fallback(any(move |request: Request| async move {
+            cloud.answer(request).await
+        }))
     }
 
     async fn answer(&self, request: Request) -> Response {
@@ -153,7 +162,9 @@ impl Inner {
         if self.is_down {
             return StatusCode::BAD_GATEWAY.into_response();
         }
-        let password = asked.pointer("/auth/identity/password/user/password").and_then(Value::as_str);
+        let password = asked
+            .pointer("/auth/identity/password/user/password")
+            .and_then(Value::as_str);
         if password.is_some_and(|password| password != self.password) {
             let said = json!({"error": {"code": 401, "title": "Unauthorized",
                 "message": format!("The request you have made requires authentication; {} is wrong.", password.unwrap())}});
@@ -164,24 +175,38 @@ impl Inner {
         // Keystone's clock differs from ours.
         let now = Timestamp::UNIX_EPOCH + Duration::from_secs(77) + self.began.elapsed();
         let endpoint = |region: &str, interface: &str, path: &str| json!({"interface": interface, "region": region, "region_id": region, "url": format!("http://cloud/{interface}/{path}")});
-        let of_region = |region: &str, path: &str| ["internal", "public"].map(|it| endpoint(region, it, path));
-        let endpoints = |path: &str| self.regions.iter().flat_map(|it| of_region(it, path)).collect::<Vec<_>>();
+        let of_region =
+            |region: &str, path: &str| ["internal", "public"].map(|it| endpoint(region, it, path));
+        let endpoints = |path: &str| {
+            self.regions
+                .iter()
+                .flat_map(|it| of_region(it, path))
+                .collect::<Vec<_>>()
+        };
         let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": endpoints(path)});
         let body = json!({"token": {
             "issued_at": now, "expires_at": now + Duration::from_secs(self.lifetime),
             "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or(self.project)}, "roles": self.roles.iter().map(|role| json!({"name": role})).collect::<Vec<_>>(),
             "catalog": [service("compute", "compute/v2.1"), service("network", "network"), service("load-balancer", "lb")],
         }});
-        (StatusCode::CREATED, [("x-subject-token", token)], body.to_string()).into_response()
+        (
+            StatusCode::CREATED,
+            [("x-subject-token", token)],
+            body.to_string(),
+        )
+            .into_response()
     }
 }
 
-pub(crate) const GLOBAL: &str =
-    "auth-url = http://cloud/identity/v3\nuser-id = u1\npassword = right\ntenant-id = p1\nregion = One\n";
+pub(crate) const GLOBAL: &str = "auth-url = http://cloud/identity/v3\nuser-id = u1\npassword = right\ntenant-id = p1\nregion = One\n";
 
 pub(crate) fn config(global: &str) -> Config {
     let text = format!("[Global]\n{global}");
-    Config::read(&Setup::of(ConfigFile { path: "cloud.conf".into(), text })).unwrap()
+    Config::read(&Setup::of(ConfigFile {
+        path: "cloud.conf".into(),
+        text,
+    }))
+    .unwrap()
 }
 
 /// Returns an arbitrary request for tests.

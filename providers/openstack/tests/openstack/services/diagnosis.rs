@@ -18,15 +18,25 @@ fn well(path: &str) -> Option<Value> {
     let path = path.trim_start_matches("/public");
     let server = |id: &str, name: &str| json!({"id": id, "name": name});
     Some(match path {
-        "/compute/v2.1/servers" => json!({"servers": [server("1", "node-1"), server("2", "node-2.example")]}),
+        "/compute/v2.1/servers" => {
+            json!({"servers": [server("1", "node-1"), server("2", "node-2.example")]})
+        }
         "/lb/" => json!({"versions": [{"id": "v2.27"}]}),
         "/lb/v2.0/lbaas/providers" => json!({"providers": [{"name": "amphora"}, {"name": "ovn"}]}),
         "/network/v2.0/subnets/s1" => json!({"subnet": {"id": "s1", "name": "nodes"}}),
-        "/network/v2.0/networks/n1" => json!({"network": {"id": "n1", "name": "inside", "router:external": false}}),
-        "/network/v2.0/networks/ext" => json!({"network": {"id": "ext", "name": "public", "router:external": true}}),
-        "/network/v2.0/networks?router%3Aexternal=true" => json!({"networks": [{"name": "public"}]}),
+        "/network/v2.0/networks/n1" => {
+            json!({"network": {"id": "n1", "name": "inside", "router:external": false}})
+        }
+        "/network/v2.0/networks/ext" => {
+            json!({"network": {"id": "ext", "name": "public", "router:external": true}})
+        }
+        "/network/v2.0/networks?router%3Aexternal=true" => {
+            json!({"networks": [{"name": "public"}]})
+        }
         "/network/v2.0/routers/r1" => json!({"router": {"id": "r1", "name": "main"}}),
-        "/network/v2.0/extensions" => json!({"extensions": [{"alias": "extraroute"}, {"alias": "extraroute-atomic"}]}),
+        "/network/v2.0/extensions" => {
+            json!({"extensions": [{"alias": "extraroute"}, {"alias": "extraroute-atomic"}]})
+        }
         _ => return None,
     })
 }
@@ -35,9 +45,16 @@ fn well(path: &str) -> Option<Value> {
 async fn findings(path: &'static str, status: u16, answer: Value, more: &str) -> Vec<Finding> {
     let cloud = Cloud::answering(move |asked, _| {
         if asked.trim_start_matches("/public") == path {
-            return Some((StatusCode::from_u16(status).unwrap(), answer.to_string()).into_response());
+            return Some(
+                (StatusCode::from_u16(status).unwrap(), answer.to_string()).into_response(),
+            );
         }
-        Some(well(asked).unwrap_or_else(|| panic!("{asked} was asked")).to_string().into_response())
+        Some(
+            well(asked)
+                .unwrap_or_else(|| panic!("{asked} was asked"))
+                .to_string()
+                .into_response(),
+        )
     });
     findings_of(&cloud, more).await
 }
@@ -55,8 +72,14 @@ async fn findings_with(cloud: &Cloud, global: &str) -> Vec<Finding> {
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_is_in_order_is_told_in_all_its_parts() {
     let findings = findings("/", 200, json!({}), MORE).await;
-    let told: Vec<_> = findings.iter().map(|it| format!("{}: {}", it.check, it.text)).collect();
-    assert!(findings.iter().all(|it| it.severity == Severity::Ok), "{findings:?}");
+    let told: Vec<_> = findings
+        .iter()
+        .map(|it| format!("{}: {}", it.check, it.text))
+        .collect();
+    assert!(
+        findings.iter().all(|it| it.severity == Severity::Ok),
+        "{findings:?}"
+    );
     let expected = [
         "keystone: http://cloud/identity gives a token for project p1",
         "roles: member, reader",
@@ -86,8 +109,22 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
     let namesakes = json!({"networks": [{"id": "1", "name": "a"}, {"id": "2", "name": "a"}]});
     let unnamed = MORE.replace("floating-network-id = ext\n", "");
     let table: [(&'static str, u16, Value, &str, Severity, &str); 13] = [
-        ("/compute/v2.1/servers", 200, servers(&[]), MORE, Failure, "servers: the project shows none"),
-        ("/compute/v2.1/servers", 200, servers(&["a", "b", "a"]), MORE, Warning, "several have the name \"a\""),
+        (
+            "/compute/v2.1/servers",
+            200,
+            servers(&[]),
+            MORE,
+            Failure,
+            "servers: the project shows none",
+        ),
+        (
+            "/compute/v2.1/servers",
+            200,
+            servers(&["a", "b", "a"]),
+            MORE,
+            Warning,
+            "several have the name \"a\"",
+        ),
         (
             "/compute/v2.1/servers",
             200,
@@ -96,7 +133,14 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
             Warning,
             "no Node can have the name \"Node_1\"",
         ),
-        ("/lb/v2.0/lbaas/providers", 403, refused, MORE, Failure, "Policy does not allow this"),
+        (
+            "/lb/v2.0/lbaas/providers",
+            403,
+            refused,
+            MORE,
+            Failure,
+            "Policy does not allow this",
+        ),
         (
             "/lb/v2.0/lbaas/providers",
             200,
@@ -105,7 +149,14 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
             Failure,
             "\"amphora\" is not enabled",
         ),
-        ("/lb/", 200, json!({"versions": [{"id": "v2.0"}]}), MORE, Warning, "2.0 has no tags"),
+        (
+            "/lb/",
+            200,
+            json!({"versions": [{"id": "v2.0"}]}),
+            MORE,
+            Warning,
+            "2.0 has no tags",
+        ),
         (
             "/network/v2.0/subnets/s1",
             404,
@@ -130,9 +181,30 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
             Warning,
             "no Service gets a floating IP",
         ),
-        ("/network/v2.0/networks?router%3Aexternal=true", 200, networks, &unnamed, Warning, "there are several: a, b"),
-        ("/network/v2.0/networks?router%3Aexternal=true", 200, namesakes, &unnamed, Warning, "there are several: a, a"),
-        ("/network/v2.0/extensions", 200, json!({"extensions": []}), MORE, Failure, "Neutron has no extra routes"),
+        (
+            "/network/v2.0/networks?router%3Aexternal=true",
+            200,
+            networks,
+            &unnamed,
+            Warning,
+            "there are several: a, b",
+        ),
+        (
+            "/network/v2.0/networks?router%3Aexternal=true",
+            200,
+            namesakes,
+            &unnamed,
+            Warning,
+            "there are several: a, a",
+        ),
+        (
+            "/network/v2.0/extensions",
+            200,
+            json!({"extensions": []}),
+            MORE,
+            Failure,
+            "Neutron has no extra routes",
+        ),
         (
             "/network/v2.0/extensions",
             200,
@@ -144,56 +216,98 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
     ];
     for (path, status, answer, more, severity, said) in table {
         let findings = findings(path, status, answer, more).await;
-        let wrong: Vec<_> = findings.iter().filter(|it| it.severity != Severity::Ok).collect();
+        let wrong: Vec<_> = findings
+            .iter()
+            .filter(|it| it.severity != Severity::Ok)
+            .collect();
         assert_eq!(wrong.len(), 1, "{path}: {wrong:?}");
         let told = format!("{}: {}", wrong[0].check, wrong[0].text);
-        assert!(told.contains(said) && wrong[0].severity == severity && wrong[0].remedy.is_some(), "{path}: {wrong:?}");
+        assert!(
+            told.contains(said) && wrong[0].severity == severity && wrong[0].remedy.is_some(),
+            "{path}: {wrong:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_user_that_may_only_read_and_a_service_that_is_nowhere_are_told() {
-    let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));
-    for (roles, said) in [(&["reader"][..], "roles: only reader: "), (&[], "roles: the token has none: ")] {
+    let cloud = Cloud::answering(|asked, _| {
+        Some(well(asked).unwrap_or_default().to_string().into_response())
+    });
+    for (roles, said) in [
+        (&["reader"][..], "roles: only reader: "),
+        (&[], "roles: the token has none: "),
+    ] {
         cloud.set_roles(roles);
         assert_eq!(
             wrong(&findings_of(&cloud, MORE).await),
-            [format!("{said}this may not be enough to change load balancers")]
+            [format!(
+                "{said}this may not be enough to change load balancers"
+            )]
         );
     }
     cloud.set_roles(&["member"]);
     let nowhere = wrong(&findings_of(&cloud, &format!("os-endpoint-type = admin\n{MORE}")).await);
     for service in ["compute", "network", "load-balancer"] {
-        let said = format!("catalogue: Keystone's catalogue has no admin endpoint of {service} in region \"One\"");
-        assert!(nowhere.iter().any(|told| told.starts_with(&said)), "{nowhere:?}");
+        let said = format!(
+            "catalogue: Keystone's catalogue has no admin endpoint of {service} in region \"One\""
+        );
+        assert!(
+            nowhere.iter().any(|told| told.starts_with(&said)),
+            "{nowhere:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_several_regions_one_has_to_be_configured() {
-    let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));
+    let cloud = Cloud::answering(|asked, _| {
+        Some(well(asked).unwrap_or_default().to_string().into_response())
+    });
     let unsaid = format!("{}{MORE}", GLOBAL.replace("region = One\n", ""));
-    assert!(wrong(&findings_with(&cloud, &unsaid).await).is_empty(), "there is one only");
+    assert!(
+        wrong(&findings_with(&cloud, &unsaid).await).is_empty(),
+        "there is one only"
+    );
     cloud.set_regions(&["Two", "One"]);
     let several = wrong(&findings_with(&cloud, &unsaid).await);
-    assert_eq!(several, ["region: none is configured, and there are several: One, Two"]);
+    assert_eq!(
+        several,
+        ["region: none is configured, and there are several: One, Two"]
+    );
     assert!(wrong(&findings_of(&cloud, MORE).await).is_empty());
 }
 
 fn wrong(findings: &[Finding]) -> Vec<String> {
     let wrong = findings.iter().filter(|it| it.severity != Severity::Ok);
     let wrong = wrong.inspect(|it| assert!(it.remedy.is_some(), "{it:?}"));
-    wrong.map(|it| format!("{}: {}", it.check, it.text)).collect()
+    wrong
+        .map(|it| format!("{}: {}", it.check, it.text))
+        .collect()
 }
 
 /// An unknown key is the likeliest cause of unexpected behaviour.
 #[tokio::test(start_paused = true)]
 async fn what_is_doubtful_in_the_configuration_is_told_first() {
-    let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));
+    let cloud = Cloud::answering(|asked, _| {
+        Some(well(asked).unwrap_or_default().to_string().into_response())
+    });
     let findings = findings_of(&cloud, &format!("{MORE}[LoadBalancer]\nsubnet_id = s\n")).await;
-    let told = ["configuration: cloud.conf:16: [LoadBalancer] subnet_id is not known: did you mean subnet-id?"];
-    assert_eq!(findings.iter().filter(|it| it.severity != Severity::Ok).count(), 1, "{findings:?}");
-    assert_eq!([format!("{}: {}", findings[0].check, findings[0].text)], told);
+    let told = [
+        "configuration: cloud.conf:16: [LoadBalancer] subnet_id is not known: did you mean subnet-id?",
+    ];
+    assert_eq!(
+        findings
+            .iter()
+            .filter(|it| it.severity != Severity::Ok)
+            .count(),
+        1,
+        "{findings:?}"
+    );
+    assert_eq!(
+        [format!("{}: {}", findings[0].check, findings[0].text)],
+        told
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,9 +315,18 @@ async fn without_a_token_there_is_one_finding_and_no_secret_in_it() {
     let cloud = Cloud::new();
     cloud.set_password("another");
     let findings = findings_of(&cloud, MORE).await;
-    assert_eq!((findings.len(), &*findings[0].check, findings[0].severity), (1, "keystone", Severity::Failure));
-    assert!(!findings[0].text.contains("right") && findings[0].remedy.is_some(), "{findings:?}");
+    assert_eq!(
+        (findings.len(), &*findings[0].check, findings[0].severity),
+        (1, "keystone", Severity::Failure)
+    );
+    assert!(
+        !findings[0].text.contains("right") && findings[0].remedy.is_some(),
+        "{findings:?}"
+    );
     cloud.stop_keystone(true);
     let down = findings_of(&cloud, MORE).await;
-    assert!(down.len() == 1 && down[0].remedy.as_ref().unwrap().contains("check auth-url"), "{down:?}");
+    assert!(
+        down.len() == 1 && down[0].remedy.as_ref().unwrap().contains("check auth-url"),
+        "{down:?}"
+    );
 }

@@ -32,8 +32,20 @@ async fn a_list_is_read_by_its_links_until_there_is_none() {
     });
     let services = cloud.services();
     let call = ports().query("limit", 2);
-    let reading = services.list(&services.network, call, "ports", |port: Port| port.id, Clone::clone).await.unwrap();
-    assert_eq!((reading.items(), reading.pages()), (&["a".to_owned(), "b".to_owned(), "c".to_owned()][..], 2));
+    let reading = services
+        .list(
+            &services.network,
+            call,
+            "ports",
+            |port: Port| port.id,
+            Clone::clone,
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        (reading.items(), reading.pages()),
+        (&["a".to_owned(), "b".to_owned(), "c".to_owned()][..], 2)
+    );
     assert!(reading.complete().is_ok());
 }
 
@@ -41,8 +53,21 @@ async fn a_list_is_read_by_its_links_until_there_is_none() {
 async fn what_is_no_list_proves_no_absence() {
     let cloud = Cloud::new();
     let services = cloud.services();
-    let reading = services.list(&services.network, ports(), "ports", |port: Port| port.id, Clone::clone).await;
-    assert!(reading.unwrap_err().to_string().contains("no field \"ports\""));
+    let reading = services
+        .list(
+            &services.network,
+            ports(),
+            "ports",
+            |port: Port| port.id,
+            Clone::clone,
+        )
+        .await;
+    assert!(
+        reading
+            .unwrap_err()
+            .to_string()
+            .contains("no field \"ports\"")
+    );
 }
 
 type Check = fn(&Error) -> bool;
@@ -50,9 +75,12 @@ type Check = fn(&Error) -> bool;
 #[tokio::test(start_paused = true)]
 async fn each_services_refusals_are_understood_and_their_message_is_kept() {
     let immutable = "Load Balancer 17 is immutable and cannot be updated.";
-    let octavia = |said: &str| json!({"faultcode": "Client", "faultstring": said, "debuginfo": null}).to_string();
-    let neutron =
-        |word: &str, said: &str| json!({"NeutronError": {"type": word, "message": said, "detail": ""}}).to_string();
+    let octavia = |said: &str| {
+        json!({"faultcode": "Client", "faultstring": said, "debuginfo": null}).to_string()
+    };
+    let neutron = |word: &str, said: &str| {
+        json!({"NeutronError": {"type": word, "message": said, "detail": ""}}).to_string()
+    };
     let nova = |word: &str, said: &str| json!({word: {"code": 1, "message": said}}).to_string();
     let table: [(u16, String, Check, &str); 19] = [
         (404, octavia("Load Balancer 17 not found."), Error::is_not_found, "Load Balancer 17 not found."),
@@ -94,8 +122,16 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
     for (status, body, is_it, said) in table {
         let status = StatusCode::from_u16(status).unwrap();
         let cloud = Cloud::answering(move |_, _| Some((status, body.clone()).into_response()));
-        let error = cloud.services().network.send(Call::put("/ports/{id}", &["9"])).await.unwrap_err();
-        assert!(is_it(&error) && error.to_string().contains(said), "{status} {said}: {error:?}");
+        let error = cloud
+            .services()
+            .network
+            .send(Call::put("/ports/{id}", &["9"]))
+            .await
+            .unwrap_err();
+        assert!(
+            is_it(&error) && error.to_string().contains(said),
+            "{status} {said}: {error:?}"
+        );
     }
 }
 
@@ -105,13 +141,19 @@ async fn nova_is_asked_for_flavor_names_until_it_says_that_it_has_none() {
     let counted = Arc::clone(&asked);
     let old = Cloud::answering(move |path, headers| {
         assert!(path.starts_with("/public/compute"), "{path}");
-        let wants = headers.get("openstack-api-version").is_some_and(|it| it == "compute 2.47");
+        let wants = headers
+            .get("openstack-api-version")
+            .is_some_and(|it| it == "compute 2.47");
         counted.fetch_add(usize::from(wants), Ordering::SeqCst);
         wants.then(|| StatusCode::NOT_ACCEPTABLE.into_response())
     });
     let services = old.services();
     for _ in 0..3 {
-        services.compute.send(Call::get("/servers/detail", &[])).await.unwrap();
+        services
+            .compute
+            .send(Call::get("/servers/detail", &[]))
+            .await
+            .unwrap();
     }
     assert_eq!((asked.load(Ordering::SeqCst), old.seen().len()), (1, 4));
 }
@@ -135,7 +177,9 @@ async fn what_services_can_do_is_asked_for_once_an_hour() {
     let services = cloud.services();
     for _ in 0..3 {
         let features = services.octavia().await.unwrap();
-        assert!(features.version == (2, 13) && features.allowed_cidrs && !features.availability_zones);
+        assert!(
+            features.version == (2, 13) && features.allowed_cidrs && !features.availability_zones
+        );
         assert!(services.has_extension("extraroute").await.unwrap());
         assert!(!services.has_extension("extraroute-atomic").await.unwrap());
     }
@@ -151,11 +195,26 @@ async fn what_services_can_do_is_asked_for_once_an_hour() {
 async fn a_service_that_the_catalogue_does_not_have_is_told_and_not_asked() {
     let cloud = Cloud::new();
     let services = cloud.services();
-    let error = services.keys.send(Call::get("/secrets/{id}", &["s"])).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("no public endpoint of key-manager"), "{error}");
+    let error = services
+        .keys
+        .send(Call::get("/secrets/{id}", &["s"]))
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_invalid()
+            && error
+                .to_string()
+                .contains("no public endpoint of key-manager"),
+        "{error}"
+    );
     let elsewhere = cloud.services_of(&GLOBAL.replace("region = One", "region = Two"));
     let error = elsewhere.network.send(ports()).await.unwrap_err();
-    assert!(error.to_string().contains("in region \"Two\": it has internal in One, public in One"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("in region \"Two\": it has internal in One, public in One"),
+        "{error}"
+    );
     assert_eq!(cloud.seen().len(), 0);
     let inside = cloud.services_of(&format!("{GLOBAL}os-endpoint-type = internalURL\n"));
     inside.network.send(ports()).await.unwrap();

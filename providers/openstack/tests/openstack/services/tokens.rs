@@ -19,8 +19,16 @@ async fn all_services_use_one_token_that_is_asked_for_once() {
     let services = cloud.services();
     let calls = (0..20).map(|_| async {
         services.network.send(ports()).await.unwrap();
-        services.compute.send(Call::get("/servers/{id}", &["7"])).await.unwrap();
-        services.balancer.send(Call::get("/lbaas/loadbalancers", &[])).await.unwrap();
+        services
+            .compute
+            .send(Call::get("/servers/{id}", &["7"]))
+            .await
+            .unwrap();
+        services
+            .balancer
+            .send(Call::get("/lbaas/loadbalancers", &[]))
+            .await
+            .unwrap();
     });
     join_all(calls).await;
     assert_eq!(cloud.tokens(), 1);
@@ -33,7 +41,10 @@ async fn all_services_use_one_token_that_is_asked_for_once() {
         "GET /public/network/v2.0/ports t1",
     ];
     assert_eq!(seen, expected);
-    assert_eq!((services.project_id().await.unwrap(), services.region()), ("p1".to_owned(), Some("One")));
+    assert_eq!(
+        (services.project_id().await.unwrap(), services.region()),
+        ("p1".to_owned(), Some("One"))
+    );
     assert_eq!(services.roles().await.unwrap(), ["member", "reader"]);
 }
 
@@ -46,7 +57,10 @@ async fn a_token_is_renewed_minutes_before_its_end_by_one_of_its_users() {
     services.network.send(ports()).await.unwrap();
     assert_eq!(cloud.tokens(), 1);
     pass(2).await;
-    join_all((0..5).map(|_| services.network.send(ports()))).await.into_iter().for_each(|answer| drop(answer.unwrap()));
+    join_all((0..5).map(|_| services.network.send(ports())))
+        .await
+        .into_iter()
+        .for_each(|answer| drop(answer.unwrap()));
     assert_eq!(cloud.tokens(), 2);
 }
 
@@ -77,9 +91,9 @@ async fn a_keystone_that_is_down_is_no_trouble_before_the_token_ends() {
     pass(5).await;
     let error = services.network.send(ports()).await.unwrap_err();
     assert!(
-        error
-            .to_string()
-            .starts_with("Keystone (http://cloud/identity) gives no token: POST /v3/auth/tokens answered 502"),
+        error.to_string().starts_with(
+            "Keystone (http://cloud/identity) gives no token: POST /v3/auth/tokens answered 502"
+        ),
         "{error}"
     );
     cloud.stop_keystone(false);
@@ -95,7 +109,11 @@ async fn all_who_wait_for_keystone_fail_with_it() {
     let services = cloud.services();
     let answers = join_all((0..50).map(|_| services.network.send(ports()))).await;
     assert!(answers.iter().all(Result::is_err));
-    assert!(cloud.tokens() <= 4, "one request, repeated: {}", cloud.tokens());
+    assert!(
+        cloud.tokens() <= 4,
+        "one request, repeated: {}",
+        cloud.tokens()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +125,11 @@ async fn a_revoked_token_is_renewed_once_for_all_who_were_refused() {
     cloud.slow_keystone(Duration::from_secs(1));
     let answers = join_all((0..10).map(|_| services.network.send(ports()))).await;
     answers.into_iter().for_each(|answer| drop(answer.unwrap()));
-    services.compute.send(Call::get("/servers/{id}", &["7"])).await.unwrap();
+    services
+        .compute
+        .send(Call::get("/servers/{id}", &["7"]))
+        .await
+        .unwrap();
     assert_eq!(cloud.tokens(), 2);
 }
 
@@ -119,12 +141,21 @@ async fn a_wrong_password_is_told_and_not_shown_again_soon() {
     let error = services.network.send(ports()).await.unwrap_err();
     let text = error.to_string();
     assert!(
-        error.is_unauthorized() && text.contains("[redacted] is wrong") && text.contains("check user, password"),
+        error.is_unauthorized()
+            && text.contains("[redacted] is wrong")
+            && text.contains("check user, password"),
         "{text}"
     );
     assert!(!text.contains("right"), "{text}");
     for _ in 0..20 {
-        assert!(services.balancer.send(Call::get("/lbaas/loadbalancers", &[])).await.unwrap_err().is_unauthorized());
+        assert!(
+            services
+                .balancer
+                .send(Call::get("/lbaas/loadbalancers", &[]))
+                .await
+                .unwrap_err()
+                .is_unauthorized()
+        );
     }
     assert_eq!((cloud.tokens(), cloud.seen().len()), (1, 0));
     cloud.set_password("right");
@@ -146,9 +177,15 @@ async fn another_credential_is_tried_before_it_is_used() {
     services.reload(&right).await.unwrap();
     cloud.revoke_all();
     services.network.send(ports()).await.unwrap();
-    let passwords =
-        cloud.asked().into_iter().map(|asked| asked.pointer("/auth/identity/password/user/password").cloned());
-    assert_eq!(passwords.flatten().collect::<Vec<_>>(), ["right", "wrong", "new", "new"]);
+    let passwords = cloud.asked().into_iter().map(|asked| {
+        asked
+            .pointer("/auth/identity/password/user/password")
+            .cloned()
+    });
+    assert_eq!(
+        passwords.flatten().collect::<Vec<_>>(),
+        ["right", "wrong", "new", "new"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +195,10 @@ async fn a_credential_for_another_project_is_not_taken_over() {
     services.network.send(ports()).await.unwrap();
     let other = config(&GLOBAL.replace("tenant-id = p1", "tenant-id = p2"));
     let error = services.reload(&other).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("is for project p2, and"), "{error}");
+    assert!(
+        error.is_invalid() && error.to_string().contains("is for project p2, and"),
+        "{error}"
+    );
     services.network.send(ports()).await.unwrap();
     assert!(cloud.seen().iter().all(|sent| sent.ends_with(" t1")));
     assert_eq!(services.project_id().await.unwrap(), "p1");
@@ -179,11 +219,20 @@ async fn after_a_token_for_another_project_nothing_is_done_for_a_minute() {
         }
         for _ in 0..3 {
             let error = services.network.send(ports()).await.unwrap_err();
-            assert!(error.to_string().contains("is for project p2 now, and was for project p1"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("is for project p2 now, and was for project p1"),
+                "{error}"
+            );
             assert!(services.project_id().await.is_err());
             tokio::time::advance(Duration::from_secs(19)).await;
         }
-        assert_eq!((cloud.tokens(), cloud.seen().len()), (2, usize::from(!is_renewed)), "nothing but what was refused");
+        assert_eq!(
+            (cloud.tokens(), cloud.seen().len()),
+            (2, usize::from(!is_renewed)),
+            "nothing but what was refused"
+        );
         pass(1).await;
         services.network.send(ports()).await.unwrap();
         assert_eq!(services.project_id().await.unwrap(), "p2");
@@ -193,7 +242,8 @@ async fn after_a_token_for_another_project_nothing_is_done_for_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_token_that_was_given_is_used_until_it_ends() {
     let cloud = Cloud::new();
-    let services = cloud.services_of("auth-url = http://cloud/identity\ntoken = given\ntenant-id = p1\n");
+    let services =
+        cloud.services_of("auth-url = http://cloud/identity\ntoken = given\ntenant-id = p1\n");
     for _ in 0..2 {
         services.network.send(ports()).await.unwrap();
         pass(18).await;
@@ -206,15 +256,24 @@ async fn a_token_that_was_given_is_used_until_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn keystone_is_asked_as_the_configuration_says() {
     let user = json!({"id": "u1", "password": "right"});
-    let password = |user: &serde_json::Value| json!({"methods": ["password"], "password": {"user": user}});
+    let password =
+        |user: &serde_json::Value| json!({"methods": ["password"], "password": {"user": user}});
     let table = [
-        ("user-id = u1\npassword = right\ntenant-id = p1", password(&user), Some(json!({"project": {"id": "p1"}}))),
+        (
+            "user-id = u1\npassword = right\ntenant-id = p1",
+            password(&user),
+            Some(json!({"project": {"id": "p1"}})),
+        ),
         (
             "username = ccm\npassword = right\ntenant-name = prod\ndomain-name = Default",
             password(&json!({"name": "ccm", "domain": {"name": "Default"}, "password": "right"})),
             Some(json!({"project": {"name": "prod", "domain": {"name": "Default"}}})),
         ),
-        ("user-id = u1\npassword = right\ndomain-id = d1", password(&user), Some(json!({"domain": {"id": "d1"}}))),
+        (
+            "user-id = u1\npassword = right\ndomain-id = d1",
+            password(&user),
+            Some(json!({"domain": {"id": "d1"}})),
+        ),
         (
             "trust-id = tr\ntrustee-id = u1\ntrustee-password = right",
             password(&user),
@@ -234,7 +293,12 @@ async fn keystone_is_asked_as_the_configuration_says() {
     ];
     for (keys, identity, scope) in table {
         let cloud = Cloud::new();
-        cloud.services_of(&format!("auth-url = http://cloud/identity/\n{keys}\n")).network.send(ports()).await.unwrap();
+        cloud
+            .services_of(&format!("auth-url = http://cloud/identity/\n{keys}\n"))
+            .network
+            .send(ports())
+            .await
+            .unwrap();
         let mut body = json!({"auth": {"identity": identity}});
         if let Some(scope) = scope {
             body["auth"]["scope"] = scope;

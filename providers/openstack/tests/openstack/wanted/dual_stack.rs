@@ -10,7 +10,10 @@ const SKIPPED: &str = "LoadBalancerDualStackSkipped";
 
 /// Gives the Service `web` these families, the first one first.
 fn families(scene: &mut Scene, families: &[&str], policy: &str) {
-    spec(scene, &json!({"ipFamilies": families, "ipFamilyPolicy": policy}));
+    spec(
+        scene,
+        &json!({"ipFamilies": families, "ipFamilyPolicy": policy}),
+    );
 }
 
 fn spec(scene: &mut Scene, more: &Value) {
@@ -20,7 +23,10 @@ fn spec(scene: &mut Scene, more: &Value) {
 fn spec_of(scene: &mut Scene, name: &str, more: &Value) {
     let service = scene.service(name);
     let mut whole = serde_json::to_value(&*service).unwrap();
-    whole["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    whole["spec"]
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     *service = serde_json::from_value(whole).unwrap();
 }
 
@@ -31,7 +37,9 @@ fn scene() -> (Scene, String) {
 
 fn scene_with(options: Options) -> (Scene, String) {
     let mut scene = Scene::with(options);
-    let six = scene.fake.add_subnet(&scene.network.id.clone(), "six", "fd00:6::/64");
+    let six = scene
+        .fake
+        .add_subnet(&scene.network.id.clone(), "six", "fd00:6::/64");
     families(&mut scene, &["IPv4", "IPv6"], "RequireDualStack");
     (scene, six)
 }
@@ -55,20 +63,38 @@ fn told(scene: &Scene) -> Vec<String> {
 async fn a_service_of_both_families_is_reached_by_a_floating_ip_and_a_second_vip() {
     let (mut scene, six) = scene();
     let shown = scene.ensure("web").await;
-    assert_eq!(scene.fake.bodies(CREATE)[0]["loadbalancer"]["additional_vips"], json!([{"subnet_id": six}]));
+    assert_eq!(
+        scene.fake.bodies(CREATE)[0]["loadbalancer"]["additional_vips"],
+        json!([{"subnet_id": six}])
+    );
     let floating = scene.fake.floating_ips()[0]["floating_ip_address"].clone();
-    assert_eq!(json!(shown), json!([floating, second(&scene)["ip_address"]]));
-    assert_eq!(scene.annotation("web", "load-balancer-address"), Some(&*shown[0]));
+    assert_eq!(
+        json!(shown),
+        json!([floating, second(&scene)["ip_address"]])
+    );
+    assert_eq!(
+        scene.annotation("web", "load-balancer-address"),
+        Some(&*shown[0])
+    );
     assert_eq!(cidrs(&scene), json!(["0.0.0.0/0", "::/0"]));
     let members = scene.balancer()["pools"][0]["members"].clone();
-    assert!(members.as_array().unwrap().iter().all(|it| it["address"].as_str().unwrap().starts_with("10.6.")));
+    assert!(
+        members
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|it| it["address"].as_str().unwrap().starts_with("10.6."))
+    );
     assert_eq!(told(&scene), [] as [&str; 0]);
     scene.changes();
     for _ in 0..2 {
         assert_eq!(scene.ensure("web").await, shown);
         scene.start().await;
     }
-    assert_eq!((scene.get("web").await.unwrap(), scene.changes()), (shown, Vec::new()));
+    assert_eq!(
+        (scene.get("web").await.unwrap(), scene.changes()),
+        (shown, Vec::new())
+    );
     scene.delete("web").await;
     assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
 }
@@ -78,14 +104,20 @@ async fn the_second_vip_may_be_the_one_of_ipv4_and_internal_ones_have_both_too()
     let (mut scene, six) = scene();
     scene.annotate("web", INTERNAL, "true");
     let shown = scene.ensure("web").await;
-    assert!(shown[0].starts_with("10.6.") && shown[1].starts_with("fd00:6:"), "{shown:?}");
+    assert!(
+        shown[0].starts_with("10.6.") && shown[1].starts_with("fd00:6:"),
+        "{shown:?}"
+    );
     scene.delete("web").await;
 
     scene.add_service("web");
     families(&mut scene, &["IPv6", "IPv4"], "RequireDualStack");
     scene.annotate("web", "subnet-id", &six);
     let shown = scene.ensure("web").await;
-    assert!(shown[0].starts_with("fd00:6:") && shown[1].starts_with("10.6."), "{shown:?}");
+    assert!(
+        shown[0].starts_with("fd00:6:") && shown[1].starts_with("10.6."),
+        "{shown:?}"
+    );
     assert_eq!(cidrs(&scene), json!(["0.0.0.0/0", "::/0"]));
     assert!(scene.fake.floating_ips().is_empty());
 }
@@ -93,14 +125,24 @@ async fn the_second_vip_may_be_the_one_of_ipv4_and_internal_ones_have_both_too()
 #[tokio::test(start_paused = true)]
 async fn source_ranges_of_both_families_count_and_those_of_one_let_nobody_in_by_the_other() {
     let (mut scene, _) = scene();
-    spec(&mut scene, &json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}));
+    spec(
+        &mut scene,
+        &json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}),
+    );
     scene.ensure("web").await;
     assert_eq!(cidrs(&scene), json!(["192.0.2.0/24"]));
-    spec(&mut scene, &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}));
+    spec(
+        &mut scene,
+        &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}),
+    );
     scene.ensure("web").await;
     assert_eq!(cidrs(&scene), json!(["192.0.2.0/24", "2001:db8::/32"]));
     families(&mut scene, &["IPv4"], "SingleStack");
-    assert_eq!(scene.ensure("web").await.len(), 1, "the other address is there, but not for this Service");
+    assert_eq!(
+        scene.ensure("web").await.len(),
+        1,
+        "the other address is there, but not for this Service"
+    );
     assert_eq!(cidrs(&scene), json!(["192.0.2.0/24"]));
 }
 
@@ -109,20 +151,30 @@ async fn a_subnet_that_was_added_a_moment_ago_is_used() {
     let mut scene = Scene::new();
     scene.ensure("web").await;
     scene.add_service("other");
-    let six = scene.fake.add_subnet(&scene.network.id.clone(), "six", "fd00:6::/64");
+    let six = scene
+        .fake
+        .add_subnet(&scene.network.id.clone(), "six", "fd00:6::/64");
     let both = json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"});
     spec_of(&mut scene, "other", &both);
     assert_eq!(scene.ensure("other").await.len(), 2);
-    assert_eq!(scene.fake.bodies(CREATE)[1]["loadbalancer"]["additional_vips"], json!([{"subnet_id": six}]));
+    assert_eq!(
+        scene.fake.bodies(CREATE)[1]["loadbalancer"]["additional_vips"],
+        json!([{"subnet_id": six}])
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_cannot_be_a_second_vip_the_first_family_is_served_and_who_needs_both_is_told_once() {
+async fn where_there_cannot_be_a_second_vip_the_first_family_is_served_and_who_needs_both_is_told_once()
+ {
     type Setting = fn(&mut Scene, &str);
     let cases: [(&str, u32, Setting); 5] = [
         ("from version 2.26 on", 25, |_, _| {}),
-        ("with provider amphora", 27, |scene, _| scene.conf("lb-provider = ovn")),
-        ("has no subnet of that family", 27, |scene, six| scene.fake.hide(six)),
+        ("with provider amphora", 27, |scene, _| {
+            scene.conf("lb-provider = ovn")
+        }),
+        ("has no subnet of that family", 27, |scene, six| {
+            scene.fake.hide(six)
+        }),
         ("annotation port-id", 27, |scene, _| {
             let port = scene.fake.add_port("vip", &scene.network.subnet.clone());
             scene.annotate("web", "port-id", &port);
@@ -136,19 +188,42 @@ async fn where_there_cannot_be_a_second_vip_the_first_family_is_served_and_who_n
     ];
     for (why, octavia, setting) in cases {
         for policy in ["RequireDualStack", "PreferDualStack"] {
-            let (mut scene, six) = scene_with(Options { octavia, ..Options::default() });
+            let (mut scene, six) = scene_with(Options {
+                octavia,
+                ..Options::default()
+            });
             families(&mut scene, &["IPv4", "IPv6"], policy);
             setting(&mut scene, &six);
             let shown = scene.ensure("web").await;
-            assert!(shown.len() == 1 && shown[0].starts_with("172.24."), "{why}: {shown:?}");
-            assert_eq!(scene.fake.bodies(CREATE)[0]["loadbalancer"].get("additional_vips"), None, "{why}");
-            assert!(cidrs(&scene).as_array().is_none_or(|all| *all == [json!("0.0.0.0/0")]), "{why}");
+            assert!(
+                shown.len() == 1 && shown[0].starts_with("172.24."),
+                "{why}: {shown:?}"
+            );
+            assert_eq!(
+                scene.fake.bodies(CREATE)[0]["loadbalancer"].get("additional_vips"),
+                None,
+                "{why}"
+            );
+            assert!(
+                cidrs(&scene)
+                    .as_array()
+                    .is_none_or(|all| *all == [json!("0.0.0.0/0")]),
+                "{why}"
+            );
             scene.changes();
             assert_eq!(scene.ensure("web").await, shown);
             assert_eq!(scene.changes(), [] as [&str; 0], "{why}");
             let told = told(&scene);
-            assert_eq!(told.len(), usize::from(policy == "RequireDualStack"), "{why}: {told:?}");
-            assert!(told.iter().all(|it| it.contains(why) && it.contains("reachable by IPv6")), "{told:?}");
+            assert_eq!(
+                told.len(),
+                usize::from(policy == "RequireDualStack"),
+                "{why}: {told:?}"
+            );
+            assert!(
+                told.iter()
+                    .all(|it| it.contains(why) && it.contains("reachable by IPv6")),
+                "{told:?}"
+            );
         }
     }
 }
@@ -179,9 +254,16 @@ async fn a_load_balancer_with_one_vip_is_accepted_as_it_is_and_shows_what_it_has
     // The second sync reports that there will be no second VIP.
     scene.ensure("web").await;
     assert!(told(&scene)[0].contains("cannot get another"));
-    spec(&mut scene, &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}));
+    spec(
+        &mut scene,
+        &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}),
+    );
     assert_eq!(json!(scene.ensure("web").await), json!([vip]));
-    assert_eq!(cidrs(&scene), json!(["192.0.2.0/24"]), "Octavia refuses what no VIP can be reached by");
+    assert_eq!(
+        cidrs(&scene),
+        json!(["192.0.2.0/24"]),
+        "Octavia refuses what no VIP can be reached by"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +295,10 @@ async fn services_of_one_family_ask_for_nothing_more() {
         scene.annotate("web", INTERNAL, "true");
         scene.start().await;
         assert_eq!(scene.ensure("web").await.len(), 1);
-        assert_eq!(scene.fake.bodies(CREATE)[0]["loadbalancer"].get("additional_vips"), None);
+        assert_eq!(
+            scene.fake.bodies(CREATE)[0]["loadbalancer"].get("additional_vips"),
+            None
+        );
         assert_eq!(scene.fake.count("GET /subnets"), 0);
         scene.delete("web").await;
     }

@@ -17,9 +17,18 @@ async fn floating_ip_and_security_group_go_with_the_service_though_its_load_bala
     assert!(scene.fake.remove_load_balancer(NAME));
     scene.start().await;
     scene.delete("web").await;
-    assert!(scene.fake.floating_ips().is_empty(), "{:#?}", scene.fake.floating_ips());
+    assert!(
+        scene.fake.floating_ips().is_empty(),
+        "{:#?}",
+        scene.fake.floating_ips()
+    );
     let groups = scene.fake.security_groups();
-    assert!(!groups.iter().any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-")), "{groups:#?}");
+    assert!(
+        !groups
+            .iter()
+            .any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-")),
+        "{groups:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,7 +38,9 @@ async fn a_floating_ip_that_is_kept_or_was_never_shown_is_nobodys_to_delete() {
     scene.ensure("web").await;
     let ours = scene.fake.floating_ips()[0]["description"].clone();
     // Another cluster of this name may have kept one.
-    let other = scene.fake.add_floating_ip(&scene.public, ours.as_str().unwrap(), None);
+    let other = scene
+        .fake
+        .add_floating_ip(&scene.public, ours.as_str().unwrap(), None);
     assert!(scene.fake.remove_load_balancer(NAME));
     scene.start().await;
     scene.delete("web").await;

@@ -27,7 +27,10 @@ async fn a_load_balancer_of_which_nobody_says_where_goes_where_the_first_node_is
     scene.conf("subnet-id =");
     scene.ensure("web").await;
     let body = made(&scene);
-    assert_eq!((&body["vip_subnet_id"], &body["vip_network_id"]), (&json!(scene.network.subnet), &Value::Null));
+    assert_eq!(
+        (&body["vip_subnet_id"], &body["vip_network_id"]),
+        (&json!(scene.network.subnet), &Value::Null)
+    );
     assert_eq!(member(&body)["subnet_id"], json!(scene.network.subnet));
     let asked = scene.fake.count("GET /ports");
     for number in 0..3 {
@@ -36,7 +39,11 @@ async fn a_load_balancer_of_which_nobody_says_where_goes_where_the_first_node_is
         scene.annotate(&name, "subnet-id", "");
         scene.ensure(&name).await;
     }
-    assert_eq!(scene.fake.count("GET /ports"), asked, "what was found out is remembered");
+    assert_eq!(
+        scene.fake.count("GET /ports"),
+        asked,
+        "what was found out is remembered"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,10 +52,18 @@ async fn nodes_that_neutron_does_not_know_are_told() {
     scene.conf("subnet-id =");
     for node in ["worker-1", "worker-2"] {
         let port = scene.fake.server(node).unwrap().port;
-        scene.fake.change_port(&port, |port| drop(port.insert("fixed_ips".into(), json!([]))));
+        scene.fake.change_port(&port, |port| {
+            drop(port.insert("fixed_ips".into(), json!([])))
+        });
     }
     let error = scene.refused("web").await;
-    assert!(error.is_invalid() && error.to_string().contains("no port of node worker-1 has its address"), "{error}");
+    assert!(
+        error.is_invalid()
+            && error
+                .to_string()
+                .contains("no port of node worker-1 has its address"),
+        "{error}"
+    );
     assert!(scene.fake.load_balancers().is_empty());
 }
 
@@ -60,7 +75,10 @@ async fn with_a_network_octavia_picks_the_subnet() {
     scene.annotate("web", "network-id", &network);
     scene.ensure("web").await;
     let body = made(&scene);
-    assert_eq!((&body["vip_network_id"], body.get("vip_subnet_id")), (&json!(network), None));
+    assert_eq!(
+        (&body["vip_network_id"], body.get("vip_subnet_id")),
+        (&json!(network), None)
+    );
     assert_eq!(scene.fake.count("GET /ports"), 0, "nothing is looked for");
 }
 
@@ -72,7 +90,10 @@ async fn a_vip_on_a_given_port_is_sent_neither_subnet_nor_network() {
     scene.ensure("web").await;
     let body = made(&scene);
     assert_eq!(body["vip_port_id"], json!(port));
-    assert!(body.get("vip_subnet_id").is_none() && body.get("vip_network_id").is_none(), "{body:#}");
+    assert!(
+        body.get("vip_subnet_id").is_none() && body.get("vip_network_id").is_none(),
+        "{body:#}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,16 +104,28 @@ async fn a_class_says_where_and_an_unknown_one_is_refused() {
         scene.fake.add_subnet(&network, "vips", "10.7.0.0/24"),
         scene.fake.add_subnet(&network, "members", "10.8.0.0/24"),
     );
-    scene.conf(&format!("[LoadBalancerClass \"gold\"]\nsubnet-id = {vips}\nmember-subnet-id = {members}"));
+    scene.conf(&format!(
+        "[LoadBalancerClass \"gold\"]\nsubnet-id = {vips}\nmember-subnet-id = {members}"
+    ));
     scene.annotate("web", "class", "silver");
     let error = scene.refused("web").await;
-    assert!(error.is_invalid() && error.to_string().contains("it has gold"), "{error}");
+    assert!(
+        error.is_invalid() && error.to_string().contains("it has gold"),
+        "{error}"
+    );
     scene.annotate("web", "class", "gold");
     // A floating IP would need a router there.
-    scene.annotate("web", "service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
+    scene.annotate(
+        "web",
+        "service.beta.kubernetes.io/openstack-internal-load-balancer",
+        "true",
+    );
     scene.ensure("web").await;
     let body = made(&scene);
-    assert_eq!((&body["vip_subnet_id"], &member(&body)["subnet_id"]), (&json!(vips), &json!(members)));
+    assert_eq!(
+        (&body["vip_subnet_id"], &member(&body)["subnet_id"]),
+        (&json!(vips), &json!(members))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +133,12 @@ async fn no_load_balancer_is_made_before_there_are_nodes_and_one_that_is_there_l
     let mut scene = Scene::new();
     let nodes = std::mem::take(&mut scene.nodes);
     let error = scene.refused("web").await;
-    assert!(error.to_string().contains("before there is a Node to send traffic to"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("before there is a Node to send traffic to"),
+        "{error}"
+    );
     assert_eq!(scene.changes(), [] as [&str; 0]);
     scene.nodes = nodes;
     scene.ensure("web").await;

@@ -16,24 +16,46 @@ fn name() -> String {
 }
 
 fn group(scene: &Scene) -> Option<Value> {
-    scene.fake.security_groups().into_iter().find(|it| it["name"] == json!(name()))
+    scene
+        .fake
+        .security_groups()
+        .into_iter()
+        .find(|it| it["name"] == json!(name()))
 }
 
 /// Returns the rules as `protocol port from`, in order.
 fn rules(scene: &Scene) -> Vec<String> {
     let group = group(scene).unwrap();
-    let rules = group["security_group_rules"].as_array().unwrap().iter().map(|rule| {
-        let text = |key: &str| rule[key].as_str().unwrap_or("any").to_owned();
-        format!("{} {} {} {}", text("direction"), text("protocol"), rule["port_range_min"], text("remote_ip_prefix"))
-    });
+    let rules = group["security_group_rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| {
+            let text = |key: &str| rule[key].as_str().unwrap_or("any").to_owned();
+            format!(
+                "{} {} {} {}",
+                text("direction"),
+                text("protocol"),
+                rule["port_range_min"],
+                text("remote_ip_prefix")
+            )
+        });
     let mut rules: Vec<_> = rules.collect();
     rules.sort();
     rules
 }
 
 fn groups_of(scene: &Scene, server: &str) -> Vec<String> {
-    let port = scene.fake.port(&scene.fake.server(server).unwrap().port).unwrap();
-    port["security_groups"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+    let port = scene
+        .fake
+        .port(&scene.fake.server(server).unwrap().port)
+        .unwrap();
+    port["security_groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn id(scene: &Scene) -> String {
@@ -45,9 +67,15 @@ async fn a_group_opens_the_node_ports_of_the_members_and_goes_with_its_service()
     let mut scene = managed();
     let own = scene.fake.add_security_group("nodes");
     let port = scene.fake.server("worker-1").unwrap().port;
-    scene.fake.change_port(&port, |port| drop(port.insert("security_groups".into(), json!([own]))));
+    scene.fake.change_port(&port, |port| {
+        drop(port.insert("security_groups".into(), json!([own])))
+    });
     scene.ensure("web").await;
-    assert_eq!(rules(&scene), ["ingress tcp 30080 10.6.0.0/16"], "neither more nor what every new group has");
+    assert_eq!(
+        rules(&scene),
+        ["ingress tcp 30080 10.6.0.0/16"],
+        "neither more nor what every new group has"
+    );
     assert_eq!(
         group(&scene).unwrap()["description"],
         "Security Group for default/web Service LoadBalancer in cluster kubernetes"
@@ -62,7 +90,10 @@ async fn a_group_opens_the_node_ports_of_the_members_and_goes_with_its_service()
     assert!(scene.changes().is_empty(), "nor after a start");
     scene.delete("web").await;
     assert!(group(&scene).is_none());
-    assert_eq!((groups_of(&scene, "worker-1"), groups_of(&scene, "worker-2")), (vec![own], vec![]));
+    assert_eq!(
+        (groups_of(&scene, "worker-1"), groups_of(&scene, "worker-2")),
+        (vec![own], vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +105,14 @@ async fn a_node_that_comes_is_reached_and_one_that_goes_is_closed() {
     scene.update("web").await;
     assert_eq!(groups_of(&scene, "worker-3"), [id(&scene)]);
     let changes = scene.changes();
-    assert_eq!(changes.iter().filter(|it| it.starts_with("PUT /ports")).count(), 1, "{changes:?}");
+    assert_eq!(
+        changes
+            .iter()
+            .filter(|it| it.starts_with("PUT /ports"))
+            .count(),
+        1,
+        "{changes:?}"
+    );
     scene.nodes.remove(0);
     scene.update("web").await;
     assert_eq!(groups_of(&scene, "worker-1"), [] as [String; 0]);
@@ -88,9 +126,25 @@ async fn new_rules_are_made_before_old_ones_go() {
     scene.fake.forget_requests();
     scene.ports("web", json!([{"port": 80, "nodePort": 30081}, {"port": 53, "protocol": "UDP", "nodePort": 30053}]));
     scene.ensure("web").await;
-    assert_eq!(rules(&scene), ["ingress tcp 30081 10.6.0.0/16", "ingress udp 30053 10.6.0.0/16"]);
-    let changes: Vec<_> = scene.changes().into_iter().filter(|it| it.contains("security-group-rules")).collect();
-    assert_eq!(changes, ["POST /security-group-rules", "DELETE /security-group-rules/{id}"]);
+    assert_eq!(
+        rules(&scene),
+        [
+            "ingress tcp 30081 10.6.0.0/16",
+            "ingress udp 30053 10.6.0.0/16"
+        ]
+    );
+    let changes: Vec<_> = scene
+        .changes()
+        .into_iter()
+        .filter(|it| it.contains("security-group-rules"))
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "POST /security-group-rules",
+            "DELETE /security-group-rules/{id}"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +155,9 @@ async fn a_rule_that_is_gone_already_keeps_no_other_from_going() {
         json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}, {"port": 82, "nodePort": 30082}]),
     );
     scene.ensure("web").await;
-    scene.fake.fail(Fault::refused("DELETE /security-group-rules/{id}", 404).times(1));
+    scene
+        .fake
+        .fail(Fault::refused("DELETE /security-group-rules/{id}", 404).times(1));
     scene.ports("web", json!([{"port": 80, "nodePort": 30080}]));
     scene.ensure("web").await;
     assert!(rules(&scene).len() <= 2, "{:?}", rules(&scene));
@@ -114,9 +170,17 @@ async fn a_rule_that_is_gone_already_keeps_no_other_from_going() {
 async fn a_port_without_port_security_gets_none() {
     let mut scene = managed();
     let port = scene.fake.server("worker-1").unwrap().port;
-    scene.fake.change_port(&port, |port| drop(port.insert("port_security_enabled".into(), json!(false))));
+    scene.fake.change_port(&port, |port| {
+        drop(port.insert("port_security_enabled".into(), json!(false)))
+    });
     scene.ensure("web").await;
-    assert_eq!((groups_of(&scene, "worker-1").len(), groups_of(&scene, "worker-2").len()), (0, 1));
+    assert_eq!(
+        (
+            groups_of(&scene, "worker-1").len(),
+            groups_of(&scene, "worker-2").len()
+        ),
+        (0, 1)
+    );
     scene.fake.forget_requests();
     scene.ensure("web").await;
     assert!(scene.changes().is_empty());
@@ -125,10 +189,23 @@ async fn a_port_without_port_security_gets_none() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_changes_in_the_same_moment_is_not_lost() {
     let mut scene = managed();
-    scene.fake.fail(Fault::refused_as("PUT /ports/{id}", 412, "RevisionNumberConstraintFailed", "x").times(2));
+    scene.fake.fail(
+        Fault::refused_as(
+            "PUT /ports/{id}",
+            412,
+            "RevisionNumberConstraintFailed",
+            "x",
+        )
+        .times(2),
+    );
     scene.ensure("web").await;
     assert_eq!(groups_of(&scene, "worker-1"), [id(&scene)]);
-    let sent = scene.fake.requests().into_iter().filter(|it| it.route == "PUT /ports/{id}").count();
+    let sent = scene
+        .fake
+        .requests()
+        .into_iter()
+        .filter(|it| it.route == "PUT /ports/{id}")
+        .count();
     assert_eq!(sent, 4, "two of them again");
 }
 
@@ -158,17 +235,33 @@ async fn two_groups_of_one_name_are_told_not_changed() {
     scene.fake.add_security_group(&name());
     scene.fake.add_security_group(&name());
     let error = scene.refused("web").await;
-    assert!(error.is_invalid() && error.to_string().contains("there are several security groups"), "{error}");
+    assert!(
+        error.is_invalid()
+            && error
+                .to_string()
+                .contains("there are several security groups"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_ovn_source_ranges_are_enforced_at_the_nodes() {
     let mut scene = managed();
     scene.conf("lb-provider = ovn\nlb-method = SOURCE_IP_PORT");
-    scene.service("web").spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["203.0.113.0/24".into()]);
+    scene
+        .service("web")
+        .spec
+        .as_mut()
+        .unwrap()
+        .load_balancer_source_ranges = Some(vec!["203.0.113.0/24".into()]);
     scene.ensure("web").await;
     assert_eq!(rules(&scene), ["ingress tcp 30080 203.0.113.0/24"]);
-    assert!(!scene.events().iter().any(|it| it.contains("LoadBalancerSourceRangesIgnored")));
+    assert!(
+        !scene
+            .events()
+            .iter()
+            .any(|it| it.contains("LoadBalancerSourceRangesIgnored"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,8 +269,12 @@ async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for
     let mut scene = managed();
     scene.ensure("web").await;
     // The tags are those that the Go cloud-controller-manager leaves.
-    scene.fake.change_load_balancer(NAME, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
-    scene.fake.add_security_group("lb-sg-00000000-2d1f-4b52-9d0c-000000000001-default-web");
+    scene
+        .fake
+        .change_load_balancer(NAME, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+    scene
+        .fake
+        .add_security_group("lb-sg-00000000-2d1f-4b52-9d0c-000000000001-default-web");
     scene.start().await;
     for _ in 0..2 {
         scene.ensure("web").await;
@@ -188,7 +285,13 @@ async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for
     }
     scene.delete("web").await;
     assert!(group(&scene).is_none());
-    assert!(scene.fake.security_groups().iter().any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-0000")));
+    assert!(
+        scene
+            .fake
+            .security_groups()
+            .iter()
+            .any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-0000"))
+    );
 }
 
 // https://github.com/kubernetes/cloud-provider-openstack/issues/2699

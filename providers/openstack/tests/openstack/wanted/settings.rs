@@ -10,18 +10,31 @@ fn count(events: &[String], reason: &str) -> usize {
 }
 
 fn ranges(scene: &mut Scene, range: &str) {
-    scene.service("web").spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec![range.into()]);
+    scene
+        .service("web")
+        .spec
+        .as_mut()
+        .unwrap()
+        .load_balancer_source_ranges = Some(vec![range.into()]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn source_ranges_that_have_no_effect_are_told_once() {
     for (conf, octavia, restricted, told) in [
         ("lb-provider = ovn\nlb-method = SOURCE_IP_PORT", 27, true, 1),
-        ("lb-provider = ovn\nlb-method = SOURCE_IP_PORT", 27, false, 0),
+        (
+            "lb-provider = ovn\nlb-method = SOURCE_IP_PORT",
+            27,
+            false,
+            0,
+        ),
         ("lb-provider = amphora", 11, true, 1),
         ("lb-provider = amphora", 27, true, 0),
     ] {
-        let mut scene = Scene::with(Options { octavia, ..Options::default() });
+        let mut scene = Scene::with(Options {
+            octavia,
+            ..Options::default()
+        });
         scene.conf(conf);
         if restricted {
             ranges(&mut scene, "203.0.113.0/24");
@@ -29,7 +42,11 @@ async fn source_ranges_that_have_no_effect_are_told_once() {
         scene.ensure("web").await;
         scene.ensure("web").await;
         let events = scene.events();
-        assert_eq!(count(&events, "LoadBalancerSourceRangesIgnored"), told, "{conf} {octavia}: {events:?}");
+        assert_eq!(
+            count(&events, "LoadBalancerSourceRangesIgnored"),
+            told,
+            "{conf} {octavia}: {events:?}"
+        );
         // A restart reports nothing new.
         scene.start().await;
         scene.ensure("web").await;
@@ -40,11 +57,20 @@ async fn source_ranges_that_have_no_effect_are_told_once() {
 #[tokio::test(start_paused = true)]
 async fn an_availability_zone_that_octavia_does_not_know_is_told_and_not_sent() {
     for (octavia, told) in [(13, 1), (14, 0)] {
-        let mut scene = Scene::with(Options { octavia, ..Options::default() });
+        let mut scene = Scene::with(Options {
+            octavia,
+            ..Options::default()
+        });
         scene.conf("availability-zone = az1");
         let made = scene.try_ensure("web").await;
-        assert_eq!(count(&scene.events(), "LoadBalancerAvailabilityZonesIgnored"), told, "{made:?}");
-        let sent = scene.fake.bodies("POST /lbaas/loadbalancers")[0]["loadbalancer"].get("availability_zone").cloned();
+        assert_eq!(
+            count(&scene.events(), "LoadBalancerAvailabilityZonesIgnored"),
+            told,
+            "{made:?}"
+        );
+        let sent = scene.fake.bodies("POST /lbaas/loadbalancers")[0]["loadbalancer"]
+            .get("availability_zone")
+            .cloned();
         assert_eq!(sent, (told == 0).then(|| json!("az1")));
     }
 }
@@ -57,7 +83,10 @@ async fn an_algorithm_that_octavia_does_not_have_is_told_and_the_configured_one_
     scene.ensure("web").await;
     let events = scene.events();
     assert_eq!(
-        (count(&events, "LoadBalancerLbMethodUnknown"), count(&events, "QuestionableAnnotation")),
+        (
+            count(&events, "LoadBalancerLbMethodUnknown"),
+            count(&events, "QuestionableAnnotation")
+        ),
         (1, 1),
         "{events:?}"
     );
@@ -72,36 +101,63 @@ async fn a_tls_reference_must_exist_in_barbican() {
         scene.ensure("web").await;
         let listener = scene.balancer()["listeners"][0].clone();
         assert_eq!(
-            (&listener["protocol"], &listener["default_tls_container_ref"]),
+            (
+                &listener["protocol"],
+                &listener["default_tls_container_ref"]
+            ),
             (&json!("TERMINATED_HTTPS"), &json!(reference))
         );
     }
     let table = [
-        ("http://keys/v1/secrets/none", "Barbican has no \"http://keys/v1/secrets/none\""),
-        ("http://keys/v1/orders/x", "does not end in /containers/<id> or /secrets/<id>"),
+        (
+            "http://keys/v1/secrets/none",
+            "Barbican has no \"http://keys/v1/secrets/none\"",
+        ),
+        (
+            "http://keys/v1/orders/x",
+            "does not end in /containers/<id> or /secrets/<id>",
+        ),
         ("x", "does not end in"),
     ];
     for (reference, text) in table {
         scene.annotate("web", "default-tls-container-ref", reference);
         let error = scene.refused("web").await;
-        assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+        assert!(
+            error.is_invalid() && error.to_string().contains(text),
+            "{error}"
+        );
     }
     scene.conf("container-store = external");
     scene.annotate("web", "default-tls-container-ref", "http://vault/x");
     scene.start().await;
     // Octavia itself does not find it.
     let error = scene.refused("web").await;
-    assert!(error.to_string().starts_with("PUT /lbaas/listeners/"), "{error}");
+    assert!(
+        error.to_string().starts_with("PUT /lbaas/listeners/"),
+        "{error}"
+    );
     assert_eq!(scene.fake.count("GET /secrets/{id}"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tls_reference_needs_a_key_manager() {
-    let mut scene = Scene::with(Options { barbican: false, ..Options::default() });
-    scene.annotate("web", "default-tls-container-ref", "http://keys/v1/secrets/x");
+    let mut scene = Scene::with(Options {
+        barbican: false,
+        ..Options::default()
+    });
+    scene.annotate(
+        "web",
+        "default-tls-container-ref",
+        "http://keys/v1/secrets/x",
+    );
     let error = scene.refused("web").await;
     // The author of the annotation knows no catalogue.
-    for part in ["key-manager", "default-tls-container-ref", "http://keys/v1/secrets/x", "container-store"] {
+    for part in [
+        "key-manager",
+        "default-tls-container-ref",
+        "http://keys/v1/secrets/x",
+        "container-store",
+    ] {
         assert!(error.to_string().contains(part), "{error}");
     }
 }
@@ -117,12 +173,20 @@ async fn with_traffic_policy_local_nodes_are_asked_for_their_pods() {
     scene.ensure("web").await;
     let pool = scene.balancer()["pools"][0].clone();
     let monitor = &pool["healthmonitor"];
-    assert_eq!((&monitor["type"], &monitor["url_path"]), (&json!("HTTP"), &json!("/healthz")), "{pool:#}");
+    assert_eq!(
+        (&monitor["type"], &monitor["url_path"]),
+        (&json!("HTTP"), &json!("/healthz")),
+        "{pool:#}"
+    );
     assert_eq!(pool["members"][0]["monitor_port"], 32000);
     scene.annotate("web", "enable-health-monitor", "false");
     scene.ensure("web").await;
     let pool = scene.balancer()["pools"][0].clone();
-    assert_eq!((&pool["healthmonitor"], &pool["members"][0]["monitor_port"]), (&Value::Null, &Value::Null), "{pool:#}");
+    assert_eq!(
+        (&pool["healthmonitor"], &pool["members"][0]["monitor_port"]),
+        (&Value::Null, &Value::Null),
+        "{pool:#}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,10 +202,19 @@ async fn only_nodes_with_the_labels_are_members_and_each_once() {
     scene.nodes[1] = std::sync::Arc::new(serde_json::from_value(node.take()).unwrap());
     scene.ensure("web").await;
     let members = scene.balancer()["pools"][0]["members"].clone();
-    assert_eq!((members.as_array().unwrap().len(), &members[0]["name"]), (1, &json!("worker-2")));
+    assert_eq!(
+        (members.as_array().unwrap().len(), &members[0]["name"]),
+        (1, &json!("worker-2"))
+    );
     scene.annotate("web", "node-selector", "");
     scene.ensure("web").await;
-    assert_eq!(scene.balancer()["pools"][0]["members"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        scene.balancer()["pools"][0]["members"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 /// Replaces the ports of the Service by one of TCP and one of UDP.
@@ -164,13 +237,22 @@ async fn only_tcp_ports_of_a_service_get_the_proxy_protocol() {
         two_protocols(&mut scene);
         scene.ensure("web").await;
         let balancer = scene.balancer();
-        let mut protocols: Vec<_> =
-            balancer["pools"].as_array().unwrap().iter().map(|it| it["protocol"].clone()).collect();
+        let mut protocols: Vec<_> = balancer["pools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["protocol"].clone())
+            .collect();
         protocols.sort_by_key(Value::to_string);
         assert_eq!(protocols, [json!("PROXYV2"), json!("UDP")]);
         let events = scene.events();
         let told = "proxy-protocol has no effect on port 53/UDP: it needs TCP";
-        assert!(events.iter().any(|it| it.contains("QuestionableAnnotation") && it.contains(told)), "{events:?}");
+        assert!(
+            events
+                .iter()
+                .any(|it| it.contains("QuestionableAnnotation") && it.contains(told)),
+            "{events:?}"
+        );
     }
 }
 
@@ -178,10 +260,19 @@ async fn only_tcp_ports_of_a_service_get_the_proxy_protocol() {
 async fn refusal_of_octavia_that_stays_is_no_conflict() {
     let mut scene = Scene::new();
     let text = "The pool protocol 'PROXY' is invalid while the listener protocol is 'UDP'.";
-    scene.fake.fail(Fault::refused_as("POST /lbaas/loadbalancers", 409, "", text).times(99));
+    scene
+        .fake
+        .fail(Fault::refused_as("POST /lbaas/loadbalancers", 409, "", text).times(99));
     let error = scene.refused("web").await;
-    assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
-    assert_eq!(scene.fake.count("POST /lbaas/loadbalancers"), 1, "it is not tried again at once");
+    assert!(
+        error.is_invalid() && error.to_string().contains(text),
+        "{error}"
+    );
+    assert_eq!(
+        scene.fake.count("POST /lbaas/loadbalancers"),
+        1,
+        "it is not tried again at once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,8 +282,17 @@ async fn internal_annotation_that_is_neither_true_nor_false_creates_no_public_lo
         let mut scene = Scene::new();
         scene.annotate("web", INTERNAL, value);
         let error = scene.refused("web").await;
-        assert!(error.is_invalid() && error.to_string().contains(&format!("{INTERNAL}: {value:?}")), "{error}");
-        assert!(scene.changes().is_empty() && scene.fake.load_balancers().is_empty(), "{value}");
+        assert!(
+            error.is_invalid()
+                && error
+                    .to_string()
+                    .contains(&format!("{INTERNAL}: {value:?}")),
+            "{error}"
+        );
+        assert!(
+            scene.changes().is_empty() && scene.fake.load_balancers().is_empty(),
+            "{value}"
+        );
     }
     // One that the Go program created keeps its members.
     let mut scene = Scene::new();
@@ -200,7 +300,13 @@ async fn internal_annotation_that_is_neither_true_nor_false_creates_no_public_lo
     scene.annotate("web", INTERNAL, "yes");
     scene.add_node("worker-3");
     scene.update("web").await;
-    assert_eq!(scene.balancer()["pools"][0]["members"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        scene.balancer()["pools"][0]["members"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,12 +340,18 @@ async fn settings_of_the_creation_that_change_later_are_told() {
     scene.annotate("web", "subnet-id", &other);
     assert_eq!(scene.ensure("web").await, std::slice::from_ref(&address));
     let events = scene.events();
-    for told in
-        ["spec.loadBalancerIP: \"172.24.9.9\" has no effect".to_owned(), format!("subnet-id: {other:?} has no effect")]
-    {
+    for told in [
+        "spec.loadBalancerIP: \"172.24.9.9\" has no effect".to_owned(),
+        format!("subnet-id: {other:?} has no effect"),
+    ] {
         assert_eq!(count(&events, &told), 1, "{events:?}");
     }
-    assert!(events.iter().any(|it| it.contains(&format!("has {address:?}"))), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .any(|it| it.contains(&format!("has {address:?}"))),
+        "{events:?}"
+    );
     scene.ensure("web").await;
     assert!(scene.events().is_empty(), "once");
 }

@@ -44,15 +44,39 @@ pub(super) const WEBHOOKS: [Row; 11] = [
         "webhook-tls-cert-file",
         "path",
         "",
-        &["--webhook-tls-cert-file=/c", "--webhook-tls-private-key-file=/k"],
-        Opt(|config| config.webhook_serving.certificate.clone().unwrap().certificate.as_os_str() == "/c"),
+        &[
+            "--webhook-tls-cert-file=/c",
+            "--webhook-tls-private-key-file=/k",
+        ],
+        Opt(|config| {
+            config
+                .webhook_serving
+                .certificate
+                .clone()
+                .unwrap()
+                .certificate
+                .as_os_str()
+                == "/c"
+        }),
     ),
     row(
         "webhook-tls-private-key-file",
         "path",
         "",
-        &["--webhook-tls-cert-file=/c", "--webhook-tls-private-key-file=/k"],
-        Opt(|config| config.webhook_serving.certificate.clone().unwrap().key.as_os_str() == "/k"),
+        &[
+            "--webhook-tls-cert-file=/c",
+            "--webhook-tls-private-key-file=/k",
+        ],
+        Opt(|config| {
+            config
+                .webhook_serving
+                .certificate
+                .clone()
+                .unwrap()
+                .key
+                .as_os_str()
+                == "/k"
+        }),
     ),
     row(
         "webhook-tls-cipher-suites",
@@ -100,7 +124,13 @@ pub(super) const SERVING: [Row; 13] = [
         &["--bind-address=127.0.0.1"],
         Opt(|config| config.serving.bind_address.is_loopback()),
     ),
-    row("secure-port", "int", "10258", &["--secure-port=10253"], Opt(|config| config.serving.port == 10253)),
+    row(
+        "secure-port",
+        "int",
+        "10258",
+        &["--secure-port=10253"],
+        Opt(|config| config.serving.port == 10253),
+    ),
     row(
         "cert-dir",
         "path",
@@ -113,7 +143,16 @@ pub(super) const SERVING: [Row; 13] = [
         "path",
         "",
         &["--tls-cert-file=/c", "--tls-private-key-file=/k"],
-        Opt(|config| config.serving.certificate.clone().unwrap().certificate.as_os_str() == "/c"),
+        Opt(|config| {
+            config
+                .serving
+                .certificate
+                .clone()
+                .unwrap()
+                .certificate
+                .as_os_str()
+                == "/c"
+        }),
     ),
     row(
         "tls-private-key-file",
@@ -126,7 +165,10 @@ pub(super) const SERVING: [Row; 13] = [
         "tls-sni-cert-key",
         "pair",
         "",
-        &["--tls-sni-cert-key=/c,/k:*.a.example,b", "--tls-sni-cert-key=/d,/l"],
+        &[
+            "--tls-sni-cert-key=/c,/k:*.a.example,b",
+            "--tls-sni-cert-key=/d,/l",
+        ],
         Opt(|config| {
             let sni = &config.serving.sni;
             sni.len() == 2
@@ -153,7 +195,10 @@ pub(super) const SERVING: [Row; 13] = [
         "tls-curve-preferences",
         "int32 list",
         "",
-        &["--tls-curve-preferences=29,23", "--tls-curve-preferences=24"],
+        &[
+            "--tls-curve-preferences=29,23",
+            "--tls-curve-preferences=24",
+        ],
         Opt(|config| config.serving.curve_preferences == [29, 23, 24]),
     ),
     row(
@@ -193,7 +238,15 @@ pub(super) const AUTHENTICATION: [Row; 11] = [
         "path",
         "",
         &["--authentication-kubeconfig=/a"],
-        Opt(|config| config.authentication.kubeconfig.clone().unwrap().as_os_str() == "/a"),
+        Opt(|config| {
+            config
+                .authentication
+                .kubeconfig
+                .clone()
+                .unwrap()
+                .as_os_str()
+                == "/a"
+        }),
     ),
     row(
         "authentication-skip-lookup",
@@ -221,14 +274,31 @@ pub(super) const AUTHENTICATION: [Row; 11] = [
         "path",
         "",
         &["--client-ca-file=/a"],
-        Opt(|config| config.authentication.client_ca_file.clone().unwrap().as_os_str() == "/a"),
+        Opt(|config| {
+            config
+                .authentication
+                .client_ca_file
+                .clone()
+                .unwrap()
+                .as_os_str()
+                == "/a"
+        }),
     ),
     row(
         "requestheader-client-ca-file",
         "path",
         "",
         &["--requestheader-client-ca-file=/a"],
-        Opt(|config| config.authentication.request_header.client_ca_file.clone().unwrap().as_os_str() == "/a"),
+        Opt(|config| {
+            config
+                .authentication
+                .request_header
+                .client_ca_file
+                .clone()
+                .unwrap()
+                .as_os_str()
+                == "/a"
+        }),
     ),
     row(
         "requestheader-allowed-names",
@@ -242,7 +312,9 @@ pub(super) const AUTHENTICATION: [Row; 11] = [
         "strings",
         "x-remote-user",
         &["--requestheader-username-headers=x-user,x-remote-user"],
-        Opt(|config| config.authentication.request_header.username_headers == ["x-user", "x-remote-user"]),
+        Opt(|config| {
+            config.authentication.request_header.username_headers == ["x-user", "x-remote-user"]
+        }),
     ),
     row(
         "requestheader-uid-headers",

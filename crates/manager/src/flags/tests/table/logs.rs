@@ -12,7 +12,13 @@ pub(super) const GLOBAL: [Row; 10] = [
         &["--version=v1.37.0-acme.1"],
         Opt(|config| config.client_options.user_agent.version == "v1.37.0-acme.1"),
     ),
-    row("v", "int32", "0", &["-v", "4"], Opt(|config| config.logging.verbosity == 4)),
+    row(
+        "v",
+        "int32",
+        "0",
+        &["-v", "4"],
+        Opt(|config| config.logging.verbosity == 4),
+    ),
     row(
         "vmodule",
         "string",
@@ -38,14 +44,20 @@ pub(super) const GLOBAL: [Row; 10] = [
         "log-text-split-stream",
         "bool",
         "false",
-        &["--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"],
+        &[
+            "--log-text-split-stream",
+            "--feature-gates=LoggingAlphaOptions=true",
+        ],
         Opt(|config| config.logging.text.split),
     ),
     row(
         "log-text-info-buffer-size",
         "quantity",
         "0",
-        &["--log-text-info-buffer-size=2Ki", "--feature-gates=LoggingAlphaOptions=true"],
+        &[
+            "--log-text-info-buffer-size=2Ki",
+            "--feature-gates=LoggingAlphaOptions=true",
+        ],
         Opt(|config| config.logging.text.info_buffer_size == 2048),
     ),
     row(
@@ -59,7 +71,10 @@ pub(super) const GLOBAL: [Row; 10] = [
         "log-json-info-buffer-size",
         "quantity",
         "0",
-        &["--log-json-info-buffer-size=1K", "--feature-gates=LoggingAlphaOptions=true"],
+        &[
+            "--log-json-info-buffer-size=1K",
+            "--feature-gates=LoggingAlphaOptions=true",
+        ],
         Opt(|config| config.logging.json.info_buffer_size == 1000),
     ),
 ];

@@ -14,9 +14,21 @@ pub(super) const OWN: [Row; 19] = [
         "string",
         "",
         &["--adoptable-load-balancer-tag=team=web"],
-        Opt(|config| config.cloud.adoptable_tag.as_ref().is_some_and(|tag| tag.to_string() == "team=web")),
+        Opt(|config| {
+            config
+                .cloud
+                .adoptable_tag
+                .as_ref()
+                .is_some_and(|tag| tag.to_string() == "team=web")
+        }),
     ),
-    row("adopt-nodes", "bool", "false", &["--adopt-nodes"], Opt(|config| config.options.node.adopt)),
+    row(
+        "adopt-nodes",
+        "bool",
+        "false",
+        &["--adopt-nodes"],
+        Opt(|config| config.options.node.adopt),
+    ),
     row(
         "api-server-candidates",
         "string",
@@ -45,7 +57,13 @@ pub(super) const OWN: [Row; 19] = [
         &["--exclude-nodes-without-network"],
         Opt(|config| config.options.service.exclude_without_network),
     ),
-    row("explain", "bool", "true", &["--explain=F"], Opt(|config| !config.options.explain)),
+    row(
+        "explain",
+        "bool",
+        "true",
+        &["--explain=F"],
+        Opt(|config| !config.options.explain),
+    ),
     row(
         "health-bind-address",
         "address",
@@ -53,14 +71,21 @@ pub(super) const OWN: [Row; 19] = [
         &["--health-bind-address=127.0.0.1:8081"],
         Opt(|config| {
             let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
-            config.health_listener == Some(HealthListener { address, is_required: true })
+            config.health_listener
+                == Some(HealthListener {
+                    address,
+                    is_required: true,
+                })
         }),
     ),
     row(
         "load-balancer-classes",
         "strings",
         "",
-        &["--load-balancer-classes=a,\"b,c\"", "--load-balancer-classes=d"],
+        &[
+            "--load-balancer-classes=a,\"b,c\"",
+            "--load-balancer-classes=d",
+        ],
         Opt(|config| config.options.service.classes.iter().eq(["a", "b,c", "d"])),
     ),
     row(
@@ -82,7 +107,9 @@ pub(super) const OWN: [Row; 19] = [
         "address",
         "",
         &["--metrics-bind-address=127.0.0.1:8080"],
-        Opt(|config| config.metrics_listener == Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080))),
+        Opt(|config| {
+            config.metrics_listener == Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080))
+        }),
     ),
     row(
         "node-deletion",
@@ -96,7 +123,9 @@ pub(super) const OWN: [Row; 19] = [
         "bool",
         "true",
         &["--node-deletion-guard=false"],
-        Opt(|config| config.options.lifecycle.guard.is_none() && config.options.service.vanished.is_some()),
+        Opt(|config| {
+            config.options.lifecycle.guard.is_none() && config.options.service.vanished.is_some()
+        }),
     ),
     row(
         "node-deletion-guard-delay",
@@ -105,7 +134,9 @@ pub(super) const OWN: [Row; 19] = [
         &["--node-deletion-guard-delay=10s"],
         Opt(|config| {
             let options = &config.options;
-            [options.lifecycle.guard, options.service.vanished].iter().all(|it| it.unwrap().delay == secs(10))
+            [options.lifecycle.guard, options.service.vanished]
+                .iter()
+                .all(|it| it.unwrap().delay == secs(10))
         }),
     ),
     row(
@@ -115,7 +146,9 @@ pub(super) const OWN: [Row; 19] = [
         &["--node-deletion-guard-share=0.25"],
         Opt(|config| {
             let options = &config.options;
-            [options.lifecycle.guard, options.service.vanished].iter().all(|it| it.unwrap().share == 0.25)
+            [options.lifecycle.guard, options.service.vanished]
+                .iter()
+                .all(|it| it.unwrap().share == 0.25)
         }),
     ),
     row(

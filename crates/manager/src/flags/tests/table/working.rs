@@ -20,7 +20,11 @@ pub(super) const GENERIC: [Row; 14] = [
         "duration",
         "0s",
         &["--controller-start-interval=1s"],
-        Both("/Generic/ControllerStartInterval", || json!("1s"), |config| config.settings().start_interval == secs(1)),
+        Both(
+            "/Generic/ControllerStartInterval",
+            || json!("1s"),
+            |config| config.settings().start_interval == secs(1),
+        ),
     ),
     row(
         "min-resync-period",
@@ -38,27 +42,40 @@ pub(super) const GENERIC: [Row; 14] = [
         "float32",
         "20",
         &["--kube-api-qps=7.5"],
-        Both("/Generic/ClientConnection/qps", || json!(7.5), |config| config.client_options.qps == Some(7.5)),
+        Both(
+            "/Generic/ClientConnection/qps",
+            || json!(7.5),
+            |config| config.client_options.qps == Some(7.5),
+        ),
     ),
     row(
         "kube-api-burst",
         "int32",
         "30",
         &["--kube-api-qps=1", "--kube-api-burst=0x10"],
-        Both("/Generic/ClientConnection/burst", || json!(16), |config| config.client_options.burst == 16),
+        Both(
+            "/Generic/ClientConnection/burst",
+            || json!(16),
+            |config| config.client_options.burst == 16,
+        ),
     ),
     row(
         "kube-api-content-type",
         "string",
         "application/vnd.kubernetes.protobuf",
         &["--kube-api-content-type=application/json"],
-        Configz("/Generic/ClientConnection/contentType", || json!("application/json")),
+        Configz("/Generic/ClientConnection/contentType", || {
+            json!("application/json")
+        }),
     ),
     row(
         "feature-gates",
         "map",
         "",
-        &["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=*"],
+        &[
+            "--feature-gates=CloudControllerManagerWebhook=true",
+            "--webhooks=*",
+        ],
         Opt(Configuration::serves_webhooks),
     ),
     row(
@@ -66,7 +83,11 @@ pub(super) const GENERIC: [Row; 14] = [
         "bool",
         "true",
         &["--leader-elect=false"],
-        Both("/Generic/LeaderElection/leaderElect", || json!(false), |config| config.election.is_none()),
+        Both(
+            "/Generic/LeaderElection/leaderElect",
+            || json!(false),
+            |config| config.election.is_none(),
+        ),
     ),
     row(
         "leader-elect-lease-duration",
@@ -102,8 +123,13 @@ pub(super) const GENERIC: [Row; 14] = [
         "leader-elect-resource-lock",
         "string",
         "leases",
-        &["--leader-elect=false", "--leader-elect-resource-lock=endpoints"],
-        Configz("/Generic/LeaderElection/resourceLock", || json!("endpoints")),
+        &[
+            "--leader-elect=false",
+            "--leader-elect-resource-lock=endpoints",
+        ],
+        Configz("/Generic/LeaderElection/resourceLock", || {
+            json!("endpoints")
+        }),
     ),
     row(
         "leader-elect-resource-name",
@@ -136,14 +162,20 @@ pub(super) const DEBUGGING: [Row; 4] = [
         "bool",
         "true",
         &["--profiling=false"],
-        Both("/Generic/Debugging/enableProfiling", || json!(false), |config| !config.profiling),
+        Both(
+            "/Generic/Debugging/enableProfiling",
+            || json!(false),
+            |config| !config.profiling,
+        ),
     ),
     row(
         "contention-profiling",
         "bool",
         "false",
         &["--contention-profiling"],
-        Configz("/Generic/Debugging/enableContentionProfiling", || json!(true)),
+        Configz("/Generic/Debugging/enableContentionProfiling", || {
+            json!(true)
+        }),
     ),
     row(
         "enable-leader-migration",
@@ -161,7 +193,18 @@ pub(super) const DEBUGGING: [Row; 4] = [
         "path",
         "",
         &["--enable-leader-migration", "--leader-migration-config=/a"],
-        Opt(|config| config.election.clone().unwrap().migration.unwrap().file.unwrap().as_os_str() == "/a"),
+        Opt(|config| {
+            config
+                .election
+                .clone()
+                .unwrap()
+                .migration
+                .unwrap()
+                .file
+                .unwrap()
+                .as_os_str()
+                == "/a"
+        }),
     ),
 ];
 
@@ -194,7 +237,11 @@ pub(super) const CLOUD: [Row; 12] = [
         "string",
         "kubernetes",
         &["--cluster-name="],
-        Both("/KubeCloudShared/ClusterName", || json!(""), |config| config.cloud.cluster_name.is_empty()),
+        Both(
+            "/KubeCloudShared/ClusterName",
+            || json!(""),
+            |config| config.cloud.cluster_name.is_empty(),
+        ),
     ),
     row(
         "cluster-cidr",
@@ -205,12 +252,30 @@ pub(super) const CLOUD: [Row; 12] = [
             "/KubeCloudShared/ClusterCIDR",
             || json!(" 10.244.3.4/16,fd00::/48 "),
             |config| {
-                config.options.route.cluster_cidrs.iter().map(ToString::to_string).eq(["10.244.0.0/16", "fd00::/48"])
+                config
+                    .options
+                    .route
+                    .cluster_cidrs
+                    .iter()
+                    .map(ToString::to_string)
+                    .eq(["10.244.0.0/16", "fd00::/48"])
             },
         ),
     ),
-    row("allocate-node-cidrs", "bool", "false", &["--allocate-node-cidrs"], Warns),
-    row("cidr-allocator-type", "string", "RangeAllocator", &["--cidr-allocator-type=CloudAllocator"], Warns),
+    row(
+        "allocate-node-cidrs",
+        "bool",
+        "false",
+        &["--allocate-node-cidrs"],
+        Warns,
+    ),
+    row(
+        "cidr-allocator-type",
+        "string",
+        "RangeAllocator",
+        &["--cidr-allocator-type=CloudAllocator"],
+        Warns,
+    ),
     row(
         "configure-cloud-routes",
         "bool",
@@ -249,10 +314,26 @@ pub(super) const CLOUD: [Row; 12] = [
         "bool",
         "false",
         &["--allow-untagged-cloud"],
-        Both("/KubeCloudShared/AllowUntaggedCloud", || json!(true), |config| config.cloud.allow_untagged),
+        Both(
+            "/KubeCloudShared/AllowUntaggedCloud",
+            || json!(true),
+            |config| config.cloud.allow_untagged,
+        ),
     ),
-    row("node-sync-period", "duration", "0s", &["--node-sync-period=1m"], Warns),
-    row("external-cloud-volume-plugin", "string", "", &["--external-cloud-volume-plugin=openstack"], Warns),
+    row(
+        "node-sync-period",
+        "duration",
+        "0s",
+        &["--node-sync-period=1m"],
+        Warns,
+    ),
+    row(
+        "external-cloud-volume-plugin",
+        "string",
+        "",
+        &["--external-cloud-volume-plugin=openstack"],
+        Warns,
+    ),
 ];
 
 /// Sections of the controllers in `--help`.

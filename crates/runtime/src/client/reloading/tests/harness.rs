@@ -8,7 +8,9 @@ use embedded_apiserver::ApiServer;
 use http::{Request, Response};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
@@ -23,7 +25,9 @@ pub(super) async fn until(what: &str, condition: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.expect(what);
+    tokio::time::timeout(Duration::from_secs(60), wait)
+        .await
+        .expect(what);
 }
 
 pub(super) struct Authority {
@@ -44,7 +48,10 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Self { pem, issuer: Issuer::new(params, key) }
+        Self {
+            pem,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     pub(super) fn client(&self, name: &str) -> Issued {
@@ -56,13 +63,18 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
-        Issued { certificate: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+        Issued {
+            certificate: params.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
     }
 }
 
 impl Issued {
     pub(super) fn der(&self) -> Vec<u8> {
-        CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap().to_vec()
+        CertificateDer::from_pem_slice(self.certificate.as_bytes())
+            .unwrap()
+            .to_vec()
     }
 }
 
@@ -104,10 +116,19 @@ impl Server {
 
     async fn connection(self: Arc<Self>, tcp: TcpStream) {
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&self.tls.lock()));
-        let Ok(stream) = acceptor.accept(tcp).await else { return };
-        let certificate = stream.get_ref().1.peer_certificates().map(|chain| chain[0].to_vec());
+        let Ok(stream) = acceptor.accept(tcp).await else {
+            return;
+        };
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .map(|chain| chain[0].to_vec());
         let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
-            let token = request.headers().get("authorization").map(|value| value.as_bytes().to_vec());
+            let token = request
+                .headers()
+                .get("authorization")
+                .map(|value| value.as_bytes().to_vec());
             let by = certificate.clone().or(token).unwrap_or_default();
             let is_refused = !by.is_empty() && *self.refused.lock() == by;
             self.requests.lock().push(SeenRequest {
@@ -118,12 +139,17 @@ impl Server {
             let mut api = self.api.service();
             async move {
                 if is_refused {
-                    return Ok(Response::builder().status(401).body(Default::default()).unwrap());
+                    return Ok(Response::builder()
+                        .status(401)
+                        .body(Default::default())
+                        .unwrap());
                 }
                 api.call(request).await
             }
         });
-        _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        _ = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
     }
 }
 
@@ -131,10 +157,20 @@ fn config(authority: &Authority, users: &str) -> Arc<ServerConfig> {
     let issued = authority.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
     let key = PrivatePkcs8KeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(users.as_bytes()).unwrap()).unwrap();
-    let clients = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build().unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(users.as_bytes()).unwrap())
+        .unwrap();
+    let clients = WebPkiClientVerifier::builder(Arc::new(roots))
+        .allow_unauthenticated()
+        .build()
+        .unwrap();
     let chain = vec![CertificateDer::from(issued.der())];
-    Arc::new(ServerConfig::builder().with_client_cert_verifier(clients).with_single_cert(chain, key.into()).unwrap())
+    Arc::new(
+        ServerConfig::builder()
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, key.into())
+            .unwrap(),
+    )
 }
 
 pub(super) struct Harness {
@@ -165,7 +201,11 @@ impl Harness {
                 tokio::spawn(Arc::clone(&accepting).connection(tcp));
             }
         });
-        let harness = Self { directory: tempfile::tempdir().unwrap(), users, server };
+        let harness = Self {
+            directory: tempfile::tempdir().unwrap(),
+            users,
+            server,
+        };
         harness.write_file("ca.crt", &servers.pem);
         let user = user.replace("DIRECTORY", &harness.directory.path().display().to_string());
         let kubeconfig = format!(
@@ -203,6 +243,8 @@ impl Harness {
 
     /// Returns a source that only the test reads again, without a watcher.
     pub(super) async fn reloading_client(&self) -> Arc<ReloadingClient> {
-        ReloadingClient::new(self.source(), Arc::default(), Arc::default()).await.unwrap()
+        ReloadingClient::new(self.source(), Arc::default(), Arc::default())
+            .await
+            .unwrap()
     }
 }
