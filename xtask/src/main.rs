@@ -7,6 +7,7 @@ mod check;
 #[cfg(test)]
 mod container_files;
 mod dist;
+mod figures;
 mod program;
 mod project;
 mod tarball;
@@ -57,6 +58,8 @@ enum Task {
     },
     /// Write the certificates of the image, deploy/image/certificates.pem
     Certificates,
+    /// Print lines and tokens of each crate, and the sizes of the clouds against their vendors' Go programs
+    Figures,
 }
 
 /// Arguments of `cargo xtask dist`.
@@ -107,6 +110,7 @@ fn run(task: Task) -> Result<()> {
             &project.root.join(certificates::FILE),
             certificates::bundle(),
         ),
+        Task::Figures => figures::print(&project),
     }
 }
 
