@@ -120,7 +120,6 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
             "README.md",
             "| CloudNine | `cloud-nine` | | [its page](docs/providers/cloud-nine.md) |",
         ),
-        ("ARCHITECTURE.md", "| `providers/cloud-nine` | CloudNine: "),
         (
             "docs/providers/cloud-nine.md",
             "`service.beta.kubernetes.io/cloud-nine-load-balancer-plan`",
