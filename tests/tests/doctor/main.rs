@@ -135,7 +135,7 @@ async fn load_balancer_that_somebody_deleted_is_a_warning() {
     assert!(world.cloud.remove_load_balancer(&balancer));
     let parts = [
         "warn default/web: LoadBalancerMissing",
-        "creates it again with the next sync",
+        "restart the manager",
     ];
     expect(&world, "services", &parts).await;
 }
